@@ -1,0 +1,34 @@
+//! A network path, described once (a TOML file) and run anywhere.
+//!
+//! [`Path`] is the description; [`Path::channels`] makes one [`Channel`] for each direction out of
+//! it. A channel is pure: it takes the time and packets, and hands packets back when they are due.
+//! It owns no clock, so that the simulator (virtual time) and the emulator (real time) run the very
+//! same code.
+//!
+//! ```
+//! use pathcast_path::{Path, Time};
+//!
+//! let path = Path::parse("rate = '12 Mbit/s'\ndelay = '30 ms'\nqueue = '1 BDP'\n", "example.toml")?;
+//! let (mut forward, _reverse) = path.channels::<u64>(1);
+//! forward.enqueue(Time::ZERO, 1500, 7).unwrap();
+//! let due = forward.next_event().unwrap();
+//! assert_eq!(due.as_nanos(), 31_000_000); // 1 ms on the link, 30 ms on the wire
+//! assert_eq!(forward.dequeue(due), Some((due, 7)));
+//! # Ok::<(), pathcast_path::PathError>(())
+//! ```
+
+mod channel;
+mod delay;
+mod link;
+mod loss;
+mod path;
+pub mod queue;
+pub mod seed;
+mod units;
+
+pub use channel::{Channel, Counters, DropReason};
+pub use delay::DelayLine;
+pub use link::ConstantLink;
+pub use loss::{IidLoss, Loss};
+pub use path::{Direction, Path, PathError};
+pub use units::{Bandwidth, Probability, QueueLimit, Span, Time, UnitError};

@@ -1,0 +1,58 @@
+//! Droptail: a packet that finds the queue full is dropped.
+
+use std::collections::VecDeque;
+
+use crate::units::Time;
+
+/// Accounts for a first-in first-out queue before a link that never idles while packets wait.
+///
+/// The start of each packet's transmission is known when it arrives, so the queue needs no event of
+/// its own: it forgets, on the next arrival, the packets whose transmission has begun.
+#[derive(Clone, Debug)]
+pub struct DropTail {
+    limit_bytes: u64,
+    limit_packets: u64,
+    /// Start of transmission and size of each packet that waits.
+    waiting: VecDeque<(Time, u32)>,
+    waiting_bytes: u64,
+}
+
+impl DropTail {
+    /// A queue that holds at most `limit_bytes` bytes and `limit_packets` packets, the one in
+    /// transmission not counted.
+    pub const fn new(limit_bytes: u64, limit_packets: u64) -> Self {
+        Self { limit_bytes, limit_packets, waiting: VecDeque::new(), waiting_bytes: 0 }
+    }
+
+    #[inline]
+    fn forget_started(&mut self, now: Time) {
+        while let Some(&(start, size_bytes)) = self.waiting.front() {
+            if start > now {
+                break;
+            }
+            self.waiting.pop_front();
+            self.waiting_bytes -= u64::from(size_bytes);
+        }
+    }
+
+    /// Whether a packet of `size_bytes` that arrives at `now` finds room.
+    #[inline]
+    pub fn has_room(&mut self, now: Time, size_bytes: u32) -> bool {
+        self.forget_started(now);
+        self.waiting_bytes + u64::from(size_bytes) <= self.limit_bytes
+            && (self.waiting.len() as u64) < self.limit_packets
+    }
+
+    /// Notes a packet whose transmission begins at `start`, later than now.
+    #[inline]
+    pub fn push(&mut self, start: Time, size_bytes: u32) {
+        self.waiting.push_back((start, size_bytes));
+        self.waiting_bytes += u64::from(size_bytes);
+    }
+
+    /// Bytes that wait at `now`.
+    pub fn backlog_bytes(&mut self, now: Time) -> u64 {
+        self.forget_started(now);
+        self.waiting_bytes
+    }
+}

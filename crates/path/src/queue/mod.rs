@@ -1,0 +1,5 @@
+//! Queues before the link, one file each.
+
+mod droptail;
+
+pub use droptail::DropTail;

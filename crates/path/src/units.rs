@@ -1,0 +1,393 @@
+//! Quantities with their units: time on a run's clock, spans of it, bandwidths, probabilities and
+//! queue limits, with the text forms that a path file uses (`"12 Mbit/s"`, `"30 ms"`, `"1 BDP"`).
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+use std::str::FromStr;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use thiserror::Error;
+
+/// A moment on a run's clock, in nanoseconds since the run began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The start of the run.
+    pub const ZERO: Self = Self(0);
+    /// Later than any moment of any run.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The moment `nanos` nanoseconds after the start.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the start.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds since the start.
+    pub fn as_secs(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// The span from `earlier` to here; zero if `earlier` is in fact later.
+    pub const fn since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Span> for Time {
+    type Output = Self;
+    fn add(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign<Span> for Time {
+    fn add_assign(&mut self, span: Span) {
+        *self = *self + span;
+    }
+}
+
+/// A length of time in nanoseconds, never negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(u64);
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// `nanos` nanoseconds.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// `millis` milliseconds.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000_000)
+    }
+
+    /// `secs` seconds, rounded to a nanosecond; negative values and NaN become zero, and values
+    /// past 584 years the longest span.
+    pub fn from_secs(secs: f64) -> Self {
+        Self((secs * 1e9).round() as u64)
+    }
+
+    /// This span in nanoseconds.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// This span in seconds.
+    pub fn as_secs(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// `self * numerator / denominator` without overflow in between.
+    pub const fn mul_div(self, numerator: u64, denominator: u64) -> Self {
+        Self((self.0 as u128 * numerator as u128 / denominator as u128) as u64)
+    }
+}
+
+impl Add for Span {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Span {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// A quantity that could not be read: what was got and what was wanted.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("got {got}, expected {wanted}")]
+pub struct UnitError {
+    got: String,
+    wanted: String,
+}
+
+impl UnitError {
+    fn new(got: impl fmt::Debug, wanted: impl Into<String>) -> Self {
+        Self { got: format!("{got:?}"), wanted: wanted.into() }
+    }
+}
+
+/// Splits `"12.5 Mbit/s"` into `12.5` and `"Mbit/s"`; the blank between them may be left out.
+fn split_unit(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let mut end = text.len();
+    // the longest prefix that is a number: "1e3 bit/s" must not stop at "1"
+    while end > 0 {
+        if text.is_char_boundary(end)
+            && let Ok(value) = text[..end].trim_end().parse::<f64>()
+            && value.is_finite()
+        {
+            return Some((value, text[end..].trim()));
+        }
+        end -= 1;
+    }
+    None
+}
+
+fn parse_in_units(
+    text: &str,
+    units: &[(&str, f64)],
+    example: &str,
+) -> Result<(f64, f64), UnitError> {
+    let names = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let wanted = || format!("{example} (units: {})", names());
+    let (value, unit) = split_unit(text).ok_or_else(|| UnitError::new(text, wanted()))?;
+    let (_, factor) = units
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .ok_or_else(|| UnitError::new(text, wanted()))?;
+    Ok((value, *factor))
+}
+
+/// Bits a second, greater than zero.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Bandwidth(f64);
+
+impl Bandwidth {
+    /// `bps` bits a second; `None` unless it is finite and greater than zero.
+    pub fn from_bps(bps: f64) -> Option<Self> {
+        (bps.is_finite() && bps > 0.0).then_some(Self(bps))
+    }
+
+    /// Bits a second.
+    pub const fn as_bps(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Bandwidth {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const UNITS: &[(&str, f64)] =
+            &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)];
+        let (value, factor) =
+            parse_in_units(text, UNITS, "a rate greater than zero such as \"12 Mbit/s\"")?;
+        Self::from_bps(value * factor)
+            .ok_or_else(|| UnitError::new(text, "a rate greater than zero such as \"12 Mbit/s\""))
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = match self.0 {
+            bps if bps >= 1e9 => (bps / 1e9, "Gbit/s"),
+            bps if bps >= 1e6 => (bps / 1e6, "Mbit/s"),
+            bps if bps >= 1e3 => (bps / 1e3, "kbit/s"),
+            bps => (bps, "bit/s"),
+        };
+        write!(f, "{value} {unit}")
+    }
+}
+
+impl FromStr for Span {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const UNITS: &[(&str, f64)] = &[("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+        const EXAMPLE: &str = "a time from zero to an hour such as \"30 ms\"";
+        let (value, factor) = parse_in_units(text, UNITS, EXAMPLE)?;
+        let secs = value * factor;
+        if (0.0..=3600.0).contains(&secs) {
+            Ok(Self::from_secs(secs))
+        } else {
+            Err(UnitError::new(text, EXAMPLE))
+        }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            nanos if nanos >= 1_000_000_000 => write!(f, "{} s", nanos as f64 / 1e9),
+            nanos if nanos >= 1_000_000 || nanos == 0 => write!(f, "{} ms", nanos as f64 / 1e6),
+            nanos if nanos >= 1_000 => write!(f, "{} us", nanos as f64 / 1e3),
+            nanos => write!(f, "{nanos} ns"),
+        }
+    }
+}
+
+/// A probability in `[0, 1]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Probability(f64);
+
+impl Probability {
+    /// Never.
+    pub const ZERO: Self = Self(0.0);
+
+    /// `p`, if it lies in `[0, 1]`.
+    pub fn new(p: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&p).then_some(Self(p))
+    }
+
+    /// The value in `[0, 1]`.
+    pub const fn value(self) -> f64 {
+        self.0
+    }
+}
+
+/// How much may wait in a queue, the packet in transmission not counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum QueueLimit {
+    /// At most this many bytes.
+    Bytes(u64),
+    /// At most this many packets.
+    Packets(u64),
+    /// This many times the bandwidth-delay product of the path: rate times both delays.
+    Bdp(f64),
+    /// No limit.
+    Unlimited,
+}
+
+impl FromStr for QueueLimit {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const EXAMPLE: &str = "a queue size greater than zero such as \"90 kB\", \"60 packets\", \
+                               \"1 BDP\" or \"unlimited\"";
+        const UNITS: &[(&str, f64)] =
+            &[("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("packets", 1.0), ("BDP", 1.0)];
+        if text.trim() == "unlimited" {
+            return Ok(Self::Unlimited);
+        }
+        let (value, factor) = parse_in_units(text, UNITS, EXAMPLE)?;
+        let amount = value * factor;
+        if amount <= 0.0 {
+            return Err(UnitError::new(text, EXAMPLE));
+        }
+        let (_, unit) = split_unit(text).expect("parsed above");
+        match unit {
+            "BDP" => Ok(Self::Bdp(amount)),
+            "packets" if amount.fract() == 0.0 => Ok(Self::Packets(amount as u64)),
+            "packets" => Err(UnitError::new(text, "a whole number of packets")),
+            _ if amount >= 1.0 => Ok(Self::Bytes(amount.round() as u64)),
+            _ => Err(UnitError::new(text, EXAMPLE)),
+        }
+    }
+}
+
+impl fmt::Display for QueueLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes} B"),
+            Self::Packets(packets) => write!(f, "{packets} packets"),
+            Self::Bdp(times) => write!(f, "{times} BDP"),
+            Self::Unlimited => write!(f, "unlimited"),
+        }
+    }
+}
+
+/// Reads a quantity that is written as text with its unit, through its `FromStr`.
+struct TextVisitor<T> {
+    expecting: &'static str,
+    marker: std::marker::PhantomData<T>,
+}
+
+impl<T: FromStr<Err = UnitError>> Visitor<'_> for TextVisitor<T> {
+    type Value = T;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expecting)
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+macro_rules! text_serde {
+    ($type:ty, $expecting:literal) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let marker = std::marker::PhantomData;
+                deserializer.deserialize_any(TextVisitor { expecting: $expecting, marker })
+            }
+        }
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    };
+}
+
+text_serde!(Bandwidth, "a rate with its unit, such as \"12 Mbit/s\"");
+text_serde!(Span, "a time with its unit, such as \"30 ms\"");
+text_serde!(QueueLimit, "a queue size with its unit, such as \"90 kB\", \"60 packets\" or \"1 BDP\"");
+
+impl<'de> Deserialize<'de> for Probability {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ProbabilityVisitor;
+        impl Visitor<'_> for ProbabilityVisitor {
+            type Value = Probability;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a probability from 0 to 1 such as 0.001")
+            }
+            fn visit_f64<E: de::Error>(self, p: f64) -> Result<Probability, E> {
+                Probability::new(p)
+                    .ok_or_else(|| E::custom(format!("got {p}, expected a probability from 0 to 1")))
+            }
+            fn visit_i64<E: de::Error>(self, p: i64) -> Result<Probability, E> {
+                self.visit_f64(p as f64)
+            }
+        }
+        deserializer.deserialize_any(ProbabilityVisitor)
+    }
+}
+
+impl Serialize for Probability {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_with_their_units() {
+        assert_eq!("12 Mbit/s".parse::<Bandwidth>().unwrap().as_bps(), 12e6);
+        assert_eq!("1.5Gbit/s".parse::<Bandwidth>().unwrap().as_bps(), 1.5e9);
+        assert_eq!("1e3 kbit/s".parse::<Bandwidth>().unwrap().as_bps(), 1e6);
+        assert_eq!("30 ms".parse::<Span>().unwrap(), Span::from_millis(30));
+        assert_eq!("250us".parse::<Span>().unwrap().as_nanos(), 250_000);
+        assert_eq!("90 kB".parse::<QueueLimit>().unwrap(), QueueLimit::Bytes(90_000));
+        assert_eq!("60 packets".parse::<QueueLimit>().unwrap(), QueueLimit::Packets(60));
+        assert_eq!("0.5 BDP".parse::<QueueLimit>().unwrap(), QueueLimit::Bdp(0.5));
+    }
+
+    #[test]
+    fn wrong_quantities_are_refused() {
+        for text in ["12", "12 Mbps", "-3 Mbit/s", "0 Mbit/s", "nan Mbit/s", "Mbit/s", "", "é"] {
+            assert!(text.parse::<Bandwidth>().is_err(), "{text}");
+        }
+        for text in ["-1 ms", "5", "5 min", "2 h", "4000 s", "inf s"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+        for text in ["0 B", "0 packets", "1.5 packets", "-1 BDP", "0.2 B", "much"] {
+            assert!(text.parse::<QueueLimit>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_displayed_is_read_back() {
+        for text in ["12 Mbit/s", "1.5 Gbit/s", "900 bit/s"] {
+            let rate: Bandwidth = text.parse().unwrap();
+            assert_eq!(rate.to_string().parse::<Bandwidth>().unwrap(), rate);
+        }
+        for nanos in [0, 1, 999, 1_000, 1_500_000, 30_000_000, 2_500_000_000] {
+            let span = Span::from_nanos(nanos);
+            assert_eq!(span.to_string().parse::<Span>().unwrap(), span);
+        }
+    }
+}

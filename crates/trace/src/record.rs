@@ -1,0 +1,117 @@
+//! The trace in memory: rows and what is known of the run they came from.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the schema that this crate writes; it reads all versions up to it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Where a trace came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The simulator: virtual time, our own TCP.
+    Simulator,
+    /// The emulator: real time, the kernel's TCP.
+    Emulator,
+    /// A CSV file of cwnd over time; where it came from is not known.
+    Csv,
+}
+
+/// The state of one TCP sender at one moment: after it processed an acknowledgment, or whenever
+/// the tool that wrote the trace looked.
+///
+/// What a source cannot tell is `None`. Counters begin at 0 with the flow and never wrap.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Record {
+    /// Seconds since the run began; never decreases within a trace.
+    pub time_s: f64,
+    /// Which of the run's flows, from 0.
+    pub flow: u32,
+    /// Congestion window in packets of one MSS.
+    pub cwnd_packets: f64,
+    /// Slow-start threshold in packets. tcp_probe reports max(ssthresh, 0.75 cwnd) outside recovery.
+    pub ssthresh_packets: Option<f64>,
+    /// Smoothed round-trip time in seconds.
+    pub srtt_s: Option<f64>,
+    /// Payload bytes sent at least once.
+    pub snd_nxt_bytes: Option<u64>,
+    /// Payload bytes acknowledged cumulatively.
+    pub snd_una_bytes: Option<u64>,
+    /// The receiver's window in bytes.
+    pub rwnd_bytes: Option<u64>,
+    /// Packets sent again so far.
+    pub retransmits: Option<u64>,
+}
+
+/// What is known of the run that a trace came from; kept in the Parquet file's metadata.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metadata {
+    /// Version of the schema.
+    pub schema: u32,
+    /// Which world the run was in.
+    pub source: Source,
+    /// Congestion control of each flow, by the kernel's name (`cubic`, `reno`); empty if not known.
+    #[serde(default)]
+    pub schemes: Vec<String>,
+    /// Payload bytes of a full packet; none if not known.
+    #[serde(default)]
+    pub mss_bytes: Option<u32>,
+    /// The path file of the run, with all defaults written out.
+    #[serde(default)]
+    pub path_toml: Option<String>,
+    /// Seed of the path's random elements.
+    #[serde(default)]
+    pub seed: Option<u64>,
+    /// False if the run must not be used: the emulator slipped, or records were lost.
+    #[serde(default = "yes")]
+    pub valid: bool,
+    /// Versions, kernel, machine load and whatever else helps to repeat the run.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Metadata {
+    /// Metadata of a trace of which only its source is known.
+    pub fn new(source: Source) -> Self {
+        Self {
+            schema: SCHEMA_VERSION,
+            source,
+            schemes: Vec::new(),
+            mss_bytes: None,
+            path_toml: None,
+            seed: None,
+            valid: true,
+            environment: BTreeMap::new(),
+        }
+    }
+}
+
+/// Records in the order of their times, and the run they came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// What is known of the run.
+    pub metadata: Metadata,
+    /// Rows, ordered by time.
+    pub records: Vec<Record>,
+}
+
+impl Trace {
+    /// The rows of one flow, in order.
+    pub fn flow(&self, flow: u32) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(move |record| record.flow == flow)
+    }
+
+    /// The flows that have rows, ascending.
+    pub fn flows(&self) -> Vec<u32> {
+        let mut flows: Vec<u32> = self.records.iter().map(|record| record.flow).collect();
+        flows.sort_unstable();
+        flows.dedup();
+        flows
+    }
+}

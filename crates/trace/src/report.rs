@@ -1,0 +1,62 @@
+//! The summary of a run, as `pathcast simulate --json` and `pathcast emulate --json` print it.
+
+use serde::Serialize;
+
+/// What a run did, over its whole duration, slow start included.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunReport {
+    /// One entry a flow, in the order of their numbers.
+    pub flows: Vec<FlowReport>,
+    /// Data packets that arrived at the far end of the path.
+    pub packets_delivered: u64,
+    /// Data packets dropped on the way, by the queue or by loss, over those sent.
+    pub loss_rate: f64,
+    /// From the sender's device to the receiver's: queue, link and delay.
+    pub one_way_delay_ms: OneWayDelay,
+    /// Processor time of the run, all threads, in seconds.
+    pub cpu_s: f64,
+    /// Time that the run took on the wall, in seconds.
+    pub wall_s: f64,
+    /// Seed of the path's random elements.
+    pub seed: u64,
+    /// False if the run must not be used; `invalid_because` says why.
+    pub valid: bool,
+    /// Why the run is not valid; empty if it is.
+    pub invalid_because: Vec<String>,
+    /// How late the emulator let packets go; the simulator is never late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slip_us: Option<Slip>,
+}
+
+/// One flow of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// Congestion control, by the kernel's name.
+    pub scheme: String,
+    /// Payload bits delivered in order to the receiving application, a second of the run.
+    pub goodput_bps: f64,
+    /// Packets sent again.
+    pub retransmits: u64,
+}
+
+/// One-way delay of the data packets that arrived, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct OneWayDelay {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+}
+
+/// How late packets left the emulator, in microseconds after they were due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Slip {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// The worst packet.
+    pub max: f64,
+}
