@@ -1,0 +1,273 @@
+//! The trace as Parquet: one row a record, the metadata as JSON under the key `pathcast`.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::Compression;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+
+use crate::error::TraceError;
+use crate::file::write_beside;
+use crate::record::{Metadata, Record, SCHEMA_VERSION, Trace};
+
+/// Key of the JSON metadata in the Parquet footer.
+const METADATA_KEY: &str = "pathcast";
+/// Rows turned into columns at a time, so that memory stays bounded.
+const BATCH_ROWS: usize = 64 * 1024;
+
+fn schema() -> Schema {
+    use DataType::{Float64, UInt32, UInt64};
+    Schema::new(vec![
+        Field::new("time_s", Float64, false),
+        Field::new("flow", UInt32, false),
+        Field::new("cwnd_packets", Float64, false),
+        Field::new("ssthresh_packets", Float64, true),
+        Field::new("srtt_s", Float64, true),
+        Field::new("snd_nxt_bytes", UInt64, true),
+        Field::new("snd_una_bytes", UInt64, true),
+        Field::new("rwnd_bytes", UInt64, true),
+        Field::new("retransmits", UInt64, true),
+    ])
+}
+
+fn batch(schema: &Arc<Schema>, rows: &[Record]) -> Result<RecordBatch, String> {
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(rows.iter().map(|r| Some(r.time_s)).collect::<Float64Array>()),
+        Arc::new(rows.iter().map(|r| Some(r.flow)).collect::<UInt32Array>()),
+        Arc::new(rows.iter().map(|r| Some(r.cwnd_packets)).collect::<Float64Array>()),
+        Arc::new(rows.iter().map(|r| r.ssthresh_packets).collect::<Float64Array>()),
+        Arc::new(rows.iter().map(|r| r.srtt_s).collect::<Float64Array>()),
+        Arc::new(rows.iter().map(|r| r.snd_nxt_bytes).collect::<UInt64Array>()),
+        Arc::new(rows.iter().map(|r| r.snd_una_bytes).collect::<UInt64Array>()),
+        Arc::new(rows.iter().map(|r| r.rwnd_bytes).collect::<UInt64Array>()),
+        Arc::new(rows.iter().map(|r| r.retransmits).collect::<UInt64Array>()),
+    ];
+    RecordBatch::try_new(Arc::clone(schema), columns).map_err(|error| error.to_string())
+}
+
+/// Writes `trace` to `path`, whole or not at all.
+///
+/// # Errors
+/// A [`TraceError`] if the file cannot be created or written (a full disk, no permission).
+pub fn write_parquet(path: &Path, trace: &Trace) -> Result<(), TraceError> {
+    let schema = Arc::new(schema());
+    let json = serde_json::to_string(&trace.metadata).expect("metadata is plain data");
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_key_value_metadata(Some(vec![KeyValue::new(METADATA_KEY.to_string(), json)]))
+        .build();
+    write_beside(path, |file| {
+        let mut writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties))
+            .map_err(|error| error.to_string())?;
+        for rows in trace.records.chunks(BATCH_ROWS) {
+            writer.write(&batch(&schema, rows)?).map_err(|error| error.to_string())?;
+        }
+        writer.close().map_err(|error| error.to_string())?;
+        Ok(())
+    })
+}
+
+/// Reads a trace that [`write_parquet`] wrote.
+///
+/// # Errors
+/// A [`TraceError`] if the file is no Parquet, lacks a column or the metadata, has a newer schema,
+/// no rows, a value that is not finite, or times out of order.
+pub fn read_parquet(path: &Path) -> Result<Trace, TraceError> {
+    let error = |message: String| TraceError::new(path, message);
+    let file = File::open(path).map_err(|e| error(e.to_string()))?;
+    let length = file.metadata().map_err(|e| error(e.to_string()))?.len();
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file)
+        .map_err(|e| error(format!("is no readable Parquet file: {e}")))?;
+    check_ranges(&builder, length).map_err(error)?;
+    let metadata = metadata(&builder).map_err(error)?;
+    for wanted in schema().fields() {
+        match builder.schema().field_with_name(wanted.name()) {
+            Ok(got) if got.data_type() == wanted.data_type() => {}
+            Ok(got) => {
+                let message = format!("is {}, expected {}", got.data_type(), wanted.data_type());
+                return Err(error(format!("column {}: {message}", wanted.name())));
+            }
+            Err(_) => return Err(error(format!("lacks the column {}", wanted.name()))),
+        }
+    }
+    let mut records = Vec::new();
+    for batch in builder.build().map_err(|e| error(e.to_string()))? {
+        let batch = batch.map_err(|e| error(format!("after row {}: {e}", records.len())))?;
+        append(&batch, &mut records);
+    }
+    check(path, &records)?;
+    Ok(Trace { metadata, records })
+}
+
+/// Refuses a damaged footer, whose negative or far offsets the Parquet library would panic at or
+/// allocate for.
+fn check_ranges(
+    builder: &ParquetRecordBatchReaderBuilder<File>,
+    file_length: u64,
+) -> Result<(), String> {
+    for group in builder.metadata().row_groups() {
+        for column in group.columns() {
+            let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+            let range = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
+            let end = range.and_then(|(start, size)| start.checked_add(size));
+            if end.is_none_or(|end| end > file_length) || group.num_rows() < 0 {
+                return Err("is damaged: a column lies outside the file".to_string());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn metadata(builder: &ParquetRecordBatchReaderBuilder<File>) -> Result<Metadata, String> {
+    let pairs = builder.metadata().file_metadata().key_value_metadata();
+    let json = pairs
+        .and_then(|pairs| pairs.iter().find(|pair| pair.key == METADATA_KEY))
+        .and_then(|pair| pair.value.as_deref())
+        .ok_or("has no pathcast metadata: it is no trace of ours")?;
+    let metadata: Metadata =
+        serde_json::from_str(json).map_err(|e| format!("metadata cannot be read: {e}"))?;
+    if metadata.schema > SCHEMA_VERSION {
+        return Err(format!(
+            "has schema version {}, this pathcast reads up to {SCHEMA_VERSION}",
+            metadata.schema
+        ));
+    }
+    Ok(metadata)
+}
+
+/// Adds the rows of `batch`, whose columns were checked.
+fn append(batch: &RecordBatch, records: &mut Vec<Record>) {
+    let column = |name: &str| batch.column_by_name(name).expect("checked");
+    let floats = |name: &str| column(name).as_primitive::<Float64Type>().clone();
+    let counts = |name: &str| column(name).as_primitive::<UInt64Type>().clone();
+    let flows = column("flow").as_primitive::<UInt32Type>().clone();
+    let (time, cwnd) = (floats("time_s"), floats("cwnd_packets"));
+    let (ssthresh, srtt) = (floats("ssthresh_packets"), floats("srtt_s"));
+    let (snd_nxt, snd_una) = (counts("snd_nxt_bytes"), counts("snd_una_bytes"));
+    let (rwnd, retransmits) = (counts("rwnd_bytes"), counts("retransmits"));
+    // a null in a column that must have none reads as NaN, which `check` refuses
+    let float = |array: &Float64Array, i: usize| array.is_valid(i).then(|| array.value(i));
+    let count = |array: &UInt64Array, i: usize| array.is_valid(i).then(|| array.value(i));
+    records.extend((0..batch.num_rows()).map(|i| Record {
+        time_s: float(&time, i).unwrap_or(f64::NAN),
+        flow: flows.value(i),
+        cwnd_packets: float(&cwnd, i).unwrap_or(f64::NAN),
+        ssthresh_packets: float(&ssthresh, i),
+        srtt_s: float(&srtt, i),
+        snd_nxt_bytes: count(&snd_nxt, i),
+        snd_una_bytes: count(&snd_una, i),
+        rwnd_bytes: count(&rwnd, i),
+        retransmits: count(&retransmits, i),
+    }));
+}
+
+fn check(path: &Path, records: &[Record]) -> Result<(), TraceError> {
+    if records.is_empty() {
+        return Err(TraceError::new(path, "has no rows"));
+    }
+    let mut last_s = f64::NEG_INFINITY;
+    for (row, record) in (1u64..).zip(records) {
+        let wrong = |column: &str, got: f64, wanted: &str| {
+            Err(TraceError::at(path, row, column, format!("got {got}, expected {wanted}")))
+        };
+        if !record.time_s.is_finite() {
+            return wrong("time_s", record.time_s, "a finite number");
+        }
+        if record.time_s < last_s {
+            let wanted = format!("at least {last_s}: rows must be sorted by time");
+            return wrong("time_s", record.time_s, &wanted);
+        }
+        if !(record.cwnd_packets.is_finite() && record.cwnd_packets > 0.0) {
+            return wrong("cwnd_packets", record.cwnd_packets, "a window greater than 0");
+        }
+        if let Some(srtt_s) = record.srtt_s
+            && !(srtt_s.is_finite() && srtt_s >= 0.0)
+        {
+            return wrong("srtt_s", srtt_s, "a time of at least 0");
+        }
+        last_s = record.time_s;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::record::Source;
+
+    fn trace(rows: usize) -> Trace {
+        let mut metadata = Metadata::new(Source::Simulator);
+        metadata.schemes = vec!["cubic".into(), "reno".into()];
+        metadata.environment.insert("kernel".into(), "6.1".into());
+        let records = (0..rows)
+            .map(|i| Record {
+                time_s: i as f64 * 0.01,
+                flow: (i % 2) as u32,
+                cwnd_packets: 10.5 + i as f64,
+                srtt_s: (i % 3 == 0).then_some(0.04),
+                snd_nxt_bytes: (i % 2 == 0).then_some(i as u64 * 1448),
+                ..Record::default()
+            })
+            .collect();
+        Trace { metadata, records }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let written = trace(BATCH_ROWS + 5);
+        write_parquet(&path, &written).unwrap();
+        assert_eq!(crate::read(&path).unwrap(), written);
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_their_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let spoil = |change: fn(&mut Record)| {
+            let mut spoilt = trace(5);
+            change(&mut spoilt.records[3]);
+            write_parquet(&path, &spoilt).unwrap();
+            let error = read_parquet(&path).unwrap_err();
+            error.to_string().rsplit_once("t.parquet").unwrap().1.to_string()
+        };
+        assert_eq!(
+            spoil(|r| r.time_s = 0.0),
+            ":4: time_s: got 0, expected at least 0.02: rows must be sorted by time"
+        );
+        assert_eq!(
+            spoil(|r| r.cwnd_packets = f64::NAN),
+            ":4: cwnd_packets: got NaN, expected a window greater than 0"
+        );
+        write_parquet(&path, &trace(0)).unwrap();
+        assert!(read_parquet(&path).unwrap_err().to_string().ends_with("has no rows"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_damaged_file_is_refused_or_read_but_never_a_panic(at in 0..100usize, byte in any::<u8>()) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("t.parquet");
+            write_parquet(&path, &trace(20)).unwrap();
+            let mut bytes = std::fs::read(&path).unwrap();
+            let at = at * bytes.len() / 100;
+            bytes[at] ^= byte;
+            std::fs::write(&path, &bytes).unwrap();
+            let _ = crate::read(&path);
+            std::fs::write(&path, &bytes[..at]).unwrap();
+            prop_assert!(crate::read(&path).is_err());
+        }
+    }
+}
