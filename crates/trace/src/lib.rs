@@ -10,6 +10,7 @@ mod delay;
 mod error;
 mod file;
 mod parquet_file;
+mod quiet_panics;
 mod record;
 mod report;
 

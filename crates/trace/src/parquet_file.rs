@@ -16,6 +16,7 @@ use parquet::file::properties::WriterProperties;
 
 use crate::error::TraceError;
 use crate::file::write_beside;
+use crate::quiet_panics;
 use crate::record::{Metadata, Record, SCHEMA_VERSION, Trace};
 
 /// Key of the JSON metadata in the Parquet footer.
@@ -81,6 +82,13 @@ pub fn write_parquet(path: &Path, trace: &Trace) -> Result<(), TraceError> {
 /// A [`TraceError`] if the file is no Parquet, lacks a column or the metadata, has a newer schema,
 /// no rows, a value that is not finite, or times out of order.
 pub fn read_parquet(path: &Path) -> Result<Trace, TraceError> {
+    // the Parquet library asserts what damaged pages can break; to our caller that is bad input
+    quiet_panics::catch(|| read_columns(path)).unwrap_or_else(|panic| {
+        Err(TraceError::new(path, format!("is damaged: {panic}")))
+    })
+}
+
+fn read_columns(path: &Path) -> Result<Trace, TraceError> {
     let error = |message: String| TraceError::new(path, message);
     let file = File::open(path).map_err(|e| error(e.to_string()))?;
     let length = file.metadata().map_err(|e| error(e.to_string()))?.len();
