@@ -1,0 +1,2 @@
+//! Filled in with the forecaster.
+fn main() {}

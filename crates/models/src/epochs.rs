@@ -1,0 +1,527 @@
+//! Loss epochs and losses, found from the window alone.
+//!
+//! A congestion-avoidance epoch is a growth that ends when the window falls. Three things in real
+//! traces are no loss and must not end an epoch:
+//! - *ripples*: the window steps down by a packet and up again;
+//! - *excursions*: one to three records far away (a window moderated or borrowed for an instant),
+//!   then back where it was;
+//! - *undone losses*: the kernel finds a retransmission spurious and restores the window.
+//!
+//! And the fall itself may take a round trip, packet by packet (rate halving, PRR), with ripples
+//! on the way: the epochs between them are epochs of the sawtooth, but one loss event.
+
+use serde::Serialize;
+
+use crate::series::Series;
+use crate::window::{Cc, Epoch as WindowEpoch, fast_convergence};
+
+/// Upward steps that make a growth an epoch. Fewer are ripples of recovery.
+const MIN_UPS: u32 = 3;
+/// Consecutive falling records that end an epoch: one alone is a ripple.
+const MIN_DOWNS: usize = 2;
+/// A fall to less than this part in one record ends an epoch at once (simulators cut instantly).
+/// Half way between no decrease and CUBIC's, in logarithms: sqrt(0.7) = 0.84, rounded up.
+const CUT: f64 = 0.87;
+/// A fall that stays above this part of the window was no decrease by the CC, so no loss.
+const LOSS_DEPTH: f64 = 0.92;
+/// Records that an excursion may last.
+const EXCURSION_RECORDS: usize = 3;
+/// Two window reductions within this many RTTs are one loss event (one per window of data, RFC 5681).
+const EVENT_RTTS: f64 = 1.5;
+
+/// One growth of the window and the fall that ends it (the paper's TDP).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Epoch {
+    /// When the growth began, seconds.
+    pub start_s: f64,
+    /// Window there, packets.
+    pub start_cwnd: f64,
+    /// The last record before the fall, seconds.
+    pub end_s: f64,
+    /// Window there, packets: where the loss was met.
+    pub end_cwnd: f64,
+}
+
+/// One loss event: the window fell as the CC makes it fall, and was not restored.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Loss {
+    /// The last record before the fall, seconds.
+    pub time_s: f64,
+    /// Window there, packets.
+    pub cwnd_packets: f64,
+}
+
+/// What the sender is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Doubling each RTT.
+    SlowStart,
+    /// Growing by the CC's law.
+    Avoidance,
+    /// Falling, or less than a round trip after a fall.
+    Recovery,
+}
+
+/// The state that a forecast is conditioned on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FlowState {
+    /// What the sender is doing.
+    pub phase: Phase,
+    /// The window, excursions removed, packets.
+    pub cwnd_packets: f64,
+    /// Start of the current avoidance epoch, seconds.
+    pub epoch_start_s: f64,
+    /// Window there, packets.
+    pub epoch_start_packets: f64,
+    /// CUBIC's `Wmax` (after fast convergence), packets.
+    pub w_max_packets: f64,
+    /// Time of the last loss, seconds; `None` before the first.
+    pub last_loss_s: Option<f64>,
+    /// Where slow start ends, packets; infinite before the first loss.
+    pub ssthresh_packets: f64,
+}
+
+/// Finds epochs and losses record by record, so that a live service can use it.
+///
+/// Memory grows with the epochs found; [`EpochDetector::forget_before`] bounds it.
+#[derive(Debug, Clone)]
+pub struct EpochDetector {
+    cc: Cc,
+    rtt_s: f64,
+    epochs: Vec<Epoch>,
+    losses: Vec<Loss>,
+    started: bool,
+    pending: Vec<(f64, f64)>,
+    now: Sawtooth,
+    /// State before the fall, should it be undone.
+    before_fall: Option<BeforeFall>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sawtooth {
+    level: f64,
+    level_s: f64,
+    falling: bool,
+    ups: u32,
+    start_s: f64,
+    start: f64,
+    /// Deepest point of the current or last fall.
+    low: f64,
+    avoidance_s: f64,
+    avoidance: f64,
+    w_max: f64,
+    ssthresh: f64,
+    slow_start: bool,
+    /// Window about one RTT ago, to see slow start end.
+    probe_s: f64,
+    probe: f64,
+    last_loss_s: Option<f64>,
+    /// The last fall was a loss that is not yet known to be deep enough.
+    unconfirmed: bool,
+}
+
+#[derive(Debug, Clone)]
+struct BeforeFall {
+    state: Sawtooth,
+    epochs: usize,
+    losses: usize,
+    low: f64,
+}
+
+impl EpochDetector {
+    /// A detector for one flow; `rtt_s` > 0 need not be exact.
+    pub fn new(cc: Cc, rtt_s: f64) -> Self {
+        Self {
+            cc,
+            rtt_s,
+            epochs: Vec::new(),
+            losses: Vec::new(),
+            started: false,
+            pending: Vec::new(),
+            now: Sawtooth::default(),
+            before_fall: None,
+        }
+    }
+
+    /// A better round-trip time, seconds.
+    pub fn set_rtt_s(&mut self, rtt_s: f64) {
+        self.rtt_s = rtt_s;
+    }
+
+    /// Ended epochs, oldest first. The newest may be withdrawn when a loss proves spurious.
+    pub fn epochs(&self) -> &[Epoch] {
+        &self.epochs
+    }
+
+    /// Loss events, oldest first. The newest may be withdrawn when it proves spurious.
+    pub fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    /// Drops epochs and losses that ended before `time_s`.
+    pub fn forget_before(&mut self, time_s: f64) {
+        if self.before_fall.is_none() {
+            self.epochs.retain(|epoch| epoch.end_s >= time_s);
+            self.losses.retain(|loss| loss.time_s >= time_s);
+        }
+    }
+
+    /// The flow's state at `now_s`, at or after the last record.
+    pub fn state(&self, now_s: f64) -> FlowState {
+        let s = &self.now;
+        let just_lost = s.last_loss_s.is_some_and(|t| now_s - t < self.rtt_s);
+        let phase = if s.slow_start {
+            Phase::SlowStart
+        } else if s.falling || just_lost {
+            Phase::Recovery
+        } else {
+            Phase::Avoidance
+        };
+        FlowState {
+            phase,
+            cwnd_packets: s.level,
+            epoch_start_s: s.avoidance_s,
+            epoch_start_packets: s.avoidance,
+            w_max_packets: s.w_max,
+            last_loss_s: s.last_loss_s,
+            ssthresh_packets: s.ssthresh,
+        }
+    }
+
+    /// Takes the next record.
+    pub fn push(&mut self, time_s: f64, cwnd_packets: f64) {
+        let (t, w) = (time_s, cwnd_packets);
+        if !self.started {
+            self.started = true;
+            self.now = Sawtooth {
+                level: w,
+                level_s: t,
+                start_s: t,
+                start: w,
+                low: w,
+                avoidance_s: t,
+                avoidance: w,
+                w_max: 0.0,
+                ssthresh: f64::INFINITY,
+                slow_start: true,
+                probe_s: t,
+                probe: w,
+                ..Sawtooth::default()
+            };
+            return;
+        }
+        self.end_slow_start(t);
+        if self.before_fall.is_some() && self.undo(t, w) {
+            return;
+        }
+        if self.now.falling {
+            if w < self.now.level {
+                self.pending.clear();
+                self.sink(t, w);
+            } else if w > self.now.level {
+                if self.is_odd_rise(t, w) && self.pending.is_empty() {
+                    self.pending.push((t, w));
+                } else {
+                    self.pending.clear();
+                    self.rise(t, w);
+                }
+            } else {
+                self.pending.clear();
+            }
+            return;
+        }
+        if self.pending.is_empty() {
+            if w > self.now.level {
+                if self.is_odd_rise(t, w) {
+                    self.pending.push((t, w))
+                } else {
+                    self.rise(t, w)
+                }
+            } else if w < self.now.level {
+                self.pending.push((t, w));
+            } else {
+                self.now.level_s = t;
+            }
+            return;
+        }
+        self.resolve(t, w);
+    }
+
+    /// Decides what the pending records were, now that another has come.
+    fn resolve(&mut self, t: f64, w: f64) {
+        let level = self.now.level;
+        let slack = slack(level);
+        let (_, newest) = self.pending[self.pending.len() - 1];
+        let waited_s = t - self.pending[0].0;
+        let up = newest > level;
+        if w >= level && w <= level + slack {
+            // back where it was: a ripple or an excursion
+            self.pending.clear();
+            if w > newest {
+                self.now.ups += 1;
+            }
+            self.now.level = w;
+            self.now.level_s = t;
+        } else if up
+            && w >= newest - slack
+            && (self.pending.len() >= EXCURSION_RECORDS || waited_s > self.rtt_s)
+        {
+            // it stays up there: real growth, coarsely sampled
+            let pending = std::mem::take(&mut self.pending);
+            pending
+                .into_iter()
+                .filter(|p| p.1 > level)
+                .for_each(|(t, w)| self.rise(t, w));
+            if w > self.now.level {
+                self.rise(t, w);
+            }
+        } else if up {
+            if w < level {
+                self.pending.clear();
+                self.pending.push((t, w));
+            } else if self.pending.len() >= EXCURSION_RECORDS || waited_s > self.rtt_s {
+                self.pending.clear();
+                self.rise(t, w);
+            } else {
+                self.pending.push((t, w));
+            }
+        } else if w > level {
+            // a fall of one record, then far up: both are excursions, or growth goes on
+            self.pending.clear();
+            if self.is_odd_rise(t, w) {
+                self.pending.push((t, w))
+            } else {
+                self.rise(t, w)
+            }
+        } else if w < newest && self.pending.len() + 1 >= MIN_DOWNS {
+            let (first_s, first) = self.pending[0];
+            self.pending.clear();
+            self.fall(first_s, first);
+            if w < self.now.level {
+                self.sink(t, w);
+            }
+        } else if newest < CUT * level {
+            // one deep cut and growth from there
+            self.pending.clear();
+            self.fall(t, newest);
+            if w > newest {
+                self.rise(t, w);
+            }
+        } else if waited_s > self.rtt_s {
+            // a small step down that stays: neither loss nor ripple, go on from here
+            self.pending.clear();
+            self.now.level = w;
+            self.now.level_s = t;
+        } else {
+            self.pending[0] = (self.pending[0].0, w);
+        }
+    }
+
+    fn is_odd_rise(&self, t: f64, w: f64) -> bool {
+        let s = &self.now;
+        let recovering = s
+            .last_loss_s
+            .is_some_and(|loss| t - loss < 2.5 * self.rtt_s);
+        // recovery may end with a jump, but not above the window that was lost at
+        let lost_at = s.ssthresh / self.cc.beta();
+        let limit = if recovering {
+            lost_at.max(s.level)
+        } else {
+            s.level
+        };
+        !s.slow_start && w > limit + slack(limit)
+    }
+
+    fn rise(&mut self, t: f64, w: f64) {
+        let s = &mut self.now;
+        if s.falling {
+            s.falling = false;
+            s.ups = 0;
+            // a jump ends recovery: growth starts above it
+            (s.start_s, s.start) = if w > s.level + 1.0 {
+                (t, w)
+            } else {
+                (s.level_s, s.level)
+            };
+            (s.avoidance_s, s.avoidance) = (t, s.level);
+            if s.unconfirmed {
+                s.unconfirmed = false;
+                if let Some(before) = &self.before_fall
+                    && s.low > LOSS_DEPTH * before.state.level
+                {
+                    self.losses.truncate(before.losses);
+                    let b = before.state;
+                    (s.w_max, s.ssthresh, s.last_loss_s) = (b.w_max, b.ssthresh, b.last_loss_s);
+                    (s.avoidance_s, s.avoidance) = (b.avoidance_s, b.avoidance);
+                }
+            }
+            // far below what the CC decreases to: a timeout, so slow start up to there
+            s.slow_start = s.low < 0.6 * s.ssthresh && s.ssthresh.is_finite();
+            (s.probe_s, s.probe) = (t, s.low);
+        }
+        let recovering = s
+            .last_loss_s
+            .is_some_and(|loss| t - loss < 2.5 * self.rtt_s);
+        if recovering && !s.slow_start && w > s.level + 1.0 {
+            // recovery ends: the window jumps to ssthresh, and avoidance starts there
+            (s.avoidance_s, s.avoidance) = (t, w);
+        }
+        if s.slow_start && s.ssthresh.is_finite() && w >= s.ssthresh {
+            s.slow_start = false;
+            (s.avoidance_s, s.avoidance) = (t, w);
+        }
+        s.ups += 1;
+        s.level = w;
+        s.level_s = t;
+    }
+
+    fn sink(&mut self, t: f64, w: f64) {
+        let s = &mut self.now;
+        s.level = w;
+        s.level_s = t;
+        s.low = s.low.min(w);
+        if let Some(before) = &mut self.before_fall {
+            before.low = before.low.min(w);
+        }
+    }
+
+    fn fall(&mut self, t: f64, w: f64) {
+        let s = self.now;
+        let event_s = EVENT_RTTS * self.rtt_s;
+        let same_event = s.last_loss_s.is_some_and(|loss| s.level_s - loss < event_s);
+        if !(same_event && self.before_fall.is_some()) {
+            self.before_fall = Some(BeforeFall {
+                state: s,
+                epochs: self.epochs.len(),
+                losses: self.losses.len(),
+                low: w,
+            });
+        }
+        if s.ups >= MIN_UPS || (!same_event && w < CUT * s.level) {
+            self.epochs.push(Epoch {
+                start_s: s.start_s,
+                start_cwnd: s.start,
+                end_s: s.level_s,
+                end_cwnd: s.level,
+            });
+        }
+        let n = &mut self.now;
+        if !same_event {
+            self.losses.push(Loss {
+                time_s: s.level_s,
+                cwnd_packets: s.level,
+            });
+            n.last_loss_s = Some(s.level_s);
+            n.w_max = fast_convergence(s.level, s.w_max);
+            n.ssthresh = s.level * self.cc.beta();
+            n.unconfirmed = true;
+            n.low = w;
+            n.slow_start = false;
+        }
+        n.falling = true;
+        (n.avoidance_s, n.avoidance) = (t, n.ssthresh);
+        n.ups = 0;
+        n.level = w;
+        n.level_s = t;
+        n.low = n.low.min(w);
+    }
+
+    /// Withdraws the last loss if the window is back; true if the record is dealt with.
+    fn undo(&mut self, t: f64, w: f64) -> bool {
+        let Some(before) = &self.before_fall else {
+            return false;
+        };
+        let peak = before.state.level;
+        let since_s = t - before.state.level_s;
+        // restored by a jump, after at most a timeout (1 s, RFC 6298), or too soon for any CC to regrow
+        let jumped = w - self.now.level >= 0.5 * (peak - before.low);
+        let window_s = if jumped {
+            (4.0 * self.rtt_s).max(1.0)
+        } else {
+            2.0 * self.rtt_s
+        };
+        if since_s > (4.0 * self.rtt_s).max(1.0) {
+            self.before_fall = None;
+            return false;
+        }
+        let deep = before.low < LOSS_DEPTH * peak;
+        if !deep || w < 0.97 * peak || w < self.now.level || since_s > window_s {
+            return false;
+        }
+        if w > peak + slack(peak) {
+            return false;
+        }
+        self.epochs.truncate(before.epochs);
+        self.losses.truncate(before.losses);
+        self.now = before.state;
+        self.now.level = w;
+        self.now.level_s = t;
+        self.before_fall = None;
+        self.pending.clear();
+        true
+    }
+
+    /// Slow start has ended (HyStart, ssthresh) when a round trip no longer grows the window by a quarter.
+    fn end_slow_start(&mut self, t: f64) {
+        let s = &mut self.now;
+        if !s.slow_start || s.falling || t - s.probe_s < 1.5 * self.rtt_s {
+            return;
+        }
+        if s.level < 1.25 * s.probe && t - s.start_s > 3.0 * self.rtt_s {
+            s.slow_start = false;
+            (s.avoidance_s, s.avoidance) = (s.level_s, s.level);
+            s.w_max = s.w_max.max(s.level);
+        }
+        (s.probe_s, s.probe) = (t, s.level);
+    }
+}
+
+/// What a series was cut into.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Detection {
+    /// Ended epochs, oldest first.
+    pub epochs: Vec<Epoch>,
+    /// Loss events, oldest first.
+    pub losses: Vec<Loss>,
+}
+
+/// Epochs and losses of a whole series.
+///
+/// ```
+/// use pathcast_models::{Cc, Series, find_epochs};
+/// // Reno from 10 to 20 packets, again and again, one packet per 0.1 s
+/// let time: Vec<f64> = (0..110).map(|i| f64::from(i) * 0.1).collect();
+/// let cwnd = (0..110).map(|i| f64::from(10 + i % 11)).collect();
+/// let found = find_epochs(&Series::new(time, cwnd)?, Cc::Reno, 0.1);
+/// assert_eq!(found.losses.len(), 9);
+/// assert_eq!(found.epochs[0].end_cwnd, 20.0);
+/// # Ok::<(), pathcast_models::SeriesError>(())
+/// ```
+pub fn find_epochs(series: &Series, cc: Cc, rtt_s: f64) -> Detection {
+    let mut detector = EpochDetector::new(cc, rtt_s);
+    for (&t, &w) in series.time_s().iter().zip(series.cwnd_packets()) {
+        detector.push(t, w);
+    }
+    Detection {
+        epochs: detector.epochs,
+        losses: detector.losses,
+    }
+}
+
+impl FlowState {
+    /// The avoidance epoch that the state is in, for the window law.
+    pub fn epoch(&self, cc: Cc, rtt_s: f64) -> WindowEpoch {
+        WindowEpoch::new(
+            cc,
+            self.epoch_start_packets.max(1.0),
+            self.w_max_packets,
+            rtt_s,
+        )
+    }
+}
+
+/// How far above its level a window may be and still count as having come back.
+fn slack(level: f64) -> f64 {
+    (0.02 * level).max(3.0)
+}

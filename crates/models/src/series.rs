@@ -1,0 +1,351 @@
+//! The validated input of every model: one flow's congestion window over time.
+
+use thiserror::Error;
+
+/// Why a cwnd series was refused. `index` counts records from 0, so a reader of
+/// files can map it to a line.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum SeriesError {
+    /// No records at all.
+    #[error("the series is empty, at least two records are wanted")]
+    Empty,
+    /// One record says nothing about time.
+    #[error("the series has one record, at least two are wanted")]
+    OneRecord,
+    /// A column is longer or shorter than `time_s`.
+    #[error("column {column} has {got} records, must have {wanted} as time_s has")]
+    Length {
+        /// The column at fault.
+        column: &'static str,
+        /// Records in it.
+        got: usize,
+        /// Records in `time_s`.
+        wanted: usize,
+    },
+    /// NaN or an infinity.
+    #[error("record {index}: {column} is {got}, must be a finite number")]
+    NotFinite {
+        /// The record at fault, from 0.
+        index: usize,
+        /// The column at fault.
+        column: &'static str,
+        /// What was found.
+        got: f64,
+    },
+    /// A window or a round-trip time that is zero or negative.
+    #[error("record {index}: {column} is {got}, must be > 0")]
+    NotPositive {
+        /// The record at fault, from 0.
+        index: usize,
+        /// The column at fault.
+        column: &'static str,
+        /// What was found.
+        got: f64,
+    },
+    /// A value below the one before it in a column that may only grow.
+    #[error("record {index}: {column} is {got}, must be >= {previous} as in the record before")]
+    Unsorted {
+        /// The record at fault, from 0.
+        index: usize,
+        /// The column at fault.
+        column: &'static str,
+        /// What was found.
+        got: f64,
+        /// The value of the record before.
+        previous: f64,
+    },
+    /// All records carry the same time.
+    #[error("all records are at {time_s} s, the series must last longer than 0 s")]
+    NoDuration {
+        /// The time that all records share.
+        time_s: f64,
+    },
+}
+
+/// One flow's congestion window, piecewise constant between records.
+///
+/// Real traces record changes only, so a value holds until the next record.
+/// Times may repeat (several changes within one clock tick), never go back.
+///
+/// ```
+/// use pathcast_models::Series;
+/// let series = Series::new(vec![0.0, 1.0, 2.0], vec![10.0, 20.0, 40.0])?;
+/// assert_eq!(series.duration_s(), 2.0);
+/// # Ok::<(), pathcast_models::SeriesError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    time_s: Vec<f64>,
+    cwnd_packets: Vec<f64>,
+    snd_nxt_packets: Option<Vec<f64>>,
+    srtt_s: Option<Vec<f64>>,
+}
+
+impl Series {
+    /// A series from times in seconds and windows in packets.
+    ///
+    /// # Errors
+    /// [`SeriesError`] names the first record that is not finite, not positive or out of order.
+    pub fn new(time_s: Vec<f64>, cwnd_packets: Vec<f64>) -> Result<Self, SeriesError> {
+        match time_s.len() {
+            0 => return Err(SeriesError::Empty),
+            1 => return Err(SeriesError::OneRecord),
+            _ => {}
+        }
+        same_length("cwnd_packets", &cwnd_packets, time_s.len())?;
+        finite("time_s", &time_s)?;
+        sorted("time_s", &time_s)?;
+        positive("cwnd_packets", &cwnd_packets)?;
+        if time_s[0] == time_s[time_s.len() - 1] {
+            return Err(SeriesError::NoDuration { time_s: time_s[0] });
+        }
+        Ok(Self {
+            time_s,
+            cwnd_packets,
+            snd_nxt_packets: None,
+            srtt_s: None,
+        })
+    }
+
+    /// Adds the next sequence number to be sent, in packets, cumulative and unwrapped.
+    /// With it, truth is throughput and no longer the mean window.
+    ///
+    /// # Errors
+    /// [`SeriesError`] on a wrong length, a value that is not finite, or one that goes back.
+    pub fn with_snd_nxt(mut self, snd_nxt_packets: Vec<f64>) -> Result<Self, SeriesError> {
+        same_length("snd_nxt_packets", &snd_nxt_packets, self.time_s.len())?;
+        finite("snd_nxt_packets", &snd_nxt_packets)?;
+        sorted("snd_nxt_packets", &snd_nxt_packets)?;
+        self.snd_nxt_packets = Some(snd_nxt_packets);
+        Ok(self)
+    }
+
+    /// Adds the kernel's smoothed round-trip time, in seconds.
+    ///
+    /// # Errors
+    /// [`SeriesError`] on a wrong length or a value that is not finite and positive.
+    pub fn with_srtt(mut self, srtt_s: Vec<f64>) -> Result<Self, SeriesError> {
+        same_length("srtt_s", &srtt_s, self.time_s.len())?;
+        positive("srtt_s", &srtt_s)?;
+        self.srtt_s = Some(srtt_s);
+        Ok(self)
+    }
+
+    /// Times, seconds, never decreasing.
+    pub fn time_s(&self) -> &[f64] {
+        &self.time_s
+    }
+
+    /// Windows, packets, all > 0.
+    pub fn cwnd_packets(&self) -> &[f64] {
+        &self.cwnd_packets
+    }
+
+    /// Next sequence number, packets, if the trace has it.
+    pub fn snd_nxt_packets(&self) -> Option<&[f64]> {
+        self.snd_nxt_packets.as_deref()
+    }
+
+    /// Smoothed round-trip time, seconds, if the trace has it.
+    pub fn srtt_s(&self) -> Option<&[f64]> {
+        self.srtt_s.as_deref()
+    }
+
+    /// Number of records, at least two.
+    #[allow(clippy::len_without_is_empty)] // never empty
+    pub fn len(&self) -> usize {
+        self.time_s.len()
+    }
+
+    /// Time of the first record, seconds.
+    pub fn start_s(&self) -> f64 {
+        self.time_s[0]
+    }
+
+    /// Time of the last record, seconds.
+    pub fn end_s(&self) -> f64 {
+        self.time_s[self.time_s.len() - 1]
+    }
+
+    /// Last time minus first time, seconds.
+    pub fn duration_s(&self) -> f64 {
+        self.end_s() - self.start_s()
+    }
+}
+
+fn same_length(column: &'static str, values: &[f64], wanted: usize) -> Result<(), SeriesError> {
+    if values.len() == wanted {
+        Ok(())
+    } else {
+        Err(SeriesError::Length {
+            column,
+            got: values.len(),
+            wanted,
+        })
+    }
+}
+
+fn finite(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
+    match values.iter().position(|v| !v.is_finite()) {
+        Some(index) => Err(SeriesError::NotFinite {
+            index,
+            column,
+            got: values[index],
+        }),
+        None => Ok(()),
+    }
+}
+
+fn positive(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
+    finite(column, values)?;
+    match values.iter().position(|&v| v <= 0.0) {
+        Some(index) => Err(SeriesError::NotPositive {
+            index,
+            column,
+            got: values[index],
+        }),
+        None => Ok(()),
+    }
+}
+
+fn sorted(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
+    match values.windows(2).position(|pair| pair[1] < pair[0]) {
+        Some(i) => Err(SeriesError::Unsorted {
+            index: i + 1,
+            column,
+            got: values[i + 1],
+            previous: values[i],
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Integral of a piecewise-constant series, for time-weighted means.
+///
+/// `upto(t)` is the integral from the first record to `t`; before it, 0; after
+/// the last record the last value is held. Absolute error is that of summing
+/// doubles: below 1e-9 of the total.
+#[derive(Debug, Clone, Default)]
+pub struct Integral {
+    time_s: Vec<f64>,
+    value: Vec<f64>,
+    total: Vec<f64>,
+}
+
+impl Integral {
+    /// The integral of `value` held from each time to the next.
+    pub fn new(time_s: &[f64], value: &[f64]) -> Self {
+        let mut integral = Self::default();
+        for (&t, &v) in time_s.iter().zip(value) {
+            integral.push(t, v);
+        }
+        integral
+    }
+
+    /// Appends a record; times must not decrease.
+    pub fn push(&mut self, time_s: f64, value: f64) {
+        let total = match self.time_s.last() {
+            Some(&last) => {
+                let i = self.time_s.len() - 1;
+                self.total[i] + self.value[i] * (time_s - last)
+            }
+            None => 0.0,
+        };
+        self.time_s.push(time_s);
+        self.value.push(value);
+        self.total.push(total);
+    }
+
+    /// Integral from the first record to `time_s`.
+    pub fn upto(&self, time_s: f64) -> f64 {
+        let after = self.time_s.partition_point(|&t| t <= time_s);
+        if after == 0 {
+            return 0.0;
+        }
+        let i = after - 1;
+        self.total[i] + self.value[i] * (time_s - self.time_s[i])
+    }
+
+    /// Time-weighted mean between two times, `to_s > from_s`.
+    pub fn mean(&self, from_s: f64, to_s: f64) -> f64 {
+        (self.upto(to_s) - self.upto(from_s)) / (to_s - from_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_or_single_record_is_refused() {
+        assert_eq!(Series::new(vec![], vec![]), Err(SeriesError::Empty));
+        assert_eq!(
+            Series::new(vec![1.0], vec![1.0]),
+            Err(SeriesError::OneRecord)
+        );
+    }
+
+    #[test]
+    fn the_error_names_the_record_and_what_was_wanted() {
+        let error = Series::new(vec![0.0, 1.0, 0.5], vec![1.0; 3]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 2: time_s is 0.5, must be >= 1 as in the record before"
+        );
+        let error = Series::new(vec![0.0, 1.0], vec![1.0, f64::NAN]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 1: cwnd_packets is NaN, must be a finite number"
+        );
+        let error = Series::new(vec![0.0, 1.0], vec![0.0, 2.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 0: cwnd_packets is 0, must be > 0"
+        );
+        let error = Series::new(vec![0.0, 1.0], vec![2.0, -3.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 1: cwnd_packets is -3, must be > 0"
+        );
+        let error = Series::new(vec![0.0, f64::INFINITY], vec![2.0, 3.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 1: time_s is inf, must be a finite number"
+        );
+    }
+
+    #[test]
+    fn columns_must_be_as_long_as_time() {
+        let error = Series::new(vec![0.0, 1.0], vec![1.0]).unwrap_err();
+        assert_eq!(
+            error,
+            SeriesError::Length {
+                column: "cwnd_packets",
+                got: 1,
+                wanted: 2
+            }
+        );
+        let series = Series::new(vec![0.0, 1.0], vec![1.0, 1.0]).unwrap();
+        assert!(series.clone().with_srtt(vec![0.1]).is_err());
+        assert!(series.clone().with_srtt(vec![0.1, 0.0]).is_err());
+        assert!(series.with_snd_nxt(vec![5.0, 4.0]).is_err());
+    }
+
+    #[test]
+    fn repeated_times_are_allowed_but_not_only_them() {
+        assert!(Series::new(vec![0.0, 0.0, 1.0], vec![1.0; 3]).is_ok());
+        assert!(matches!(
+            Series::new(vec![2.0, 2.0], vec![1.0; 2]),
+            Err(SeriesError::NoDuration { .. })
+        ));
+    }
+
+    #[test]
+    fn the_integral_weighs_by_time() {
+        let integral = Integral::new(&[0.0, 1.0, 3.0], &[10.0, 20.0, 40.0]);
+        assert_eq!(integral.upto(3.0), 50.0);
+        assert_eq!(integral.mean(0.5, 2.0), (5.0 + 20.0) / 1.5);
+        assert_eq!(integral.mean(3.0, 5.0), 40.0);
+    }
+}
