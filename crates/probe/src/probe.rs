@@ -1,0 +1,437 @@
+//! One interface to both ways of watching a sender.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pathcast_trace::Record;
+use rustix::net::getpeername;
+use rustix::net::sockopt::socket_cookie;
+use thiserror::Error;
+
+use crate::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
+use crate::sample::{Look, Retransmits, records_of_events, records_of_looks};
+use crate::tcp_info::TcpInfo;
+use crate::tcp_probe::TcpProbe;
+
+/// How the records were taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// The tracepoint: a record for each acknowledgment, taken as it arrives.
+    #[default]
+    TcpProbe,
+    /// A look each millisecond, kept if something changed.
+    TcpInfo,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TcpProbe => "tcp_probe",
+            Self::TcpInfo => "tcp_info",
+        })
+    }
+}
+
+/// How to watch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Which method to try first; `TcpInfo` takes the place of a `TcpProbe` that cannot be had.
+    pub method: Method,
+    /// `SCHED_FIFO` priority of the reading thread; none: an ordinary thread.
+    pub fifo_priority: Option<i32>,
+}
+
+/// What keeps sockets from being watched.
+#[derive(Debug, Error)]
+pub enum ProbeError {
+    /// No connected TCP socket.
+    #[error("cannot watch flow {flow}: {source}; expected a connected TCP socket")]
+    Socket {
+        /// Its place in the list.
+        flow: usize,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The thread that reads could not be started.
+    #[error("cannot start the thread that reads the probe: {0}")]
+    Thread(io::Error),
+}
+
+/// What was seen of one flow in all, since it was first watched.
+#[derive(Clone, Debug)]
+pub struct FlowTotals {
+    /// The socket's state at the end.
+    pub last: TcpInfo,
+    /// Packets sent again.
+    pub retransmits: u64,
+    /// Packets that the receiver said it had got twice.
+    pub duplicates: u64,
+    /// Time in which the receiver's window held the sender back, in seconds.
+    pub rwnd_limited_s: f64,
+    /// Time in which the send buffer was too small, in seconds.
+    pub sndbuf_limited_s: f64,
+    history: Retransmits,
+}
+
+impl FlowTotals {
+    /// Packets sent again up to `time_ns` of the monotonic clock, to within 10 ms.
+    pub fn retransmits_at(&self, time_ns: u64) -> u64 {
+        self.history.at(time_ns)
+    }
+}
+
+/// What a probe saw.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// How it was taken.
+    pub method: Method,
+    /// Why it is not tcp_probe, if that was asked for.
+    pub fallback_because: Option<String>,
+    /// Rows of a trace, in order of time.
+    pub records: Vec<Record>,
+    /// Records that the kernel could not hand over: the trace has a gap.
+    pub records_lost: u64,
+    /// One entry a flow.
+    pub flows: Vec<FlowTotals>,
+    /// When the last look at the flows was, on the monotonic clock.
+    pub end_ns: u64,
+    /// Processor time of the reading thread in seconds.
+    pub cpu_s: f64,
+    /// Why the reading thread is not in `SCHED_FIFO`, if that was asked for and refused.
+    pub fifo_refused: Option<String>,
+}
+
+/// Watches TCP sockets of this process until it is finished or dropped.
+pub struct Probe {
+    method: Method,
+    fallback_because: Option<String>,
+    stop: Sender<()>,
+    reader: JoinHandle<Watcher>,
+}
+
+impl Probe {
+    /// Watches `sockets` from now on; flow numbers are places in this list.
+    ///
+    /// Sequence numbers in the records count from where the sender stood at this moment, which is
+    /// the flow's start if nothing has been sent yet.
+    ///
+    /// # Errors
+    /// A socket that is no connected TCP socket. That tcp_probe cannot be had is no error: the
+    /// sockets are polled instead, and [`Observation::fallback_because`] says why.
+    pub fn attach(sockets: &[BorrowedFd<'_>], options: &Options) -> Result<Self, ProbeError> {
+        let mut flows = Vec::with_capacity(sockets.len());
+        let (mut cookies, mut peer_ports) = (Vec::new(), Vec::new());
+        for (flow, socket) in sockets.iter().enumerate() {
+            let error = |source| ProbeError::Socket { flow, source };
+            peer_ports.push(peer_port(*socket).map_err(error)?);
+            cookies.push(socket_cookie(socket).map_err(|errno| error(errno.into()))?);
+            let socket = socket.try_clone_to_owned().map_err(error)?;
+            let first = TcpInfo::of(socket.as_fd()).map_err(error)?;
+            flows.push(Watched {
+                socket,
+                first,
+                last: first,
+                retransmits: Retransmits::default(),
+            });
+        }
+        let (tcp_probe, fallback_because) = match options.method {
+            Method::TcpInfo => (None, None),
+            Method::TcpProbe => match TcpProbe::open(cookies, &peer_ports) {
+                Ok(tcp_probe) => (Some(tcp_probe), None),
+                Err(unavailable) => (None, Some(unavailable.to_string())),
+            },
+        };
+        let method = if tcp_probe.is_some() {
+            Method::TcpProbe
+        } else {
+            Method::TcpInfo
+        };
+        let (stop, stopped) = channel();
+        let fifo_priority = options.fifo_priority;
+        let watcher = Watcher {
+            flows,
+            tcp_probe,
+            looks: Vec::new(),
+            end_ns: 0,
+            cpu_s: 0.0,
+            fifo_refused: None,
+        };
+        let reader = std::thread::Builder::new()
+            .name("pathcast-probe".into())
+            .spawn(move || watcher.run(fifo_priority, &stopped))
+            .map_err(ProbeError::Thread)?;
+        Ok(Self {
+            method,
+            fallback_because,
+            stop,
+            reader,
+        })
+    }
+
+    /// How the records are taken.
+    pub const fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Takes a last look, and gives all that was seen; time 0 of the records is `origin_ns` of the
+    /// monotonic clock.
+    pub fn finish(self, origin_ns: u64) -> Observation {
+        drop(self.stop);
+        let watcher = self
+            .reader
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let Watcher {
+            flows,
+            tcp_probe,
+            looks,
+            end_ns,
+            cpu_s,
+            fifo_refused,
+        } = watcher;
+        let first: Vec<TcpInfo> = flows.iter().map(|flow| flow.first).collect();
+        let history: Vec<Retransmits> = flows.iter().map(|flow| flow.retransmits.clone()).collect();
+        let (records, records_lost) = match tcp_probe {
+            Some(tcp_probe) => {
+                let (mut events, lost) = tcp_probe.finish();
+                events.retain(|event| event.time_ns <= end_ns);
+                (records_of_events(events, &history, origin_ns), lost)
+            }
+            None => (records_of_looks(&looks, &first, origin_ns), 0),
+        };
+        Observation {
+            method: self.method,
+            fallback_because: self.fallback_because,
+            records,
+            records_lost,
+            flows: flows.into_iter().map(Watched::totals).collect(),
+            end_ns,
+            cpu_s,
+            fifo_refused,
+        }
+    }
+}
+
+fn peer_port(socket: BorrowedFd<'_>) -> io::Result<u16> {
+    let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
+    Ok(SocketAddr::try_from(peer)?.port())
+}
+
+/// A flow under watch.
+struct Watched {
+    socket: OwnedFd,
+    first: TcpInfo,
+    last: TcpInfo,
+    retransmits: Retransmits,
+}
+
+impl Watched {
+    /// Asks for the flow's state; whether it has changed.
+    fn look(&mut self, time_ns: u64) -> bool {
+        // a socket that was fine when we began stays a TCP socket until we let go of it
+        let Ok(info) = TcpInfo::of(self.socket.as_fd()) else {
+            return false;
+        };
+        let retransmits = info.total_retrans.wrapping_sub(self.first.total_retrans);
+        self.retransmits.note(time_ns, retransmits.into());
+        let row = |info: &TcpInfo| {
+            let bytes = (info.bytes_sent, info.bytes_acked, info.total_retrans);
+            (
+                info.snd_cwnd,
+                info.snd_ssthresh,
+                info.rtt_us,
+                info.snd_wnd,
+                bytes,
+            )
+        };
+        let changed = row(&info) != row(&self.last);
+        self.last = info;
+        changed
+    }
+
+    fn totals(self) -> FlowTotals {
+        let Self {
+            first,
+            last,
+            retransmits,
+            ..
+        } = self;
+        let seconds = |now: Option<u64>, then: Option<u64>| {
+            now.unwrap_or(0).saturating_sub(then.unwrap_or(0)) as f64 * 1e-6
+        };
+        FlowTotals {
+            last,
+            retransmits: retransmits.at(u64::MAX),
+            duplicates: last
+                .dsack_dups
+                .unwrap_or(0)
+                .wrapping_sub(first.dsack_dups.unwrap_or(0))
+                .into(),
+            rwnd_limited_s: seconds(last.rwnd_limited_us, first.rwnd_limited_us),
+            sndbuf_limited_s: seconds(last.sndbuf_limited_us, first.sndbuf_limited_us),
+            history: retransmits,
+        }
+    }
+}
+
+/// What the reading thread works on.
+struct Watcher {
+    flows: Vec<Watched>,
+    tcp_probe: Option<TcpProbe>,
+    looks: Vec<Look>,
+    end_ns: u64,
+    cpu_s: f64,
+    fifo_refused: Option<String>,
+}
+
+impl Watcher {
+    /// Reads until the other end of `stopped` goes away.
+    fn run(mut self, fifo_priority: Option<i32>, stopped: &Receiver<()>) -> Self {
+        if let Some(priority) = fifo_priority {
+            self.fifo_refused = request_fifo(priority).err().map(|error| error.to_string());
+        }
+        // TCP_INFO costs 5 us a flow: with many flows, look less often
+        let (base, per_flow) = match self.tcp_probe {
+            Some(_) => (Duration::from_millis(10), Duration::from_micros(100)),
+            None => (Duration::from_millis(1), Duration::from_micros(50)),
+        };
+        let interval = base.max(per_flow * self.flows.len() as u32);
+        let mut next = Instant::now();
+        loop {
+            next += interval;
+            let wait = next.saturating_duration_since(Instant::now());
+            if wait.is_zero() {
+                next = Instant::now(); // we were kept from running: do not catch up
+            }
+            let stop = match stopped.recv_timeout(wait) {
+                Err(RecvTimeoutError::Timeout) => false,
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
+            };
+            self.look();
+            if stop {
+                self.cpu_s = thread_cpu_s();
+                return self;
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        self.end_ns = monotonic_ns();
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            let time_ns = monotonic_ns();
+            if flow.look(time_ns) && self.tcp_probe.is_none() {
+                self.looks.push(Look {
+                    time_ns,
+                    flow: number as u32,
+                    info: flow.last,
+                });
+            }
+        }
+        if let Some(tcp_probe) = &mut self.tcp_probe {
+            tcp_probe.drain();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn transfer(method: Method) -> Observation {
+        const BYTES: usize = 4_000_000;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        let options = Options {
+            method,
+            fifo_priority: None,
+        };
+        let probe = Probe::attach(&[sender.as_fd()], &options).unwrap();
+        let origin_ns = monotonic_ns();
+        let reader = std::thread::spawn(move || {
+            let (mut buffer, mut bytes) = (vec![0; 1 << 16], 0);
+            while bytes < BYTES {
+                bytes += receiver.read(&mut buffer).unwrap();
+            }
+            receiver
+        });
+        sender.write_all(&vec![1; BYTES]).unwrap();
+        let _receiver = reader.join().unwrap();
+        while TcpInfo::of(sender.as_fd())
+            .unwrap()
+            .bytes_acked
+            .is_none_or(|acked| acked < BYTES as u64)
+        {
+            std::thread::yield_now();
+        }
+        let seen = probe.finish(origin_ns);
+        assert!(
+            seen.records
+                .windows(2)
+                .all(|pair| pair[0].time_s <= pair[1].time_s)
+        );
+        assert!(
+            seen.records
+                .windows(2)
+                .all(|pair| pair[0].snd_una_bytes <= pair[1].snd_una_bytes)
+        );
+        assert!(
+            seen.records
+                .iter()
+                .all(|r| r.snd_una_bytes <= r.snd_nxt_bytes)
+        );
+        assert!(
+            seen.records
+                .iter()
+                .all(|r| r.snd_nxt_bytes.unwrap() <= BYTES as u64)
+        );
+        assert_eq!(seen.records_lost, 0);
+        seen
+    }
+
+    #[test]
+    fn polling_sees_every_byte_acknowledged() {
+        let seen = transfer(Method::TcpInfo);
+        assert_eq!(
+            (seen.method, seen.fallback_because),
+            (Method::TcpInfo, None)
+        );
+        assert_eq!(seen.records.last().unwrap().snd_una_bytes, Some(4_000_000));
+    }
+
+    #[test]
+    fn tcp_probe_starts_at_byte_zero_or_says_why_it_cannot_be_had() {
+        let seen = transfer(Method::TcpProbe);
+        match seen.method {
+            Method::TcpProbe => assert_eq!(seen.records[0].snd_una_bytes, Some(0)),
+            Method::TcpInfo => {
+                println!(
+                    "tcp_probe was not tested: {}",
+                    seen.fallback_because.unwrap()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_not_connected_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = Probe::attach(&[listener.as_fd()], &Options::default())
+            .err()
+            .unwrap();
+        assert!(
+            error
+                .to_string()
+                .contains("expected a connected TCP socket"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! `TCP_INFO`: what the kernel tells of one of our own sockets.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::sys;
+
+/// The fields of `struct tcp_info` that we use. What an older kernel lacks is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Retransmission timeout, with its back-off, in microseconds.
+    pub rto_us: u32,
+    /// Payload bytes of a full segment.
+    pub snd_mss: u32,
+    /// Smoothed round-trip time in microseconds.
+    pub rtt_us: u32,
+    /// Slow-start threshold in packets, as the sender holds it.
+    pub snd_ssthresh: u32,
+    /// Congestion window in packets.
+    pub snd_cwnd: u32,
+    /// Packets sent again.
+    pub total_retrans: u32,
+    /// Bytes acknowledged, the SYN among them.
+    pub bytes_acked: Option<u64>,
+    /// Time with data to send, in microseconds.
+    pub busy_time_us: Option<u64>,
+    /// Of that, time in which the receiver's window held the sender back.
+    pub rwnd_limited_us: Option<u64>,
+    /// Of that, time in which the send buffer was too small.
+    pub sndbuf_limited_us: Option<u64>,
+    /// Payload bytes sent, those sent again included.
+    pub bytes_sent: Option<u64>,
+    /// Payload bytes sent again.
+    pub bytes_retrans: Option<u64>,
+    /// Packets that the receiver said it had got twice.
+    pub dsack_dups: Option<u32>,
+    /// The receiver's window in bytes.
+    pub snd_wnd: Option<u32>,
+}
+
+impl TcpInfo {
+    /// Asks for the state of `socket`.
+    ///
+    /// # Errors
+    /// What the kernel says: not a TCP socket.
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut bytes = [0; 512];
+        let length = sys::tcp_info(socket, &mut bytes)?;
+        Self::parse(&bytes[..length])
+            .ok_or_else(|| io::Error::other(format!("TCP_INFO has {length} bytes, expected 104")))
+    }
+
+    /// Reads `struct tcp_info`; the offsets are part of the kernel's interface and never change.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let u32_at = |at: usize| -> Option<u32> {
+            Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+        };
+        let u64_at = |at: usize| -> Option<u64> {
+            Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+        };
+        Some(Self {
+            rto_us: u32_at(8)?,
+            snd_mss: u32_at(16)?,
+            rtt_us: u32_at(68)?,
+            snd_ssthresh: u32_at(76)?,
+            snd_cwnd: u32_at(80)?,
+            total_retrans: u32_at(100)?,
+            bytes_acked: u64_at(120),
+            busy_time_us: u64_at(168),
+            rwnd_limited_us: u64_at(176),
+            sndbuf_limited_us: u64_at(184),
+            bytes_sent: u64_at(200),
+            bytes_retrans: u64_at(208),
+            dsack_dups: u32_at(216),
+            snd_wnd: u32_at(228),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_fresh_connection_has_sent_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let info = TcpInfo::of(stream.as_fd()).unwrap();
+        assert!(
+            info.snd_cwnd >= 1 && info.snd_mss > 0 && info.rtt_us > 0,
+            "{info:?}"
+        );
+        assert_eq!((info.total_retrans, info.bytes_sent), (0, Some(0)));
+    }
+
+    #[test]
+    fn what_an_old_kernel_lacks_is_none() {
+        let info = TcpInfo::parse(&[1; 104]).unwrap();
+        assert_eq!((info.bytes_acked, info.snd_wnd), (None, None));
+        assert_eq!(TcpInfo::parse(&[1; 103]), None);
+    }
+
+    #[test]
+    fn a_file_has_no_tcp_info() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(TcpInfo::of(file.as_fd()).is_err());
+    }
+}
