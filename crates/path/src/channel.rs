@@ -49,7 +49,14 @@ impl<P> Channel<P> {
     /// A channel of these elements; without a link, packets go on the wire at once.
     pub fn new(queue: DropTail, link: Option<ConstantLink>, loss: Loss, delay: Span) -> Self {
         let (wire, counters) = (DelayLine::default(), Counters::default());
-        Self { queue, link, loss, delay, wire, counters }
+        Self {
+            queue,
+            link,
+            loss,
+            delay,
+            wire,
+            counters,
+        }
     }
 
     /// Offers a packet of `size_bytes` (with all its headers) at `now`.
@@ -57,7 +64,12 @@ impl<P> Channel<P> {
     /// # Errors
     /// Hands the packet back with the reason if it is dropped, now or later on its way.
     #[inline]
-    pub fn enqueue(&mut self, now: Time, size_bytes: u32, packet: P) -> Result<(), (P, DropReason)> {
+    pub fn enqueue(
+        &mut self,
+        now: Time,
+        size_bytes: u32,
+        packet: P,
+    ) -> Result<(), (P, DropReason)> {
         self.counters.enqueued += 1;
         self.counters.enqueued_bytes += u64::from(size_bytes);
         let sent = match &mut self.link {
@@ -122,18 +134,26 @@ mod tests {
     use crate::Path;
 
     fn channel(text: &str) -> Channel<u64> {
-        Path::parse(text, "test.toml").unwrap().channels(1).0
+        Path::parse(text, "test.toml")
+            .unwrap()
+            .channels::<_, ()>(1)
+            .0
     }
 
     #[test]
     fn a_full_queue_drops_the_tail_and_not_the_packet_in_transmission() {
         let mut channel = channel("rate = '12 Mbit/s'\ndelay = '10 ms'\nqueue = '2 packets'\n");
-        let outcomes: Vec<bool> =
-            (0..5).map(|id| channel.enqueue(Time::ZERO, 1500, id).is_ok()).collect();
+        let outcomes: Vec<bool> = (0..5)
+            .map(|id| channel.enqueue(Time::ZERO, 1500, id).is_ok())
+            .collect();
         assert_eq!(outcomes, [true, true, true, false, false]); // one on the link, two wait
         assert_eq!(channel.backlog_bytes(Time::ZERO), 3000);
         // after 1 ms the first waiting packet is on the link, and one more fits
-        assert!(channel.enqueue(Time::from_nanos(1_000_000), 1500, 9).is_ok());
+        assert!(
+            channel
+                .enqueue(Time::from_nanos(1_000_000), 1500, 9)
+                .is_ok()
+        );
         let mut arrivals = Vec::new();
         while let Some((due, id)) = channel.dequeue(Time::MAX) {
             arrivals.push((due.as_nanos() / 1_000_000, id));
@@ -178,7 +198,7 @@ mod tests {
             let text = format!(
                 "rate = '10 Mbit/s'\ndelay = '5 ms'\nqueue = '{queue_packets} packets'\nloss = {loss}\n"
             );
-            let (mut channel, _) = Path::parse(&text, "p.toml").unwrap().channels::<usize>(seed);
+            let (mut channel, _) = Path::parse(&text, "p.toml").unwrap().channels::<usize, ()>(seed);
             let (mut now, mut last) = (Time::ZERO, None);
             for (id, (gap_us, size)) in gaps_us.iter().enumerate() {
                 now += Span::from_nanos(gap_us * 1000);

@@ -12,7 +12,9 @@ pub struct DelayLine<P> {
 
 impl<P> Default for DelayLine<P> {
     fn default() -> Self {
-        Self { line: VecDeque::new() }
+        Self {
+            line: VecDeque::new(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //! use pathcast_path::{Path, Time};
 //!
 //! let path = Path::parse("rate = '12 Mbit/s'\ndelay = '30 ms'\nqueue = '1 BDP'\n", "example.toml")?;
-//! let (mut forward, _reverse) = path.channels::<u64>(1);
+//! let (mut forward, _reverse) = path.channels::<u64, u64>(1);
 //! forward.enqueue(Time::ZERO, 1500, 7).unwrap();
 //! let due = forward.next_event().unwrap();
 //! assert_eq!(due.as_nanos(), 31_000_000); // 1 ms on the link, 30 ms on the wire

@@ -19,7 +19,11 @@ impl ConstantLink {
     /// A link of rate `rate`, idle.
     pub fn new(rate: Bandwidth) -> Self {
         let cost = 8e9 / rate.as_bps() * f64::from(1u32 << FRACTION_BITS);
-        Self { cost_per_byte: cost.round() as u64, carry: 0, free_at: Time::ZERO }
+        Self {
+            cost_per_byte: cost.round() as u64,
+            carry: 0,
+            free_at: Time::ZERO,
+        }
     }
 
     /// The moment from which a new packet could be sent.
@@ -37,7 +41,10 @@ impl ConstantLink {
             self.carry = 0;
             now
         };
-        let cost = self.cost_per_byte.saturating_mul(u64::from(size_bytes)).saturating_add(self.carry);
+        let cost = self
+            .cost_per_byte
+            .saturating_mul(u64::from(size_bytes))
+            .saturating_add(self.carry);
         self.carry = cost & ((1 << FRACTION_BITS) - 1);
         self.free_at = start + Span::from_nanos(cost >> FRACTION_BITS);
         (start, self.free_at)
@@ -51,10 +58,19 @@ mod tests {
     #[test]
     fn packets_leave_at_the_rate() {
         let mut link = ConstantLink::new(Bandwidth::from_bps(12e6).unwrap());
-        assert_eq!(link.transmit(Time::ZERO, 1500), (Time::ZERO, Time::from_nanos(1_000_000)));
-        assert_eq!(link.transmit(Time::ZERO, 1500).1, Time::from_nanos(2_000_000));
+        assert_eq!(
+            link.transmit(Time::ZERO, 1500),
+            (Time::ZERO, Time::from_nanos(1_000_000))
+        );
+        assert_eq!(
+            link.transmit(Time::ZERO, 1500).1,
+            Time::from_nanos(2_000_000)
+        );
         let later = Time::from_nanos(9_000_000);
-        assert_eq!(link.transmit(later, 750), (later, Time::from_nanos(9_500_000)));
+        assert_eq!(
+            link.transmit(later, 750),
+            (later, Time::from_nanos(9_500_000))
+        );
     }
 
     #[test]

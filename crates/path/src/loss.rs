@@ -39,7 +39,11 @@ pub struct IidLoss {
 impl IidLoss {
     /// Loss with probability `probability` out of the generator `rng`.
     pub fn new(probability: Probability, rng: Xoshiro256PlusPlus) -> Self {
-        let mut loss = Self { probability: probability.value(), survivors_left: 0, rng };
+        let mut loss = Self {
+            probability: probability.value(),
+            survivors_left: 0,
+            rng,
+        };
         loss.survivors_left = loss.draw_gap();
         loss
     }
@@ -79,7 +83,10 @@ mod tests {
         let outcomes: Vec<bool> = (0..1_000_000).map(|_| process.drops_next()).collect();
         let lost = outcomes.iter().filter(|&&l| l).count() as f64;
         // five standard deviations of a binomial
-        assert!((lost - 10_000.0).abs() < 5.0 * (10_000.0f64 * 0.99).sqrt(), "{lost}");
+        assert!(
+            (lost - 10_000.0).abs() < 5.0 * (10_000.0f64 * 0.99).sqrt(),
+            "{lost}"
+        );
         let pairs = outcomes.windows(2).filter(|w| w[0] && w[1]).count() as f64;
         assert!((pairs - 100.0).abs() < 50.0, "{pairs}");
     }

@@ -90,7 +90,10 @@ fn place_of(text: &str, offset: usize) -> (usize, usize) {
     }
     let before = &text[..end];
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    (
+        before.matches('\n').count() + 1,
+        before[line_start..].chars().count() + 1,
+    )
 }
 
 impl Path {
@@ -102,13 +105,21 @@ impl Path {
     pub fn parse(text: &str, file: &str) -> Result<Self, PathError> {
         let parsed: PathFile = toml::from_str(text).map_err(|error| {
             // a message of several lines (expected one of ...) reads better as one
-            let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+            let message = error
+                .message()
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ");
             let place = error.span().map(|span| place_of(text, span.start));
             let message = match error.span().and_then(|span| key_at(text, span.start)) {
                 Some(key) if !message.starts_with("unknown field") => format!("{key}: {message}"),
                 _ => message,
             };
-            PathError { file: file.to_string(), place, message }
+            PathError {
+                file: file.to_string(),
+                place,
+                message,
+            }
         })?;
         let forward = Direction {
             rate: parsed.rate,
@@ -123,8 +134,16 @@ impl Path {
             loss: back.loss.unwrap_or_default(),
             queue: back.queue.unwrap_or(QueueLimit::Unlimited),
         };
-        let path = Self { name: parsed.name, forward, reverse };
-        path.check().map_err(|message| PathError { file: file.to_string(), place: None, message })?;
+        let path = Self {
+            name: parsed.name,
+            forward,
+            reverse,
+        };
+        path.check().map_err(|message| PathError {
+            file: file.to_string(),
+            place: None,
+            message,
+        })?;
         Ok(path)
     }
 
@@ -174,38 +193,59 @@ impl Path {
         }
     }
 
-    /// The two directions, ready to run: forward and reverse. The same seed gives the same losses.
-    pub fn channels<P>(&self, seed: u64) -> (Channel<P>, Channel<P>) {
-        let channel = |name: &str, direction: &Direction| {
-            let (limit_bytes, limit_packets) = self.queue_limits(direction);
-            let loss = if direction.loss.value() > 0.0 {
-                Loss::Iid(IidLoss::new(direction.loss, generator(seed, &format!("{name}.loss"))))
-            } else {
-                Loss::None
-            };
-            Channel::new(
-                DropTail::new(limit_bytes, limit_packets),
-                direction.rate.map(ConstantLink::new),
-                loss,
-                direction.delay,
-            )
+    /// The two directions, ready to run: forward for packets that carry an `F`, reverse for an `R`.
+    /// The same seed gives the same losses.
+    pub fn channels<F, R>(&self, seed: u64) -> (Channel<F>, Channel<R>) {
+        let (forward, reverse) = (&self.forward, &self.reverse);
+        (
+            self.channel("forward", forward, seed),
+            self.channel("reverse", reverse, seed),
+        )
+    }
+
+    fn channel<P>(&self, name: &str, direction: &Direction, seed: u64) -> Channel<P> {
+        let (limit_bytes, limit_packets) = self.queue_limits(direction);
+        let loss = if direction.loss.value() > 0.0 {
+            Loss::Iid(IidLoss::new(
+                direction.loss,
+                generator(seed, &format!("{name}.loss")),
+            ))
+        } else {
+            Loss::None
         };
-        (channel("forward", &self.forward), channel("reverse", &self.reverse))
+        let link = direction.rate.map(ConstantLink::new);
+        Channel::new(
+            DropTail::new(limit_bytes, limit_packets),
+            link,
+            loss,
+            direction.delay,
+        )
     }
 
     /// The path as TOML, every default written out. `Path::parse` reads it back.
     pub fn to_toml(&self) -> String {
         let name = toml::Value::from(self.name.as_str());
-        format!("name = {name}\n{}\n[reverse]\n{}", self.forward.keys(), self.reverse.keys())
+        format!(
+            "name = {name}\n{}\n[reverse]\n{}",
+            self.forward.keys(),
+            self.reverse.keys()
+        )
     }
 }
 
 impl Direction {
     /// The direction's keys as lines of TOML.
     fn keys(&self) -> String {
-        let rate = self.rate.map_or(String::new(), |rate| format!("rate = \"{rate}\"\n"));
-        let Self { delay, loss, queue, .. } = self;
-        format!("{rate}delay = \"{delay}\"\nloss = {:?}\nqueue = \"{queue}\"\n", loss.value())
+        let rate = self
+            .rate
+            .map_or(String::new(), |rate| format!("rate = \"{rate}\"\n"));
+        let Self {
+            delay, loss, queue, ..
+        } = self;
+        format!(
+            "{rate}delay = \"{delay}\"\nloss = {:?}\nqueue = \"{queue}\"\n",
+            loss.value()
+        )
     }
 }
 
@@ -241,7 +281,8 @@ mod tests {
 
     #[test]
     fn one_bdp_is_the_rate_times_both_delays() {
-        let text = "rate = '100 Mbit/s'\ndelay = '30 ms'\nqueue = '1 BDP'\n[reverse]\ndelay = '10 ms'\n";
+        let text =
+            "rate = '100 Mbit/s'\ndelay = '30 ms'\nqueue = '1 BDP'\n[reverse]\ndelay = '10 ms'\n";
         let path = Path::parse(text, "path.toml").unwrap();
         assert_eq!(path.queue_limits(&path.forward).0, 500_000);
     }

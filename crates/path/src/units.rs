@@ -117,7 +117,10 @@ pub struct UnitError {
 
 impl UnitError {
     fn new(got: impl fmt::Debug, wanted: impl Into<String>) -> Self {
-        Self { got: format!("{got:?}"), wanted: wanted.into() }
+        Self {
+            got: format!("{got:?}"),
+            wanted: wanted.into(),
+        }
     }
 }
 
@@ -143,7 +146,13 @@ fn parse_in_units(
     units: &[(&str, f64)],
     example: &str,
 ) -> Result<(f64, f64), UnitError> {
-    let names = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let names = || {
+        units
+            .iter()
+            .map(|(name, _)| *name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let wanted = || format!("{example} (units: {})", names());
     let (value, unit) = split_unit(text).ok_or_else(|| UnitError::new(text, wanted()))?;
     let (_, factor) = units
@@ -172,10 +181,17 @@ impl Bandwidth {
 impl FromStr for Bandwidth {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const UNITS: &[(&str, f64)] =
-            &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)];
-        let (value, factor) =
-            parse_in_units(text, UNITS, "a rate greater than zero such as \"12 Mbit/s\"")?;
+        const UNITS: &[(&str, f64)] = &[
+            ("bit/s", 1.0),
+            ("kbit/s", 1e3),
+            ("Mbit/s", 1e6),
+            ("Gbit/s", 1e9),
+        ];
+        let (value, factor) = parse_in_units(
+            text,
+            UNITS,
+            "a rate greater than zero such as \"12 Mbit/s\"",
+        )?;
         Self::from_bps(value * factor)
             .ok_or_else(|| UnitError::new(text, "a rate greater than zero such as \"12 Mbit/s\""))
     }
@@ -256,8 +272,13 @@ impl FromStr for QueueLimit {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const EXAMPLE: &str = "a queue size greater than zero such as \"90 kB\", \"60 packets\", \
                                \"1 BDP\" or \"unlimited\"";
-        const UNITS: &[(&str, f64)] =
-            &[("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("packets", 1.0), ("BDP", 1.0)];
+        const UNITS: &[(&str, f64)] = &[
+            ("B", 1.0),
+            ("kB", 1e3),
+            ("MB", 1e6),
+            ("packets", 1.0),
+            ("BDP", 1.0),
+        ];
         if text.trim() == "unlimited" {
             return Ok(Self::Unlimited);
         }
@@ -309,7 +330,10 @@ macro_rules! text_serde {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let marker = std::marker::PhantomData;
-                deserializer.deserialize_any(TextVisitor { expecting: $expecting, marker })
+                deserializer.deserialize_any(TextVisitor {
+                    expecting: $expecting,
+                    marker,
+                })
             }
         }
         impl Serialize for $type {
@@ -322,7 +346,10 @@ macro_rules! text_serde {
 
 text_serde!(Bandwidth, "a rate with its unit, such as \"12 Mbit/s\"");
 text_serde!(Span, "a time with its unit, such as \"30 ms\"");
-text_serde!(QueueLimit, "a queue size with its unit, such as \"90 kB\", \"60 packets\" or \"1 BDP\"");
+text_serde!(
+    QueueLimit,
+    "a queue size with its unit, such as \"90 kB\", \"60 packets\" or \"1 BDP\""
+);
 
 impl<'de> Deserialize<'de> for Probability {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -333,8 +360,9 @@ impl<'de> Deserialize<'de> for Probability {
                 f.write_str("a probability from 0 to 1 such as 0.001")
             }
             fn visit_f64<E: de::Error>(self, p: f64) -> Result<Probability, E> {
-                Probability::new(p)
-                    .ok_or_else(|| E::custom(format!("got {p}, expected a probability from 0 to 1")))
+                Probability::new(p).ok_or_else(|| {
+                    E::custom(format!("got {p}, expected a probability from 0 to 1"))
+                })
             }
             fn visit_i64<E: de::Error>(self, p: i64) -> Result<Probability, E> {
                 self.visit_f64(p as f64)
@@ -361,14 +389,32 @@ mod tests {
         assert_eq!("1e3 kbit/s".parse::<Bandwidth>().unwrap().as_bps(), 1e6);
         assert_eq!("30 ms".parse::<Span>().unwrap(), Span::from_millis(30));
         assert_eq!("250us".parse::<Span>().unwrap().as_nanos(), 250_000);
-        assert_eq!("90 kB".parse::<QueueLimit>().unwrap(), QueueLimit::Bytes(90_000));
-        assert_eq!("60 packets".parse::<QueueLimit>().unwrap(), QueueLimit::Packets(60));
-        assert_eq!("0.5 BDP".parse::<QueueLimit>().unwrap(), QueueLimit::Bdp(0.5));
+        assert_eq!(
+            "90 kB".parse::<QueueLimit>().unwrap(),
+            QueueLimit::Bytes(90_000)
+        );
+        assert_eq!(
+            "60 packets".parse::<QueueLimit>().unwrap(),
+            QueueLimit::Packets(60)
+        );
+        assert_eq!(
+            "0.5 BDP".parse::<QueueLimit>().unwrap(),
+            QueueLimit::Bdp(0.5)
+        );
     }
 
     #[test]
     fn wrong_quantities_are_refused() {
-        for text in ["12", "12 Mbps", "-3 Mbit/s", "0 Mbit/s", "nan Mbit/s", "Mbit/s", "", "é"] {
+        for text in [
+            "12",
+            "12 Mbps",
+            "-3 Mbit/s",
+            "0 Mbit/s",
+            "nan Mbit/s",
+            "Mbit/s",
+            "",
+            "é",
+        ] {
             assert!(text.parse::<Bandwidth>().is_err(), "{text}");
         }
         for text in ["-1 ms", "5", "5 min", "2 h", "4000 s", "inf s"] {

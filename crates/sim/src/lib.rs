@@ -1,1 +1,10 @@
-//! sim
+//! Packet-level simulation: TCP flows over a [`Path`](pathcast_path::Path) in virtual time.
+//!
+//! The same seed gives the same run, byte for byte, on every machine.
+
+mod simulation;
+mod timers;
+mod wire;
+
+pub use simulation::{Outcome, SimError, Simulation};
+pub use wire::{MSS_BYTES, MTU_BYTES};

@@ -16,36 +16,67 @@ const MAX_ROWS: usize = 20_000_000;
 /// A [`TraceError`] with line and column if a column is missing, a cell is no number, time goes
 /// backwards, a cwnd is not greater than zero, or there is no row.
 pub fn read_csv(source: impl Read, path: &Path) -> Result<Trace, TraceError> {
-    let mut reader = csv::ReaderBuilder::new().flexible(false).from_reader(source);
-    let headers = reader.byte_headers().map_err(|error| csv_error(path, &error))?.clone();
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(false)
+        .from_reader(source);
+    let headers = reader
+        .byte_headers()
+        .map_err(|error| csv_error(path, &error))?
+        .clone();
     let column = |name: &str| {
-        headers.iter().position(|header| header.trim_ascii() == name.as_bytes()).ok_or_else(|| {
-            let got: Vec<_> =
-                headers.iter().take(8).map(|h| String::from_utf8_lossy(h).chars().take(40).collect::<String>()).collect();
-            let message = format!("the columns are {got:?}, expected time_s and cwnd_packets");
-            TraceError::at(path, 1, "", message)
-        })
+        headers
+            .iter()
+            .position(|header| header.trim_ascii() == name.as_bytes())
+            .ok_or_else(|| {
+                let got: Vec<_> = headers
+                    .iter()
+                    .take(8)
+                    .map(|h| {
+                        String::from_utf8_lossy(h)
+                            .chars()
+                            .take(40)
+                            .collect::<String>()
+                    })
+                    .collect();
+                let message = format!("the columns are {got:?}, expected time_s and cwnd_packets");
+                TraceError::at(path, 1, "", message)
+            })
     };
     let (time_column, cwnd_column) = (column("time_s")?, column("cwnd_packets")?);
 
     let mut records: Vec<Record> = Vec::new();
     let mut row = csv::ByteRecord::new();
-    while reader.read_byte_record(&mut row).map_err(|error| csv_error(path, &error))? {
+    while reader
+        .read_byte_record(&mut row)
+        .map_err(|error| csv_error(path, &error))?
+    {
         let line = row.position().map_or(0, csv::Position::line);
         let number = |column: usize, name: &str| -> Result<f64, TraceError> {
-            let cell = std::str::from_utf8(&row[column]).unwrap_or("(not UTF-8)").trim();
-            cell.parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(|| {
-                let cell: String = cell.chars().take(40).collect();
-                TraceError::at(path, line, name, format!("got {cell:?}, expected a finite number"))
-            })
+            let cell = std::str::from_utf8(&row[column])
+                .unwrap_or("(not UTF-8)")
+                .trim();
+            cell.parse::<f64>()
+                .ok()
+                .filter(|value| value.is_finite())
+                .ok_or_else(|| {
+                    let cell: String = cell.chars().take(40).collect();
+                    TraceError::at(
+                        path,
+                        line,
+                        name,
+                        format!("got {cell:?}, expected a finite number"),
+                    )
+                })
         };
         let time_s = number(time_column, "time_s")?;
         let cwnd_packets = number(cwnd_column, "cwnd_packets")?;
         if let Some(last) = records.last()
             && time_s < last.time_s
         {
-            let message =
-                format!("got {time_s}, expected at least {}: rows must be sorted by time", last.time_s);
+            let message = format!(
+                "got {time_s}, expected at least {}: rows must be sorted by time",
+                last.time_s
+            );
             return Err(TraceError::at(path, line, "time_s", message));
         }
         if cwnd_packets <= 0.0 {
@@ -53,20 +84,37 @@ pub fn read_csv(source: impl Read, path: &Path) -> Result<Trace, TraceError> {
             return Err(TraceError::at(path, line, "cwnd_packets", message));
         }
         if records.len() == MAX_ROWS {
-            return Err(TraceError::at(path, line, "", format!("more than {MAX_ROWS} rows")));
+            return Err(TraceError::at(
+                path,
+                line,
+                "",
+                format!("more than {MAX_ROWS} rows"),
+            ));
         }
-        records.push(Record { time_s, cwnd_packets, ..Record::default() });
+        records.push(Record {
+            time_s,
+            cwnd_packets,
+            ..Record::default()
+        });
     }
     if records.is_empty() {
-        return Err(TraceError::new(path, "has no rows, expected time_s,cwnd_packets and numbers"));
+        return Err(TraceError::new(
+            path,
+            "has no rows, expected time_s,cwnd_packets and numbers",
+        ));
     }
-    Ok(Trace { metadata: Metadata::new(Source::Csv), records })
+    Ok(Trace {
+        metadata: Metadata::new(Source::Csv),
+        records,
+    })
 }
 
 fn csv_error(path: &Path, error: &csv::Error) -> TraceError {
     let message = match error.kind() {
         csv::ErrorKind::Io(error) => format!("cannot be read: {error}"),
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+        csv::ErrorKind::UnequalLengths {
+            expected_len, len, ..
+        } => {
             format!("got {len} cells, expected {expected_len}")
         }
         _ => error.to_string(),
@@ -90,21 +138,49 @@ mod tests {
     #[test]
     fn columns_are_found_by_name() {
         let trace = read("cwnd_packets,x,time_s\n10,a,0.5\n11,b,0.75\n").unwrap();
-        let rows: Vec<_> = trace.records.iter().map(|r| (r.time_s, r.cwnd_packets)).collect();
+        let rows: Vec<_> = trace
+            .records
+            .iter()
+            .map(|r| (r.time_s, r.cwnd_packets))
+            .collect();
         assert_eq!(rows, [(0.5, 10.0), (0.75, 11.0)]);
     }
 
     #[test]
     fn errors_name_line_column_and_what_was_expected() {
         for (text, wanted) in [
-            ("", "t.csv:1: the columns are [], expected time_s and cwnd_packets"),
-            ("a,b\n1,2\n", "t.csv:1: the columns are [\"a\", \"b\"], expected time_s and cwnd_packets"),
-            ("time_s,cwnd_packets\n", "t.csv: has no rows, expected time_s,cwnd_packets and numbers"),
-            ("time_s,cwnd_packets\n1,NaN\n", "t.csv:2: cwnd_packets: got \"NaN\", expected a finite number"),
-            ("time_s,cwnd_packets\n1,2\n1,x\n", "t.csv:3: cwnd_packets: got \"x\", expected a finite number"),
-            ("time_s,cwnd_packets\n1,2\n0.5,3\n", "t.csv:3: time_s: got 0.5, expected at least 1: rows must be sorted by time"),
-            ("time_s,cwnd_packets\n1,0\n", "t.csv:2: cwnd_packets: got 0, expected a window greater than 0"),
-            ("time_s,cwnd_packets\n1\n", "t.csv:2: got 1 cells, expected 2"),
+            (
+                "",
+                "t.csv:1: the columns are [], expected time_s and cwnd_packets",
+            ),
+            (
+                "a,b\n1,2\n",
+                "t.csv:1: the columns are [\"a\", \"b\"], expected time_s and cwnd_packets",
+            ),
+            (
+                "time_s,cwnd_packets\n",
+                "t.csv: has no rows, expected time_s,cwnd_packets and numbers",
+            ),
+            (
+                "time_s,cwnd_packets\n1,NaN\n",
+                "t.csv:2: cwnd_packets: got \"NaN\", expected a finite number",
+            ),
+            (
+                "time_s,cwnd_packets\n1,2\n1,x\n",
+                "t.csv:3: cwnd_packets: got \"x\", expected a finite number",
+            ),
+            (
+                "time_s,cwnd_packets\n1,2\n0.5,3\n",
+                "t.csv:3: time_s: got 0.5, expected at least 1: rows must be sorted by time",
+            ),
+            (
+                "time_s,cwnd_packets\n1,0\n",
+                "t.csv:2: cwnd_packets: got 0, expected a window greater than 0",
+            ),
+            (
+                "time_s,cwnd_packets\n1\n",
+                "t.csv:2: got 1 cells, expected 2",
+            ),
         ] {
             assert_eq!(read(text).unwrap_err(), wanted, "{text:?}");
         }

@@ -15,7 +15,10 @@ impl Default for DelayHistogram {
     fn default() -> Self {
         const HOUR_NS: u64 = 3_600_000_000_000;
         let histogram = Histogram::new_with_bounds(1, HOUR_NS, 3).expect("bounds are in range");
-        Self { histogram, sum_ns: 0 }
+        Self {
+            histogram,
+            sum_ns: 0,
+        }
     }
 }
 
@@ -41,12 +44,20 @@ impl DelayHistogram {
     pub fn one_way_delay_ms(&self) -> OneWayDelay {
         let ms = |q| self.quantile_ns(q) as f64 * 1e-6;
         let mean = self.sum_ns as f64 * 1e-6 / self.count().max(1) as f64;
-        OneWayDelay { mean, p50: ms(0.5), p95: ms(0.95) }
+        OneWayDelay {
+            mean,
+            p50: ms(0.5),
+            p95: ms(0.95),
+        }
     }
 
     /// As a slip report.
     pub fn slip_us(&self) -> Slip {
         let us = |q| self.quantile_ns(q) as f64 * 1e-3;
-        Slip { p50: us(0.5), p99: us(0.99), max: us(1.0) }
+        Slip {
+            p50: us(0.5),
+            p99: us(0.99),
+            max: us(1.0),
+        }
     }
 }

@@ -25,12 +25,22 @@ pub struct Place {
 
 impl TraceError {
     pub(crate) fn new(file: &Path, message: impl Into<String>) -> Self {
-        Self { file: file.display().to_string(), place: None, message: message.into() }
+        Self {
+            file: file.display().to_string(),
+            place: None,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn at(file: &Path, line: u64, column: &str, message: impl Into<String>) -> Self {
-        let place = Some(Place { line, column: column.to_string() });
-        Self { place, ..Self::new(file, message) }
+        let place = Some(Place {
+            line,
+            column: column.to_string(),
+        });
+        Self {
+            place,
+            ..Self::new(file, message)
+        }
     }
 }
 

@@ -21,7 +21,10 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
     let mut magic = [0u8; 4];
     let mut file = File::open(path).map_err(io_error)?;
     if file.metadata().map_err(io_error)?.is_dir() {
-        return Err(TraceError::new(path, "is a directory, expected a trace (Parquet or CSV)"));
+        return Err(TraceError::new(
+            path,
+            "is a directory, expected a trace (Parquet or CSV)",
+        ));
     }
     let mut filled = 0;
     while filled < magic.len() {
@@ -31,7 +34,10 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
         }
     }
     match &magic[..filled] {
-        [] => Err(TraceError::new(path, "is empty, expected a trace (Parquet or CSV)")),
+        [] => Err(TraceError::new(
+            path,
+            "is empty, expected a trace (Parquet or CSV)",
+        )),
         b"PAR1" => read_parquet(path),
         [0x1f, 0x8b, ..] => {
             let file = File::open(path).map_err(io_error)?;
@@ -50,15 +56,26 @@ pub fn write_beside<T>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<T, String>,
 ) -> Result<T, TraceError> {
-    let name = path.file_name().ok_or_else(|| TraceError::new(path, "is no file name"))?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| TraceError::new(path, "is no file name"))?;
     let mut part_name = name.to_os_string();
     part_name.push(format!(".{}.part", std::process::id()));
     let part: PathBuf = path.with_file_name(part_name);
     let mut file = File::create(&part)
         .map_err(|error| TraceError::new(path, format!("cannot be written: {error}")))?;
     let written = write(&mut file)
-        .and_then(|value| file.flush().and_then(|()| file.sync_all()).map_err(|e| e.to_string()).map(|()| value))
-        .and_then(|value| fs::rename(&part, path).map_err(|e| e.to_string()).map(|()| value));
+        .and_then(|value| {
+            file.flush()
+                .and_then(|()| file.sync_all())
+                .map_err(|e| e.to_string())
+                .map(|()| value)
+        })
+        .and_then(|value| {
+            fs::rename(&part, path)
+                .map_err(|e| e.to_string())
+                .map(|()| value)
+        });
     written.map_err(|message| {
         let _ = fs::remove_file(&part);
         TraceError::new(path, format!("cannot be written: {message}"))
@@ -73,7 +90,10 @@ mod tests {
     fn a_write_that_fails_leaves_nothing_and_spares_what_was_there() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.parquet");
-        write_beside(&path, |file| file.write_all(b"old").map_err(|e| e.to_string())).unwrap();
+        write_beside(&path, |file| {
+            file.write_all(b"old").map_err(|e| e.to_string())
+        })
+        .unwrap();
         let error = write_beside(&path, |file| {
             file.write_all(b"ne").map_err(|e| e.to_string())?;
             Err::<(), _>("no space left on device".to_string())

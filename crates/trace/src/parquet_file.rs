@@ -41,13 +41,33 @@ fn schema() -> Schema {
 
 fn batch(schema: &Arc<Schema>, rows: &[Record]) -> Result<RecordBatch, String> {
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(rows.iter().map(|r| Some(r.time_s)).collect::<Float64Array>()),
+        Arc::new(
+            rows.iter()
+                .map(|r| Some(r.time_s))
+                .collect::<Float64Array>(),
+        ),
         Arc::new(rows.iter().map(|r| Some(r.flow)).collect::<UInt32Array>()),
-        Arc::new(rows.iter().map(|r| Some(r.cwnd_packets)).collect::<Float64Array>()),
-        Arc::new(rows.iter().map(|r| r.ssthresh_packets).collect::<Float64Array>()),
+        Arc::new(
+            rows.iter()
+                .map(|r| Some(r.cwnd_packets))
+                .collect::<Float64Array>(),
+        ),
+        Arc::new(
+            rows.iter()
+                .map(|r| r.ssthresh_packets)
+                .collect::<Float64Array>(),
+        ),
         Arc::new(rows.iter().map(|r| r.srtt_s).collect::<Float64Array>()),
-        Arc::new(rows.iter().map(|r| r.snd_nxt_bytes).collect::<UInt64Array>()),
-        Arc::new(rows.iter().map(|r| r.snd_una_bytes).collect::<UInt64Array>()),
+        Arc::new(
+            rows.iter()
+                .map(|r| r.snd_nxt_bytes)
+                .collect::<UInt64Array>(),
+        ),
+        Arc::new(
+            rows.iter()
+                .map(|r| r.snd_una_bytes)
+                .collect::<UInt64Array>(),
+        ),
         Arc::new(rows.iter().map(|r| r.rwnd_bytes).collect::<UInt64Array>()),
         Arc::new(rows.iter().map(|r| r.retransmits).collect::<UInt64Array>()),
     ];
@@ -69,7 +89,9 @@ pub fn write_parquet(path: &Path, trace: &Trace) -> Result<(), TraceError> {
         let mut writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties))
             .map_err(|error| error.to_string())?;
         for rows in trace.records.chunks(BATCH_ROWS) {
-            writer.write(&batch(&schema, rows)?).map_err(|error| error.to_string())?;
+            writer
+                .write(&batch(&schema, rows)?)
+                .map_err(|error| error.to_string())?;
         }
         writer.close().map_err(|error| error.to_string())?;
         Ok(())
@@ -83,9 +105,8 @@ pub fn write_parquet(path: &Path, trace: &Trace) -> Result<(), TraceError> {
 /// no rows, a value that is not finite, or times out of order.
 pub fn read_parquet(path: &Path) -> Result<Trace, TraceError> {
     // the Parquet library asserts what damaged pages can break; to our caller that is bad input
-    quiet_panics::catch(|| read_columns(path)).unwrap_or_else(|panic| {
-        Err(TraceError::new(path, format!("is damaged: {panic}")))
-    })
+    quiet_panics::catch(|| read_columns(path))
+        .unwrap_or_else(|panic| Err(TraceError::new(path, format!("is damaged: {panic}"))))
 }
 
 fn read_columns(path: &Path) -> Result<Trace, TraceError> {
@@ -123,8 +144,12 @@ fn check_ranges(
 ) -> Result<(), String> {
     for group in builder.metadata().row_groups() {
         for column in group.columns() {
-            let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
-            let range = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
+            let start = column
+                .dictionary_page_offset()
+                .unwrap_or_else(|| column.data_page_offset());
+            let range = u64::try_from(start)
+                .ok()
+                .zip(u64::try_from(column.compressed_size()).ok());
             let end = range.and_then(|(start, size)| start.checked_add(size));
             if end.is_none_or(|end| end > file_length) || group.num_rows() < 0 {
                 return Err("is damaged: a column lies outside the file".to_string());
@@ -184,7 +209,12 @@ fn check(path: &Path, records: &[Record]) -> Result<(), TraceError> {
     let mut last_s = f64::NEG_INFINITY;
     for (row, record) in (1u64..).zip(records) {
         let wrong = |column: &str, got: f64, wanted: &str| {
-            Err(TraceError::at(path, row, column, format!("got {got}, expected {wanted}")))
+            Err(TraceError::at(
+                path,
+                row,
+                column,
+                format!("got {got}, expected {wanted}"),
+            ))
         };
         if !record.time_s.is_finite() {
             return wrong("time_s", record.time_s, "a finite number");
@@ -194,7 +224,11 @@ fn check(path: &Path, records: &[Record]) -> Result<(), TraceError> {
             return wrong("time_s", record.time_s, &wanted);
         }
         if !(record.cwnd_packets.is_finite() && record.cwnd_packets > 0.0) {
-            return wrong("cwnd_packets", record.cwnd_packets, "a window greater than 0");
+            return wrong(
+                "cwnd_packets",
+                record.cwnd_packets,
+                "a window greater than 0",
+            );
         }
         if let Some(srtt_s) = record.srtt_s
             && !(srtt_s.is_finite() && srtt_s >= 0.0)
@@ -248,7 +282,12 @@ mod tests {
             change(&mut spoilt.records[3]);
             write_parquet(&path, &spoilt).unwrap();
             let error = read_parquet(&path).unwrap_err();
-            error.to_string().rsplit_once("t.parquet").unwrap().1.to_string()
+            error
+                .to_string()
+                .rsplit_once("t.parquet")
+                .unwrap()
+                .1
+                .to_string()
         };
         assert_eq!(
             spoil(|r| r.time_s = 0.0),
@@ -259,7 +298,12 @@ mod tests {
             ":4: cwnd_packets: got NaN, expected a window greater than 0"
         );
         write_parquet(&path, &trace(0)).unwrap();
-        assert!(read_parquet(&path).unwrap_err().to_string().ends_with("has no rows"));
+        assert!(
+            read_parquet(&path)
+                .unwrap_err()
+                .to_string()
+                .ends_with("has no rows")
+        );
     }
 
     proptest! {

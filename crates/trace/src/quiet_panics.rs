@@ -36,6 +36,9 @@ mod tests {
     #[test]
     fn a_panic_becomes_its_message() {
         assert_eq!(super::catch(|| 1), Ok(1));
-        assert_eq!(super::catch(|| panic!("page {}", 7)), Err::<(), _>("page 7".to_string()));
+        assert_eq!(
+            super::catch(|| panic!("page {}", 7)),
+            Err::<(), _>("page 7".to_string())
+        );
     }
 }

@@ -104,7 +104,9 @@ pub struct Trace {
 impl Trace {
     /// The rows of one flow, in order.
     pub fn flow(&self, flow: u32) -> impl Iterator<Item = &Record> {
-        self.records.iter().filter(move |record| record.flow == flow)
+        self.records
+            .iter()
+            .filter(move |record| record.flow == flow)
     }
 
     /// The flows that have rows, ascending.

@@ -21,7 +21,12 @@ impl DropTail {
     /// A queue that holds at most `limit_bytes` bytes and `limit_packets` packets, the one in
     /// transmission not counted.
     pub const fn new(limit_bytes: u64, limit_packets: u64) -> Self {
-        Self { limit_bytes, limit_packets, waiting: VecDeque::new(), waiting_bytes: 0 }
+        Self {
+            limit_bytes,
+            limit_packets,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+        }
     }
 
     #[inline]

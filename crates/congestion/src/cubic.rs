@@ -1,0 +1,284 @@
+//! CUBIC (RFC 9438): the window grows as a cubic function of the time since the last loss.
+//!
+//! After a loss at W_max the window falls to 0.7 W_max, climbs fast, flattens as it comes near W_max
+//! again, and then probes beyond it ever faster:
+//!
+//! ```text
+//! W(t) = C (t - K)^3 + W_max          K = cbrt((W_max - cwnd_epoch) / C)
+//! ```
+//!
+//! Where that is slower than what Reno would do (short RTTs, small windows), the window follows
+//! `W_est`, Reno's window with CUBIC's smaller decrease: the Reno-friendly region.
+//!
+//! [`CubicConfig::linux`] differs from the RFC where Linux does: `W_est` keeps its small slope past
+//! the last maximum, and slow start ends by HyStart.
+
+use pathcast_path::Time;
+
+use crate::INITIAL_WINDOW;
+use crate::controller::{Ack, Controller};
+use crate::hystart::HyStart;
+use crate::reno::slow_start;
+
+/// Packets a second cubed (RFC 9438, section 5).
+const C: f64 = 0.4;
+/// Share of the window that remains after a loss (RFC 9438, section 4.6).
+const BETA: f64 = 0.7;
+/// Slope of `W_est` in packets a round trip that gives Reno's mean window with `BETA`
+/// (RFC 9438, section 4.3): 3 (1 - beta) / (1 + beta).
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// At most this share is added in a round trip (Linux: one packet for each two acknowledged).
+const MAX_GROWTH: f64 = 0.5;
+
+/// Where implementations of CUBIC differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CubicConfig {
+    /// Leave slow start by HyStart.
+    pub hystart: bool,
+    /// Let `W_est` grow by a whole packet a round trip once it has passed the window before the last
+    /// loss (RFC 9438, section 4.3); Linux does not.
+    pub reno_slope_past_last_max: bool,
+}
+
+impl CubicConfig {
+    /// As the RFC says; it leaves the way out of slow start open.
+    pub const fn rfc9438() -> Self {
+        Self {
+            hystart: false,
+            reno_slope_past_last_max: true,
+        }
+    }
+
+    /// As Linux does.
+    pub const fn linux() -> Self {
+        Self {
+            hystart: true,
+            reno_slope_past_last_max: false,
+        }
+    }
+}
+
+/// The current congestion-avoidance epoch: the time since the last loss.
+#[derive(Clone, Debug)]
+struct Epoch {
+    start: Time,
+    /// Seconds from the start to the plateau.
+    k_s: f64,
+    /// Window at the plateau.
+    origin: f64,
+    /// What Reno would have, `W_est`.
+    reno_window: f64,
+}
+
+/// CUBIC's state.
+#[derive(Clone, Debug)]
+pub struct Cubic {
+    config: CubicConfig,
+    cwnd: f64,
+    ssthresh: f64,
+    /// Where the window was at the last loss, lowered by fast convergence; 0 before any.
+    w_max: f64,
+    /// The window just before the last loss.
+    cwnd_prior: f64,
+    epoch: Option<Epoch>,
+    hystart: HyStart,
+}
+
+impl Cubic {
+    /// A new connection's controller.
+    pub fn new(config: CubicConfig) -> Self {
+        Self {
+            config,
+            cwnd: INITIAL_WINDOW,
+            ssthresh: f64::INFINITY,
+            w_max: 0.0,
+            cwnd_prior: 0.0,
+            epoch: None,
+            hystart: HyStart::default(),
+        }
+    }
+
+    fn begin_epoch(&self, now: Time) -> Epoch {
+        let (k_s, origin) = if self.cwnd < self.w_max {
+            (((self.w_max - self.cwnd) / C).cbrt(), self.w_max)
+        } else {
+            (0.0, self.cwnd)
+        };
+        Epoch {
+            start: now,
+            k_s,
+            origin,
+            reno_window: self.cwnd,
+        }
+    }
+
+    fn avoid_congestion(&mut self, ack: &Ack, acked: f64) {
+        if self.epoch.is_none() {
+            self.epoch = Some(self.begin_epoch(ack.now));
+        }
+        let epoch = self.epoch.as_mut().expect("begun above");
+        // the window to have one round trip from now (RFC 9438, section 4.2)
+        let t_s = ack.now.since(epoch.start).as_secs() + ack.min_rtt.as_secs();
+        let target = epoch.origin + C * (t_s - epoch.k_s).powi(3); // RFC 9438, equation 1
+        let mut growth = ((target - self.cwnd) / self.cwnd).max(0.01 / self.cwnd);
+
+        // RFC 9438, equation 4
+        let slope = if self.config.reno_slope_past_last_max && epoch.reno_window >= self.cwnd_prior
+        {
+            1.0
+        } else {
+            ALPHA
+        };
+        epoch.reno_window += slope * acked / self.cwnd;
+        if epoch.reno_window > self.cwnd {
+            growth = growth.max((epoch.reno_window - self.cwnd) / self.cwnd);
+        }
+        if self.w_max == 0.0 {
+            // no loss yet and nothing to aim at: at least a packet for twenty, as Linux
+            growth = growth.max(0.05);
+        }
+        self.cwnd += acked * growth.min(MAX_GROWTH);
+    }
+}
+
+impl Controller for Cubic {
+    fn name(&self) -> &'static str {
+        "cubic"
+    }
+
+    fn cwnd(&self) -> f64 {
+        self.cwnd
+    }
+
+    fn ssthresh(&self) -> f64 {
+        self.ssthresh
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        if !ack.cwnd_limited {
+            return;
+        }
+        let mut acked = ack.acked_packets as f64;
+        if self.in_slow_start() {
+            if self.config.hystart && self.hystart.should_exit(ack, self.cwnd) {
+                self.ssthresh = self.cwnd;
+            }
+            acked = slow_start(&mut self.cwnd, self.ssthresh, acked);
+        }
+        if acked > 0.0 {
+            self.avoid_congestion(ack, acked);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Time) {
+        self.epoch = None;
+        // fast convergence (RFC 9438, section 4.7): a flow that lost below its last maximum makes room
+        self.w_max = if self.cwnd < self.w_max {
+            self.cwnd * (1.0 + BETA) / 2.0
+        } else {
+            self.cwnd
+        };
+        self.cwnd_prior = self.cwnd;
+        self.ssthresh = (self.cwnd * BETA).max(2.0);
+        self.cwnd = self.ssthresh;
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.on_congestion(now);
+        self.cwnd = 1.0;
+        // Linux resets the whole of CUBIC's state on a timeout
+        self.w_max = 0.0;
+        self.hystart = HyStart::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::tests::ack;
+
+    /// Feeds one round trip of 100 ms after another, one acknowledgment for two packets, and
+    /// returns the window at the end of each.
+    fn rounds(cubic: &mut Cubic, from_s: f64, count: usize) -> Vec<f64> {
+        let mut windows = Vec::new();
+        for round in 0..count {
+            let acks = (cubic.cwnd() / 2.0).ceil() as usize;
+            for i in 0..acks {
+                let now_s = from_s + 0.1 * (round as f64 + i as f64 / acks as f64);
+                cubic.on_ack(&ack(now_s, 2));
+            }
+            windows.push(cubic.cwnd());
+        }
+        windows
+    }
+
+    fn after_loss_at(window: f64) -> Cubic {
+        let mut cubic = Cubic::new(CubicConfig::rfc9438());
+        cubic.cwnd = window;
+        cubic.ssthresh = window;
+        cubic.on_congestion(Time::ZERO);
+        cubic
+    }
+
+    #[test]
+    fn cubic_falls_to_seven_tenths_on_loss() {
+        let cubic = after_loss_at(1000.0);
+        assert_eq!((cubic.cwnd(), cubic.ssthresh()), (700.0, 700.0));
+    }
+
+    #[test]
+    fn the_window_follows_the_cubic_function() {
+        let mut cubic = after_loss_at(1000.0);
+        // K = cbrt(1000 * 0.3 / 0.4) = 9.086 s; one RTT ahead, reached one RTT later
+        let windows = rounds(&mut cubic, 0.0, 150);
+        for (round, window) in windows.iter().enumerate() {
+            let t_s = 0.1 * (round as f64 + 1.0);
+            let expected = 1000.0 + C * (t_s - 9.0856f64).powi(3);
+            assert!(
+                (window / expected - 1.0).abs() < 0.01,
+                "{t_s}: {window}, W(t) is {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn short_round_trips_follow_reno() {
+        // at W_max = 20 and 100 ms, W(t) needs 2.5 s to come back, Reno's slope of 0.53 a round 1.1 s
+        let mut cubic = after_loss_at(20.0);
+        let windows = rounds(&mut cubic, 0.0, 10);
+        let expected = 14.0 + ALPHA * 10.0;
+        assert!(
+            (windows[9] / expected - 1.0).abs() < 0.08,
+            "{} is not {expected}",
+            windows[9]
+        );
+    }
+
+    #[test]
+    fn the_reno_slope_is_whole_past_the_last_maximum_in_the_rfc_only() {
+        let last_rounds = |config| {
+            let mut cubic = Cubic {
+                config,
+                ..after_loss_at(20.0)
+            };
+            let windows = rounds(&mut cubic, 0.0, 20);
+            windows[19] - windows[14]
+        };
+        let linux = CubicConfig {
+            hystart: false,
+            ..CubicConfig::linux()
+        };
+        assert!(last_rounds(CubicConfig::rfc9438()) > 1.6 * last_rounds(linux));
+    }
+
+    #[test]
+    fn a_loss_below_the_last_maximum_lowers_it_further() {
+        let mut cubic = after_loss_at(1000.0);
+        cubic.cwnd = 800.0;
+        cubic.on_congestion(Time::ZERO);
+        assert_eq!(cubic.w_max, 800.0 * 0.85);
+        cubic.cwnd = 900.0;
+        cubic.on_congestion(Time::ZERO);
+        assert_eq!(cubic.w_max, 900.0);
+    }
+}

@@ -1,0 +1,42 @@
+//! Packets on the simulated wire and their sizes, as Linux sends them over Ethernet.
+
+use pathcast_path::Time;
+use pathcast_tcp::AckSegment;
+
+/// Largest IP packet.
+pub const MTU_BYTES: u32 = 1500;
+/// IPv4 and TCP headers with the timestamp option.
+const HEADER_BYTES: u32 = 20 + 20 + 12;
+/// Payload of a full packet.
+pub const MSS_BYTES: u32 = MTU_BYTES - HEADER_BYTES;
+
+/// A data packet under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Data {
+    /// Whose it is.
+    pub flow: u32,
+    /// Its number within the flow.
+    pub seq: u64,
+    /// When it entered the path.
+    pub sent_at: Time,
+}
+
+/// An acknowledgment under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack {
+    /// Whose it is.
+    pub flow: u32,
+    /// What it says.
+    pub segment: AckSegment,
+}
+
+impl Ack {
+    /// Its size as an IP packet.
+    #[inline]
+    pub fn size_bytes(&self) -> u32 {
+        match self.segment.sacks().len() as u32 {
+            0 => HEADER_BYTES,
+            blocks => HEADER_BYTES + 4 + 8 * blocks,
+        }
+    }
+}

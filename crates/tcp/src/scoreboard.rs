@@ -1,0 +1,266 @@
+//! What the sender knows of each packet in flight, and RACK: which of them are lost (RFC 8985).
+//!
+//! The work is constant for each packet on average, however large the window: SACK blocks are
+//! compared with those of the acknowledgment before, and losses are looked for in the order of
+//! transmission, where the oldest packet comes first.
+
+use std::collections::VecDeque;
+
+use pathcast_path::{Span, Time};
+
+use crate::segment::{AckSegment, MAX_SACK_BLOCKS, SackBlock};
+
+/// Packets SACKed past a hole that say it is a loss and not a reordering (RFC 5681's DupThresh).
+const DUP_THRESH: u64 = 3;
+
+const SACKED: u8 = 1;
+const LOST: u8 = 2;
+const RETRANSMITTED: u8 = 4;
+const EVER_RETRANSMITTED: u8 = 8;
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    sent_at: Time,
+    /// Which of all transmissions was this packet's last: packets sent at one moment have an order.
+    transmission: u64,
+    flags: u8,
+}
+
+/// What an acknowledgment changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delivery {
+    /// Packets newly known to have arrived.
+    pub delivered: u64,
+    /// Whether the cumulative acknowledgment moved.
+    pub advanced: bool,
+    /// Round-trip time of the last of them, unless it was sent twice.
+    pub rtt: Option<Span>,
+}
+
+/// All packets from the first unacknowledged one to the last one sent.
+#[derive(Clone, Debug, Default)]
+pub struct Scoreboard {
+    una: u64,
+    packets: VecDeque<Sent>,
+    sacked: u64,
+    lost: u64,
+    retransmitted: u64,
+    transmissions: u64,
+    /// Number and packet of each transmission, oldest first; stale entries are skipped when they come
+    /// to the front.
+    order: VecDeque<(u64, u64)>,
+    /// Lost packets in the order in which they were found; stale entries are skipped.
+    to_retransmit: VecDeque<u64>,
+    last_sacks: [SackBlock; MAX_SACK_BLOCKS],
+    /// The last transmission that is known to have arrived (RACK.xmit_ts), and its round-trip time.
+    rack_transmission: u64,
+    rack_rtt: Span,
+}
+
+impl Scoreboard {
+    /// The first packet not yet acknowledged.
+    pub const fn una(&self) -> u64 {
+        self.una
+    }
+
+    /// The next new packet.
+    pub fn next(&self) -> u64 {
+        self.una + self.packets.len() as u64
+    }
+
+    /// Packets on their way, as far as is known (RFC 6675's pipe).
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        self.packets.len() as u64 + self.retransmitted - self.sacked - self.lost
+    }
+
+    /// Sends the next new packet.
+    #[inline]
+    pub fn send_new(&mut self, now: Time) -> u64 {
+        let seq = self.next();
+        let transmission = self.transmit(seq);
+        self.packets.push_back(Sent {
+            sent_at: now,
+            transmission,
+            flags: 0,
+        });
+        seq
+    }
+
+    #[inline]
+    fn transmit(&mut self, seq: u64) -> u64 {
+        self.transmissions += 1;
+        self.order.push_back((self.transmissions, seq));
+        self.transmissions
+    }
+
+    /// Sends the next lost packet again, if one waits for it.
+    #[inline]
+    pub fn retransmit(&mut self, now: Time) -> Option<u64> {
+        while let Some(seq) = self.to_retransmit.pop_front() {
+            let Some(packet) = self.get_mut(seq) else {
+                continue;
+            };
+            if packet.flags & (LOST | SACKED | RETRANSMITTED) != LOST {
+                continue;
+            }
+            let flags = packet.flags | RETRANSMITTED | EVER_RETRANSMITTED;
+            let transmission = self.transmit(seq);
+            *self.get_mut(seq).expect("as above") = Sent {
+                sent_at: now,
+                transmission,
+                flags,
+            };
+            self.retransmitted += 1;
+            return Some(seq);
+        }
+        None
+    }
+
+    #[inline]
+    fn get_mut(&mut self, seq: u64) -> Option<&mut Sent> {
+        let at = seq.checked_sub(self.una)?;
+        self.packets.get_mut(at as usize)
+    }
+
+    /// Takes an acknowledgment that arrived at `now`.
+    pub fn on_ack(&mut self, now: Time, ack: &AckSegment, min_rtt: Option<Span>) -> Delivery {
+        let mut delivery = Delivery::default();
+        // an acknowledgment of what was never sent is nobody's we know
+        let cumulative = ack.cumulative.min(self.next());
+        while self.una < cumulative {
+            let packet = self.packets.pop_front().expect("una < next");
+            self.una += 1;
+            delivery.advanced = true;
+            self.forget(packet.flags);
+            if packet.flags & SACKED == 0 {
+                self.delivered(now, packet, min_rtt, &mut delivery);
+            }
+        }
+        if !ack.sacks().is_empty() {
+            let last = std::mem::take(&mut self.last_sacks);
+            for (slot, &block) in ack.sacks().iter().enumerate() {
+                self.last_sacks[slot] = block;
+                self.sack_new_part(now, block, &last, min_rtt, &mut delivery);
+            }
+        }
+        delivery
+    }
+
+    /// SACKs what of `block` no block of `last` covers.
+    fn sack_new_part(
+        &mut self,
+        now: Time,
+        block: SackBlock,
+        last: &[SackBlock],
+        min_rtt: Option<Span>,
+        delivery: &mut Delivery,
+    ) {
+        let end = block.end.min(self.next());
+        let mut seq = block.start.max(self.una);
+        while seq < end {
+            if let Some(known) = last
+                .iter()
+                .find(|known| known.start <= seq && seq < known.end)
+            {
+                seq = known.end;
+                continue;
+            }
+            let packet = *self.get_mut(seq).expect("una <= seq < next");
+            if packet.flags & SACKED == 0 {
+                self.forget(packet.flags);
+                self.get_mut(seq).expect("as above").flags = SACKED;
+                self.sacked += 1;
+                self.delivered(now, packet, min_rtt, delivery);
+            }
+            seq += 1;
+        }
+    }
+
+    /// Takes a packet with these flags out of the counts.
+    #[inline]
+    fn forget(&mut self, flags: u8) {
+        self.sacked -= u64::from(flags & SACKED != 0);
+        self.lost -= u64::from(flags & LOST != 0);
+        self.retransmitted -= u64::from(flags & RETRANSMITTED != 0);
+    }
+
+    #[inline]
+    fn delivered(
+        &mut self,
+        now: Time,
+        packet: Sent,
+        min_rtt: Option<Span>,
+        delivery: &mut Delivery,
+    ) {
+        delivery.delivered += 1;
+        let rtt = now.since(packet.sent_at);
+        if packet.flags & EVER_RETRANSMITTED == 0 {
+            delivery.rtt = Some(rtt);
+        } else if min_rtt.is_some_and(|min| rtt < min) {
+            return; // it was the first copy that arrived (RFC 8985, section 6.2, step 2)
+        }
+        if packet.transmission > self.rack_transmission {
+            self.rack_transmission = packet.transmission;
+            self.rack_rtt = rtt;
+        }
+    }
+
+    /// Marks as lost what was sent before a packet that has arrived (RFC 8985, section 6.2).
+    ///
+    /// Returns how many packets were found lost and, if some may yet be, when to look again.
+    pub fn detect_losses(
+        &mut self,
+        now: Time,
+        in_recovery: bool,
+        min_rtt: Option<Span>,
+    ) -> (u64, Option<Time>) {
+        // no reordering has ever been seen: wait a quarter of the RTT only while the evidence is thin
+        let window = if in_recovery || self.sacked >= DUP_THRESH {
+            Span::ZERO
+        } else {
+            min_rtt.unwrap_or(Span::ZERO).mul_div(1, 4)
+        };
+        let mut found = 0;
+        while let Some(&(transmission, seq)) = self.order.front() {
+            let current = self.get_mut(seq).copied().filter(|packet| {
+                packet.transmission == transmission
+                    && packet.flags & SACKED == 0
+                    && packet.flags & (LOST | RETRANSMITTED) != LOST
+            });
+            if let Some(packet) = current {
+                if transmission >= self.rack_transmission {
+                    break;
+                }
+                let deadline = packet.sent_at + self.rack_rtt + window;
+                if deadline > now {
+                    return (found, Some(deadline));
+                }
+                self.mark_lost(seq);
+                found += 1;
+            }
+            self.order.pop_front();
+        }
+        (found, None)
+    }
+
+    fn mark_lost(&mut self, seq: u64) {
+        let packet = self.get_mut(seq).expect("caller looked");
+        let was = packet.flags;
+        packet.flags = (was | LOST) & !RETRANSMITTED;
+        self.lost += u64::from(was & LOST == 0);
+        self.retransmitted -= u64::from(was & RETRANSMITTED != 0);
+        self.to_retransmit.push_back(seq);
+    }
+
+    /// The retransmission timer expired: all that was not SACKed is lost.
+    pub fn mark_all_lost(&mut self) {
+        self.to_retransmit.clear();
+        self.order.clear();
+        for seq in self.una..self.next() {
+            if self.get_mut(seq).expect("una <= seq < next").flags & SACKED == 0 {
+                self.mark_lost(seq);
+            }
+        }
+    }
+}
