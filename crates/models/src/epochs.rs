@@ -10,6 +10,8 @@
 //! And the fall itself may take a round trip, packet by packet (rate halving, PRR), with ripples
 //! on the way: the epochs between them are epochs of the sawtooth, but one loss event.
 
+use std::collections::VecDeque;
+
 use serde::Serialize;
 
 use crate::series::Series;
@@ -28,6 +30,13 @@ const LOSS_DEPTH: f64 = 0.92;
 const EXCURSION_RECORDS: usize = 3;
 /// Two window reductions within this many RTTs are one loss event (one per window of data, RFC 5681).
 const EVENT_RTTS: f64 = 1.5;
+
+/// Epochs and losses that are never forgotten.
+const KEEP: usize = 8;
+/// Seconds over which growth is compared with the law.
+const GROWTH_OVER_S: f64 = 5.0;
+/// Most by which growth may exceed the law and be believed.
+const GROWTH_MAX: f64 = 1.5;
 
 /// One growth of the window and the fall that ends it (the paper's TDP).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -80,6 +89,9 @@ pub struct FlowState {
     pub last_loss_s: Option<f64>,
     /// Where slow start ends, packets; infinite before the first loss.
     pub ssthresh_packets: f64,
+    /// Recent growth over the growth that the law wants: near 1, and near 0 when the application
+    /// or the receive window holds the sender back.
+    pub growth: f64,
 }
 
 /// Finds epochs and losses record by record, so that a live service can use it.
@@ -96,6 +108,8 @@ pub struct EpochDetector {
     now: Sawtooth,
     /// State before the fall, should it be undone.
     before_fall: Option<BeforeFall>,
+    /// Levels about a fifth of GROWTH_OVER_S apart, oldest first.
+    recent: VecDeque<(f64, f64)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -141,6 +155,7 @@ impl EpochDetector {
             pending: Vec::new(),
             now: Sawtooth::default(),
             before_fall: None,
+            recent: VecDeque::new(),
         }
     }
 
@@ -159,12 +174,27 @@ impl EpochDetector {
         &self.losses
     }
 
-    /// Drops epochs and losses that ended before `time_s`.
+    /// Drops epochs and losses that ended before `time_s`, but for the newest few.
     pub fn forget_before(&mut self, time_s: f64) {
+        // while a loss may still be withdrawn, positions in both lists are remembered
         if self.before_fall.is_none() {
-            self.epochs.retain(|epoch| epoch.end_s >= time_s);
-            self.losses.retain(|loss| loss.time_s >= time_s);
+            let old = self.epochs.partition_point(|epoch| epoch.end_s < time_s);
+            self.epochs
+                .drain(..old.min(self.epochs.len().saturating_sub(KEEP)));
+            let old = self.losses.partition_point(|loss| loss.time_s < time_s);
+            self.losses
+                .drain(..old.min(self.losses.len().saturating_sub(KEEP)));
         }
+    }
+
+    /// The window, excursions removed, packets.
+    pub fn level_packets(&self) -> f64 {
+        self.now.level
+    }
+
+    /// Time of the last loss, seconds; `None` before the first.
+    pub fn last_loss_s(&self) -> Option<f64> {
+        self.now.last_loss_s
     }
 
     /// The flow's state at `now_s`, at or after the last record.
@@ -186,7 +216,22 @@ impl EpochDetector {
             w_max_packets: s.w_max,
             last_loss_s: s.last_loss_s,
             ssthresh_packets: s.ssthresh,
+            growth: self.growth(now_s),
         }
+    }
+
+    fn growth(&self, now_s: f64) -> f64 {
+        let s = &self.now;
+        // the oldest of the recent levels that belongs to this epoch
+        let Some(&(then_s, then)) = self.recent.iter().find(|level| level.0 >= s.avoidance_s)
+        else {
+            return 1.0;
+        };
+        let epoch = WindowEpoch::new(self.cc, s.avoidance.max(1.0), s.w_max, self.rtt_s);
+        let law = epoch.window_packets(now_s - s.avoidance_s)
+            - epoch.window_packets(then_s - s.avoidance_s);
+        // one packet of each kind assumed: short spans say little
+        ((s.level - then + 1.0) / (law + 1.0)).clamp(0.0, GROWTH_MAX)
     }
 
     /// Takes the next record.
@@ -212,6 +257,16 @@ impl EpochDetector {
             return;
         }
         self.end_slow_start(t);
+        if self
+            .recent
+            .back()
+            .is_none_or(|level| t - level.0 >= 0.2 * GROWTH_OVER_S)
+        {
+            self.recent.push_back((t, self.now.level));
+            while self.recent.len() > 1 && t - self.recent[1].0 >= GROWTH_OVER_S {
+                self.recent.pop_front();
+            }
+        }
         if self.before_fall.is_some() && self.undo(t, w) {
             return;
         }
@@ -234,9 +289,9 @@ impl EpochDetector {
         if self.pending.is_empty() {
             if w > self.now.level {
                 if self.is_odd_rise(t, w) {
-                    self.pending.push((t, w))
+                    self.pending.push((t, w));
                 } else {
-                    self.rise(t, w)
+                    self.rise(t, w);
                 }
             } else if w < self.now.level {
                 self.pending.push((t, w));
@@ -290,9 +345,9 @@ impl EpochDetector {
             // a fall of one record, then far up: both are excursions, or growth goes on
             self.pending.clear();
             if self.is_odd_rise(t, w) {
-                self.pending.push((t, w))
+                self.pending.push((t, w));
             } else {
-                self.rise(t, w)
+                self.rise(t, w);
             }
         } else if w < newest && self.pending.len() + 1 >= MIN_DOWNS {
             let (first_s, first) = self.pending[0];

@@ -1,15 +1,42 @@
-//! What is measured on one TCP flow and what follows from it: epochs, loss curve, ECON, baselines.
+//! What is measured on one TCP flow and what follows from it. Numbers in, plain structs out: no I/O,
+//! no clock, no threads, no randomness.
+//!
+//! | to do | call | gives |
+//! |---|---|---|
+//! | check input | [`Series::new`], [`Series::with_snd_nxt`], [`Series::with_srtt`] | [`Series`] or [`SeriesError`] (which record, what, what was wanted) |
+//! | epochs, losses, loss curve | [`fit`]`(&Series, &`[`FitOptions`]`)` | [`Fit`] `{cc, cc_guessed, rtt_s, rtt_source, epochs, losses, curve}` |
+//! | forecasts against truth | [`evaluate`]`(&Series, &`[`EvaluateOptions`]`)` | [`Evaluation`] `{horizons: [{horizon_s, windows, median_error_pct, coverage90, predictions}], ...}` |
+//! | forecast a live flow | [`Forecaster::new`], [`observe`](Forecaster::observe), [`advance`](Forecaster::advance), [`forecast`](Forecaster::forecast)`(now_s, horizon_s)` | [`Forecast`] `{point, mean, quantiles, weights, basis, state, ...}` |
+//! | the paper's model | [`econ::congestion_avoidance`], [`econ::slow_start`] | [`econ::Econ`] |
+//! | baselines | [`baselines`] | numbers |
+//!
+//! All outputs derive `serde::Serialize` with the keys above. What each model is, how it is judged
+//! and how well it does: `docs/models.md`.
 
 pub mod baselines;
 pub mod econ;
 pub mod epochs;
+pub mod evaluate;
 pub mod fit;
+pub mod forecast;
+pub mod hazard;
 pub mod loss_curve;
+pub mod renewal;
 pub mod rtt;
 pub mod series;
 pub mod window;
+
 pub use epochs::{Detection, Epoch, EpochDetector, FlowState, Loss, Phase, find_epochs};
+pub use evaluate::{
+    ByModel, EvaluateError, EvaluateOptions, Evaluation, HorizonScore, Prediction, Protocol,
+    evaluate,
+};
 pub use fit::{Fit, FitOptions, fit};
+pub use forecast::{
+    Basis, Expert, Forecast, ForecastError, Forecaster, ForecasterOptions, Observation, QUANTILES,
+    Quantity, Weight,
+};
 pub use loss_curve::{Counting, CurvePoint, LossCurve, LossCurveBuilder, LossCurves};
+pub use rtt::{RttSource, estimate_rtt_s, guess_cc};
 pub use series::{Integral, Series, SeriesError};
 pub use window::Cc;

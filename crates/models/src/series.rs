@@ -257,6 +257,17 @@ impl Integral {
         self.total.push(total);
     }
 
+    /// Drops records that are not needed for times from `time_s` on.
+    pub fn forget_before(&mut self, time_s: f64) {
+        let old = self
+            .time_s
+            .partition_point(|&t| t <= time_s)
+            .saturating_sub(1);
+        self.time_s.drain(..old);
+        self.value.drain(..old);
+        self.total.drain(..old);
+    }
+
     /// Integral from the first record to `time_s`.
     pub fn upto(&self, time_s: f64) -> f64 {
         let after = self.time_s.partition_point(|&t| t <= time_s);

@@ -2,9 +2,9 @@
 #![allow(dead_code)]
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use pathcast_models::Series;
+use pathcast_models::{Fit, Series};
 
 pub const TRACES: [&str; 4] = [
     "reno-wireless_reno-data_1_1_10000",
@@ -31,7 +31,7 @@ pub fn folder() -> Option<PathBuf> {
 }
 
 /// The columns of one CSV file with a header line, gzip or plain.
-pub fn columns(path: &std::path::Path) -> Vec<Vec<f64>> {
+pub fn columns(path: &Path) -> Vec<Vec<f64>> {
     let mut text = String::new();
     let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     if path.extension().is_some_and(|e| e == "gz") {
@@ -56,8 +56,96 @@ pub fn columns(path: &std::path::Path) -> Vec<Vec<f64>> {
 }
 
 /// The cwnd series of one trace.
-pub fn series(folder: &std::path::Path, trace: &str) -> Series {
+pub fn series(folder: &Path, trace: &str) -> Series {
     let mut columns = columns(&folder.join(format!("{trace}.cwnd.csv.gz")));
     let cwnd = columns.remove(1);
     Series::new(columns.remove(0), cwnd).unwrap()
+}
+
+/// Names of the traces in a folder, sorted.
+pub fn traces(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| name.strip_suffix(".cwnd.csv.gz").map(str::to_owned))
+        .collect();
+    names.sort();
+    names
+}
+
+/// How a fit agrees with the authors' epochs and curve.
+#[derive(Debug)]
+pub struct Agreement {
+    /// Part of our epoch ends with one of theirs within two RTTs, and the reverse.
+    pub precision: f64,
+    pub recall: f64,
+    /// The same if each end may be matched once only.
+    pub precision_one_to_one: f64,
+    pub recall_one_to_one: f64,
+    /// Relative differences of p at the windows where they saw losses: median, 90 % quantile.
+    pub curve_median: f64,
+    pub curve_p90: f64,
+}
+
+impl std::fmt::Display for Agreement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "  epoch ends: precision {:.3} recall {:.3}, one to one {:.3} {:.3}; curve: median difference {:.1} %, 90 % {:.1} %",
+            self.precision,
+            self.recall,
+            self.precision_one_to_one,
+            self.recall_one_to_one,
+            100.0 * self.curve_median,
+            100.0 * self.curve_p90
+        )
+    }
+}
+
+/// Compares a fit with the authors' files, if they are there.
+pub fn agreement(folder: &Path, trace: &str, fit: &Fit) -> Option<Agreement> {
+    let epochs = folder.join(format!("{trace}.epochs.csv"));
+    let curve = folder.join(format!("{trace}.loss_curve.csv"));
+    if !epochs.is_file() || !curve.is_file() {
+        return None;
+    }
+    let (epochs, curve) = (columns(&epochs), columns(&curve));
+    let ours: Vec<f64> = fit.epochs.iter().map(|epoch| epoch.end_s).collect();
+    let (theirs, lost_at) = (&epochs[2], &epochs[3]);
+    let within = 2.0 * fit.rtt_s;
+    let matched = |a: &[f64], b: &[f64]| {
+        let hits = a
+            .iter()
+            .filter(|x| b.iter().any(|y| (*x - y).abs() <= within))
+            .count();
+        hits as f64 / a.len() as f64
+    };
+    let (mut i, mut j, mut pairs) = (0, 0, 0.0);
+    while i < ours.len() && j < theirs.len() {
+        if (ours[i] - theirs[j]).abs() <= within {
+            (i, j, pairs) = (i + 1, j + 1, pairs + 1.0);
+        } else if ours[i] < theirs[j] {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    let mut windows = lost_at.clone();
+    windows.sort_by(f64::total_cmp);
+    windows.dedup();
+    let mut differences: Vec<f64> = (windows.iter())
+        .filter_map(|w| {
+            let at = curve[0].iter().position(|x| x == w)?;
+            Some((fit.curve.loss_probability(*w) / curve[1][at] - 1.0).abs())
+        })
+        .collect();
+    differences.sort_by(f64::total_cmp);
+    Some(Agreement {
+        precision: matched(&ours, theirs),
+        recall: matched(theirs, &ours),
+        precision_one_to_one: pairs / ours.len() as f64,
+        recall_one_to_one: pairs / theirs.len() as f64,
+        curve_median: differences[differences.len() / 2],
+        curve_p90: differences[differences.len() * 9 / 10],
+    })
 }

@@ -1,0 +1,67 @@
+//! The table of `docs/models.md`: `cargo run --release -p pathcast-models --example econ_table -- FOLDER [fair|paper]`.
+//!
+//! FOLDER holds `NAME.cwnd.csv.gz` (time_s, cwnd_packets), as the ECON authors' traces do. With
+//! `NAME.epochs.csv` and `NAME.loss_curve.csv` beside it, epochs and curve are compared too.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::path::Path;
+
+use pathcast_models::{Cc, EvaluateOptions, FitOptions, Protocol, evaluate, fit};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments
+        .next()
+        .unwrap_or_else(|| "../shared/data/econ".into());
+    let protocol = match arguments.next().as_deref() {
+        Some("paper") => Protocol::Paper,
+        _ => Protocol::Fair,
+    };
+    let folder = Path::new(&folder);
+    for trace in common::traces(folder) {
+        let series = common::series(folder, &trace);
+        let cc = if trace.starts_with("reno") {
+            Cc::Reno
+        } else {
+            Cc::Cubic
+        };
+        let fit = fit(
+            &series,
+            &FitOptions {
+                cc: Some(cc),
+                ..FitOptions::default()
+            },
+        );
+        println!(
+            "{trace}: {:.4} s, {} epochs, {} losses",
+            fit.rtt_s,
+            fit.epochs.len(),
+            fit.losses.len()
+        );
+        if let Some(agreement) = common::agreement(folder, &trace, &fit) {
+            println!("{agreement}");
+        }
+        let options = EvaluateOptions {
+            cc: Some(cc),
+            protocol,
+            ..EvaluateOptions::default()
+        };
+        match evaluate(&series, &options) {
+            Ok(evaluation) => {
+                for horizon in &evaluation.horizons {
+                    print!(
+                        "  {:>4} s {:>5} windows",
+                        horizon.horizon_s, horizon.windows
+                    );
+                    for (model, error) in horizon.median_error_pct.named() {
+                        print!("  {model} {:.2}", error.unwrap_or(f64::NAN));
+                    }
+                    println!("  coverage90 {:.3}", horizon.coverage90.unwrap_or(f64::NAN));
+                }
+            }
+            Err(error) => println!("  {error}"),
+        }
+    }
+}

@@ -1,0 +1,904 @@
+//! Pathcast's own forecast: conditioned on the flow's state and on a horizon, with its uncertainty.
+//!
+//! Three layers, all strictly causal (only records up to the moment of prediction, and only forecasts
+//! whose truth is known by then):
+//! 1. *State*: the window law from where the flow is now, averaged over when the next losses come
+//!    ([`crate::renewal`]), with loss chances learned on this path ([`crate::hazard`]).
+//! 2. *Experts*: the state's median beside the history-based forecasts, pooled in logarithms and
+//!    weighed by how well each did lately at this horizon on this path. Where the law explains the
+//!    flow, the state takes all the weight; where the path is noise, means over the past do.
+//! 3. *Bands*: quantiles of what the pooled forecast was off by, scaled with how sure it was
+//!    (normalised conformal prediction, Papadopoulos 2008, with older residuals fading out).
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::baselines::{HoltWinters, harmonic_mean, last_sample, window_mean};
+use crate::epochs::{EpochDetector, FlowState};
+use crate::hazard::Hazard;
+use crate::renewal::{Law, Piece, Renewal, Reward};
+use crate::rtt::{ASSUMED_RTT_S, RttSource, estimate_rtt_s, median};
+use crate::series::{Integral, Series, SeriesError};
+use crate::window::Cc;
+
+/// Seconds per sample of history.
+pub const SAMPLE_S: f64 = 1.0;
+/// Training window, seconds (paper, section 5.1).
+pub const TRAINING_S: f64 = 100.0;
+/// Seconds between refits (paper, section 5.1); each second while the flow is younger than this.
+const REFIT_S: f64 = 10.0;
+/// Seconds after which losses and packets count 1/e. Four training windows: long enough for some
+/// tens of losses, short enough to follow a path through the day.
+const LOSS_MEMORY_S: f64 = 400.0;
+/// Seconds after which an expert's error counts 1/e.
+const ERROR_MEMORY_S: f64 = 500.0;
+/// Seconds after which a residual counts 1/e in the bands, plus three horizons.
+const RESIDUAL_MEMORY_S: f64 = 300.0;
+/// Weight of an expert: (geometric mean of its errors)^-4, as in the prototype of the reference page.
+const SHARPNESS: f64 = 4.0;
+/// Errors are not told apart below this: one packet in a thousand.
+const ERROR_FLOOR: f64 = 1e-3;
+/// Values are not told apart below this (logarithms need > 0), packets or packets/s.
+const VALUE_FLOOR: f64 = 1e-3;
+/// Spread assumed before any forecast of a horizon is resolved, in ln.
+const SPREAD_PRIOR: f64 = 0.1;
+/// Residuals assumed before any is known, standard deviations: a normal law with heavier tails.
+const RESIDUAL_PRIOR: [f64; 11] = [
+    -2.3, -1.645, -1.2, -0.8, -0.4, 0.0, 0.4, 0.8, 1.2, 1.645, 2.3,
+];
+/// How many residuals the prior counts as at horizon 0; resolved forecasts overlap, so it counts
+/// more the longer the horizon: times 1 + H/5.
+const RESIDUAL_PRIOR_WEIGHT: f64 = 8.0;
+/// Levels of the quantiles that a forecast carries.
+pub const QUANTILES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
+
+/// Why a forecaster or a forecast was refused.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum ForecastError {
+    /// A horizon that is no time.
+    #[error("horizon is {got} s, must be a finite number > 0")]
+    BadHorizon {
+        /// What was asked for, seconds.
+        got: f64,
+    },
+    /// A round-trip time that is no time.
+    #[error("rtt is {got} s, must be a finite number > 0")]
+    BadRtt {
+        /// What was given, seconds.
+        got: f64,
+    },
+    /// A horizon for which nothing was tabulated and learned.
+    #[error("no forecaster for a horizon of {got} s, have {known:?}")]
+    UnknownHorizon {
+        /// What was asked for, seconds.
+        got: f64,
+        /// The horizons given at the start, seconds.
+        known: Vec<f64>,
+    },
+    /// A record that cannot follow the one before.
+    #[error(transparent)]
+    Record(#[from] SeriesError),
+    /// No record yet.
+    #[error("nothing observed yet, at least one record is wanted")]
+    NothingObserved,
+}
+
+/// What a forecaster is told at the start.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForecasterOptions {
+    /// Congestion control.
+    pub cc: Cc,
+    /// Round-trip time, seconds; from srtt or estimated if `None`.
+    pub rtt_s: Option<f64>,
+    /// Horizons that will be asked for, seconds.
+    pub horizons_s: Vec<f64>,
+}
+
+/// One record of a flow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Observation {
+    /// Seconds, never before the last record's.
+    pub time_s: f64,
+    /// Window, packets, > 0.
+    pub cwnd_packets: f64,
+    /// Next sequence number, packets, cumulative. All records of a flow have it or none.
+    pub snd_nxt_packets: Option<f64>,
+    /// Smoothed round-trip time, seconds.
+    pub srtt_s: Option<f64>,
+}
+
+/// One model whose forecasts are pooled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expert {
+    /// Median of the renewal recursion from the flow's state.
+    State,
+    /// The newest sample.
+    LastSample,
+    /// Level plus trend.
+    HoltWinters,
+    /// Harmonic mean of five samples.
+    HarmonicMean,
+    /// Mean of ten samples.
+    Mean10S,
+    /// Mean of thirty samples.
+    Mean30S,
+    /// Mean of the training window.
+    WindowMean,
+    /// Mean of all samples.
+    MeanOfAll,
+}
+
+/// The experts, in the order of all lists of theirs.
+pub const EXPERTS: [Expert; 8] = [
+    Expert::State,
+    Expert::LastSample,
+    Expert::HoltWinters,
+    Expert::HarmonicMean,
+    Expert::Mean10S,
+    Expert::Mean30S,
+    Expert::WindowMean,
+    Expert::MeanOfAll,
+];
+type ByExpert = [f64; EXPERTS.len()];
+
+/// One expert's part in a forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Weight {
+    /// Whose.
+    pub expert: Expert,
+    /// Its weight; all weights sum to 1.
+    pub weight: f64,
+    /// What it forecasts by itself, in the forecast's unit.
+    pub value: f64,
+}
+
+/// What is forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Time-weighted mean window over the horizon, packets: without sequence numbers.
+    MeanCwndPackets,
+    /// Growth of snd_nxt over the horizon, packets per second.
+    PacketsPerS,
+}
+
+/// What a forecast rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Basis {
+    /// Loss events seen so far.
+    pub losses: u32,
+    /// Loss events remembered, each weighed by its age.
+    pub losses_remembered: f64,
+    /// Packets remembered, each weighed by its age.
+    pub packets_remembered: f64,
+    /// With no loss remembered: the loss probability exceeded with 5 % chance (rule of three).
+    pub loss_upper_bound: Option<f64>,
+    /// Forecasts of this horizon whose truth is known.
+    pub resolved: u32,
+    /// Round-trip time used, seconds.
+    pub rtt_s: f64,
+    /// Where it came from.
+    pub rtt_source: RttSource,
+    /// The rate at which the path was seen to saturate, packets/s; `None` if it was not.
+    pub capacity_packets_per_s: Option<f64>,
+}
+
+/// One forecast.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Forecast {
+    /// Moment of prediction, seconds.
+    pub time_s: f64,
+    /// Seconds ahead.
+    pub horizon_s: f64,
+    /// What is forecast, and its unit.
+    pub quantity: Quantity,
+    /// The one number to use: experts pooled.
+    pub point: f64,
+    /// Mean of the distribution.
+    pub mean: f64,
+    /// Quantiles at the levels of [`QUANTILES`], never decreasing.
+    pub quantiles: [f64; QUANTILES.len()],
+    /// Who contributed how much.
+    pub weights: Vec<Weight>,
+    /// What it rests on.
+    pub basis: Basis,
+    /// The flow's state at the moment of prediction.
+    pub state: FlowState,
+}
+
+/// Forecasts one flow, record by record. Holds no clock: time comes with the records.
+///
+/// Memory is bounded: some hundred seconds of records and of forecasts.
+///
+/// ```
+/// use pathcast_models::{Cc, Forecaster, ForecasterOptions, Observation};
+/// let mut forecaster = Forecaster::new(&ForecasterOptions {
+///     cc: Cc::Reno,
+///     rtt_s: Some(0.1),
+///     horizons_s: vec![1.0, 5.0],
+/// })?;
+/// for i in 0..300 {
+///     forecaster.observe(&Observation {
+///         time_s: f64::from(i) * 0.1,
+///         cwnd_packets: f64::from(100 + i),
+///         snd_nxt_packets: None,
+///         srtt_s: None,
+///     })?;
+/// }
+/// let forecast = forecaster.forecast(29.9, 5.0)?;
+/// assert!((forecast.point - 424.5).abs() < 1.0); // 399 now, one packet more each 0.1 s
+/// # Ok::<(), pathcast_models::ForecastError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Forecaster {
+    cc: Cc,
+    rtt_s: f64,
+    rtt_source: RttSource,
+    detector: EpochDetector,
+    hazard: Hazard,
+    last: Option<Observation>,
+    last_level: f64,
+    records: usize,
+    quantity: Quantity,
+    /// Of the window, and of the quantity forecast when that is a rate.
+    cwnd: Integral,
+    snd_nxt: Steps,
+    /// Recent changes of the window, to estimate the round-trip time from.
+    changes: VecDeque<(f64, f64)>,
+    counted: VecDeque<(f64, f64, f64)>,
+    losses: u32,
+    range: (f64, f64),
+    start_s: f64,
+    ticks: u32,
+    samples: VecDeque<f64>,
+    sample_windows: VecDeque<f64>,
+    sum_of_all: f64,
+    holt_winters: HoltWinters,
+    reward: Reward,
+    horizons: Vec<Horizon>,
+}
+
+/// All that is learned for one horizon.
+#[derive(Debug, Clone)]
+struct Horizon {
+    horizon_s: f64,
+    table: Option<Renewal>,
+    pending: VecDeque<Pending>,
+    resolved: u32,
+    /// Fading sums of ln error, and of the weights in them.
+    error: ByExpert,
+    pooled_error: f64,
+    error_weight: f64,
+    /// (time, residual in units of the spread), sorted by residual.
+    residuals: Vec<(f64, f64)>,
+    /// Residual quantiles at [`QUANTILES`], and their mean-making sample.
+    cut: [f64; QUANTILES.len()],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    time_s: f64,
+    ln_value: ByExpert,
+    ln_point: f64,
+    spread: f64,
+}
+
+/// snd_nxt over time: the last value holds.
+#[derive(Debug, Clone, Default)]
+struct Steps {
+    points: VecDeque<(f64, f64)>,
+}
+
+impl Forecaster {
+    /// A forecaster that has seen nothing yet.
+    ///
+    /// # Errors
+    /// [`ForecastError::BadHorizon`] and [`ForecastError::BadRtt`] on what is no positive time.
+    pub fn new(options: &ForecasterOptions) -> Result<Self, ForecastError> {
+        let bad = |time: f64| !(time.is_finite() && time > 0.0);
+        if let Some(&got) = options.horizons_s.iter().find(|&&horizon| bad(horizon)) {
+            return Err(ForecastError::BadHorizon { got });
+        }
+        if let Some(got) = options.rtt_s.filter(|&rtt| bad(rtt)) {
+            return Err(ForecastError::BadRtt { got });
+        }
+        let rtt_s = options.rtt_s.unwrap_or(ASSUMED_RTT_S);
+        let rtt_source = if options.rtt_s.is_some() {
+            RttSource::Given
+        } else {
+            RttSource::Assumed
+        };
+        Ok(Self {
+            cc: options.cc,
+            rtt_s,
+            rtt_source,
+            detector: EpochDetector::new(options.cc, rtt_s),
+            hazard: Hazard::default(),
+            last: None,
+            last_level: 0.0,
+            records: 0,
+            quantity: Quantity::MeanCwndPackets,
+            cwnd: Integral::default(),
+            snd_nxt: Steps::default(),
+            changes: VecDeque::new(),
+            counted: VecDeque::new(),
+            losses: 0,
+            range: (f64::INFINITY, 0.0),
+            start_s: 0.0,
+            ticks: 0,
+            samples: VecDeque::new(),
+            sample_windows: VecDeque::new(),
+            sum_of_all: 0.0,
+            holt_winters: HoltWinters::default(),
+            reward: Reward {
+                per_packet: 1.0,
+                limit: f64::INFINITY,
+            },
+            horizons: options
+                .horizons_s
+                .iter()
+                .map(|&horizon_s| Horizon::new(horizon_s))
+                .collect(),
+        })
+    }
+
+    /// The round-trip time used now, seconds.
+    pub fn rtt_s(&self) -> f64 {
+        self.rtt_s
+    }
+
+    /// What is forecast: a rate once records carry sequence numbers, else the mean window.
+    pub fn quantity(&self) -> Quantity {
+        self.quantity
+    }
+
+    /// Takes the next record.
+    ///
+    /// # Errors
+    /// [`ForecastError::Record`] names the record (counted from 0) that is not finite, not positive
+    /// or out of order; it is then not taken.
+    pub fn observe(&mut self, record: &Observation) -> Result<(), ForecastError> {
+        self.check(record)?;
+        let t = record.time_s;
+        if self.last.is_none() {
+            self.start_s = t;
+            if record.snd_nxt_packets.is_some() {
+                self.quantity = Quantity::PacketsPerS;
+            }
+        }
+        // samples end at whole seconds after the first record; a record at the end still belongs to it
+        self.tick_until(t, false);
+        if let Some(srtt_s) = record.srtt_s
+            && self.rtt_source != RttSource::Given
+        {
+            // the law needs the typical round trip: a slow average of the kernel's quick one
+            let gap_s = self.last.map_or(0.0, |last| t - last.time_s);
+            let keep = if self.rtt_source == RttSource::Srtt {
+                (-gap_s / 5.0).exp()
+            } else {
+                0.0
+            };
+            self.rtt_s = keep * self.rtt_s + (1.0 - keep) * srtt_s;
+            self.rtt_source = RttSource::Srtt;
+            self.detector.set_rtt_s(self.rtt_s);
+        }
+        self.detector.push(t, record.cwnd_packets);
+        let level = self.detector.level_packets();
+        if let Some(last) = self.last {
+            let age_s = self
+                .detector
+                .last_loss_s()
+                .map_or(f64::INFINITY, |loss| t - loss);
+            let packets = self.last_level * (t - last.time_s) / self.rtt_s;
+            self.hazard.sent(self.last_level, packets, age_s);
+        }
+        self.count_losses();
+        self.range = (self.range.0.min(level), self.range.1.max(level));
+        self.cwnd.push(t, record.cwnd_packets);
+        if let Some(snd_nxt) = record.snd_nxt_packets {
+            self.snd_nxt.push(t, snd_nxt);
+        }
+        if matches!(self.rtt_source, RttSource::Assumed | RttSource::Estimated)
+            && self
+                .changes
+                .back()
+                .is_none_or(|change| change.1 != record.cwnd_packets)
+        {
+            self.changes.push_back((t, record.cwnd_packets));
+        }
+        self.last_level = level;
+        self.last = Some(*record);
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Tells that no record came up to and at `now_s`: samples are closed and forecasts resolved.
+    pub fn advance(&mut self, now_s: f64) {
+        if self.last.is_some() {
+            self.tick_until(now_s, true);
+        }
+    }
+
+    /// Forecasts the next `horizon_s` seconds from `now_s`, at or after the last record.
+    /// Changes nothing: asking twice gives the same.
+    ///
+    /// # Errors
+    /// [`ForecastError::UnknownHorizon`] if it was not given at the start;
+    /// [`ForecastError::NothingObserved`] before the first record.
+    pub fn forecast(&self, now_s: f64, horizon_s: f64) -> Result<Forecast, ForecastError> {
+        let Some(horizon) = self.horizons.iter().find(|h| h.horizon_s == horizon_s) else {
+            let known = self.horizons.iter().map(|h| h.horizon_s).collect();
+            return Err(ForecastError::UnknownHorizon {
+                got: horizon_s,
+                known,
+            });
+        };
+        let Some(last) = self.last else {
+            return Err(ForecastError::NothingObserved);
+        };
+        let now_s = now_s.max(last.time_s);
+        let state = self.detector.state(now_s);
+        let (guess, weights) = self.guess(horizon, &state, now_s);
+        let at = |cut: f64| (guess.ln_point + guess.spread * cut).exp();
+        let losses_remembered = self.hazard.losses();
+        let packets_remembered = self.hazard.packets();
+        Ok(Forecast {
+            time_s: now_s,
+            horizon_s,
+            quantity: self.quantity,
+            point: guess.ln_point.exp(),
+            mean: horizon.mean(guess.ln_point, guess.spread, now_s),
+            quantiles: horizon.cut.map(at),
+            weights: (0..EXPERTS.len())
+                .map(|e| Weight {
+                    expert: EXPERTS[e],
+                    weight: weights[e],
+                    value: guess.ln_value[e].exp(),
+                })
+                .collect(),
+            basis: Basis {
+                losses: self.losses,
+                losses_remembered,
+                packets_remembered,
+                loss_upper_bound: (losses_remembered < 0.5)
+                    .then(|| (3.0 / packets_remembered.max(1.0)).min(1.0)),
+                resolved: horizon.resolved,
+                rtt_s: self.rtt_s,
+                rtt_source: self.rtt_source,
+                capacity_packets_per_s: self.reward.limit.is_finite().then_some(self.reward.limit),
+            },
+            state,
+        })
+    }
+
+    fn check(&self, record: &Observation) -> Result<(), SeriesError> {
+        let index = self.records;
+        let srtt_s = record.srtt_s.unwrap_or(1.0);
+        let snd_nxt = record.snd_nxt_packets.unwrap_or(0.0);
+        for (column, got) in [
+            ("time_s", record.time_s),
+            ("cwnd_packets", record.cwnd_packets),
+            ("srtt_s", srtt_s),
+            ("snd_nxt_packets", snd_nxt),
+        ] {
+            if !got.is_finite() {
+                return Err(SeriesError::NotFinite { index, column, got });
+            }
+        }
+        for (column, got) in [("cwnd_packets", record.cwnd_packets), ("srtt_s", srtt_s)] {
+            if got <= 0.0 {
+                return Err(SeriesError::NotPositive { index, column, got });
+            }
+        }
+        if let Some(last) = self.last {
+            let before = last.snd_nxt_packets.unwrap_or(snd_nxt);
+            for (column, got, previous) in [
+                ("time_s", record.time_s, last.time_s),
+                ("snd_nxt_packets", snd_nxt, before),
+            ] {
+                if got < previous {
+                    return Err(SeriesError::Unsorted {
+                        index,
+                        column,
+                        got,
+                        previous,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the hazard's losses in line with the detector's, which may withdraw the newest.
+    fn count_losses(&mut self) {
+        let newest = self
+            .detector
+            .losses()
+            .last()
+            .map(|loss| (loss.time_s, loss.cwnd_packets));
+        let newest_s = newest.map_or(f64::NEG_INFINITY, |loss| loss.0);
+        while let Some(&(time_s, cwnd, age_s)) = self.counted.back()
+            && time_s > newest_s
+        {
+            self.hazard.not_lost(cwnd, age_s);
+            self.losses -= 1;
+            self.counted.pop_back();
+        }
+        let counted_s = self.counted.back().map_or(f64::NEG_INFINITY, |loss| loss.0);
+        if let Some((time_s, cwnd)) = newest
+            && time_s > counted_s
+        {
+            let age_s = time_s - counted_s;
+            self.hazard.lost(cwnd, age_s);
+            self.losses += 1;
+            self.counted.push_back((time_s, cwnd, age_s));
+            if self.counted.len() > 4 {
+                self.counted.pop_front();
+            }
+        }
+    }
+
+    fn tick_until(&mut self, now_s: f64, inclusive: bool) {
+        loop {
+            let tick_s = self.start_s + f64::from(self.ticks + 1) * SAMPLE_S;
+            if tick_s > now_s || (tick_s == now_s && !inclusive) {
+                return;
+            }
+            self.ticks += 1;
+            self.tick(tick_s);
+        }
+    }
+
+    /// A second is over: sample, resolve, learn, refit, and forecast for later scoring.
+    fn tick(&mut self, now_s: f64) {
+        let from_s = now_s - SAMPLE_S;
+        let sample = self.truth(from_s, now_s);
+        self.samples.push_back(sample);
+        self.sample_windows.push_back(self.cwnd.mean(from_s, now_s));
+        self.sum_of_all += sample;
+        self.holt_winters.push(sample);
+        let keep = (TRAINING_S / SAMPLE_S) as usize;
+        if self.samples.len() > keep {
+            self.samples.pop_front();
+            self.sample_windows.pop_front();
+        }
+        self.hazard.forget((-SAMPLE_S / LOSS_MEMORY_S).exp());
+        let refit_ticks = (REFIT_S / SAMPLE_S) as u32;
+        if self.ticks <= refit_ticks || self.ticks.is_multiple_of(refit_ticks) {
+            self.refit(now_s);
+        }
+        let mut horizons = std::mem::take(&mut self.horizons);
+        for horizon in &mut horizons {
+            while let Some(&first) = horizon.pending.front()
+                && first.time_s + horizon.horizon_s <= now_s
+            {
+                horizon.pending.pop_front();
+                let truth = self.truth(first.time_s, first.time_s + horizon.horizon_s);
+                horizon.learn(&first, truth.max(VALUE_FLOOR).ln(), now_s);
+            }
+            horizon.recut(now_s);
+            let state = self.detector.state(now_s);
+            let (guess, _) = self.guess(horizon, &state, now_s);
+            horizon.pending.push_back(guess);
+        }
+        self.horizons = horizons;
+    }
+
+    fn truth(&self, from_s: f64, to_s: f64) -> f64 {
+        match self.quantity {
+            Quantity::MeanCwndPackets => self.cwnd.mean(from_s, to_s),
+            Quantity::PacketsPerS => {
+                (self.snd_nxt.at(to_s) - self.snd_nxt.at(from_s)) / (to_s - from_s)
+            }
+        }
+    }
+
+    fn refit(&mut self, now_s: f64) {
+        let longest_s = self
+            .horizons
+            .iter()
+            .map(|h| h.horizon_s)
+            .fold(TRAINING_S, f64::max);
+        let past_s = now_s - longest_s - 2.0 * SAMPLE_S;
+        self.cwnd.forget_before(past_s);
+        self.snd_nxt.forget_before(past_s);
+        self.detector.forget_before(past_s);
+        if matches!(self.rtt_source, RttSource::Assumed | RttSource::Estimated) {
+            self.estimate_rtt(now_s);
+        }
+        self.learn_reward();
+        self.hazard.smooth();
+        let seen_s = (now_s - self.start_s).min(LOSS_MEMORY_S);
+        let loss_gap_s = seen_s / (self.hazard.losses() + 0.5);
+        let range = (0.5 * self.range.0, 2.0 * self.range.1);
+        let mut horizons = std::mem::take(&mut self.horizons);
+        for horizon in &mut horizons {
+            horizon.table = Some(Renewal::new(
+                self.law(),
+                horizon.horizon_s,
+                range,
+                loss_gap_s,
+            ));
+        }
+        self.horizons = horizons;
+    }
+
+    fn estimate_rtt(&mut self, now_s: f64) {
+        while self
+            .changes
+            .front()
+            .is_some_and(|change| change.0 < now_s - TRAINING_S)
+        {
+            self.changes.pop_front();
+        }
+        let (time_s, cwnd) = self.changes.iter().copied().unzip();
+        if let Ok(series) = Series::new(time_s, cwnd)
+            && let Some(rtt_s) = estimate_rtt_s(&series, self.cc)
+        {
+            self.rtt_s = rtt_s;
+            self.rtt_source = RttSource::Estimated;
+            self.detector.set_rtt_s(rtt_s);
+        }
+    }
+
+    /// What a window is worth. Below the path's capacity the rate is window over RTT; above it the
+    /// queue grows and the rate does not.
+    fn learn_reward(&mut self) {
+        if self.quantity == Quantity::MeanCwndPackets {
+            return;
+        }
+        let seconds: Vec<(f64, f64)> = (self.sample_windows.iter().copied())
+            .zip(self.samples.iter().copied())
+            .filter(|&(window, rate)| window > 0.0 && rate > 0.0)
+            .collect();
+        if seconds.len() < 3 {
+            self.reward = Reward {
+                per_packet: 1.0 / self.rtt_s,
+                limit: f64::INFINITY,
+            };
+            return;
+        }
+        let mut trips: Vec<f64> = seconds.iter().map(|(window, rate)| window / rate).collect();
+        trips.sort_by(f64::total_cmp);
+        // the lower quartile has the shorter queues
+        let short_s = trips[trips.len() / 4];
+        let mut queued: Vec<f64> = (seconds.iter())
+            .filter(|(window, rate)| window / rate > 1.15 * short_s)
+            .map(|&(_, rate)| rate)
+            .collect();
+        queued.sort_by(f64::total_cmp);
+        let limit = if queued.len() >= 3 && queued.len() * 10 >= seconds.len() {
+            queued[queued.len() * 9 / 10]
+        } else {
+            f64::INFINITY
+        };
+        // what is left over (headers of the trace, pacing) is taken up by one factor
+        let off = median(
+            seconds
+                .iter()
+                .map(|(window, rate)| rate / (window / short_s).min(limit))
+                .collect(),
+        );
+        self.reward = Reward {
+            per_packet: off / short_s,
+            limit: off * limit,
+        };
+    }
+
+    fn law(&self) -> Law<'_> {
+        Law {
+            cc: self.cc,
+            rtt_s: self.rtt_s,
+            hazard: &self.hazard,
+            reward: self.reward,
+        }
+    }
+
+    /// All experts' forecasts for one horizon, pooled.
+    fn guess(&self, horizon: &Horizon, state: &FlowState, now_s: f64) -> (Pending, ByExpert) {
+        let now_worth = (state.cwnd_packets * self.reward.per_packet).min(self.reward.limit);
+        let (state_median, state_spread) = match &horizon.table {
+            Some(table) => median_and_spread(&table.forecast(self.law(), state, now_s)),
+            None => (now_worth, SPREAD_PRIOR),
+        };
+        let (front, back) = self.samples.as_slices();
+        let samples: Vec<f64>;
+        let samples = if back.is_empty() {
+            front
+        } else {
+            samples = [front, back].concat();
+            &samples
+        };
+        let newest = |n: usize| &samples[samples.len().saturating_sub(n)..];
+        // before the first sample everything is what the window is worth now
+        let or_now = |value: Option<f64>| value.unwrap_or(now_worth);
+        let mean_of_all =
+            (self.ticks > 0).then(|| self.sum_of_all * SAMPLE_S / f64::from(self.ticks));
+        let value: ByExpert = [
+            state_median,
+            or_now(last_sample(samples)),
+            or_now(self.holt_winters.forecast()),
+            or_now(harmonic_mean(samples)),
+            or_now(window_mean(newest(10))),
+            or_now(window_mean(newest(30))),
+            or_now(window_mean(samples)),
+            or_now(mean_of_all),
+        ];
+        let ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
+        let weights = horizon.weights();
+        let ln_point: f64 = ln_value.iter().zip(&weights).map(|(v, w)| v * w).sum();
+        let disagreement: f64 = ln_value
+            .iter()
+            .zip(&weights)
+            .map(|(v, w)| w * (v - ln_point).powi(2))
+            .sum();
+        let own = weights[0] * state_spread;
+        let spread = (own * own + disagreement + horizon.usual_error().powi(2)).sqrt();
+        (
+            Pending {
+                time_s: now_s,
+                ln_value,
+                ln_point,
+                spread,
+            },
+            weights,
+        )
+    }
+}
+
+impl Horizon {
+    fn new(horizon_s: f64) -> Self {
+        let mut horizon = Self {
+            horizon_s,
+            table: None,
+            pending: VecDeque::new(),
+            resolved: 0,
+            error: [0.0; EXPERTS.len()],
+            pooled_error: 0.0,
+            error_weight: 0.0,
+            residuals: Vec::new(),
+            cut: [0.0; QUANTILES.len()],
+        };
+        horizon.recut(0.0);
+        horizon
+    }
+
+    fn learn(&mut self, forecast: &Pending, ln_truth: f64, now_s: f64) {
+        let keep = (-SAMPLE_S / ERROR_MEMORY_S).exp();
+        let ln_error = |ln_value: f64| ((ln_truth - ln_value).abs() + ERROR_FLOOR).ln();
+        for (error, ln_value) in self.error.iter_mut().zip(&forecast.ln_value) {
+            *error = keep * *error + ln_error(*ln_value);
+        }
+        self.pooled_error = keep * self.pooled_error + ln_error(forecast.ln_point);
+        self.error_weight = keep * self.error_weight + 1.0;
+        let residual = (ln_truth - forecast.ln_point) / forecast.spread;
+        let at = self.residuals.partition_point(|known| known.1 < residual);
+        self.residuals.insert(at, (now_s, residual));
+        self.resolved += 1;
+    }
+
+    /// Weights from errors: all on the state until a forecast is resolved.
+    fn weights(&self) -> ByExpert {
+        let mut weights = [0.0; EXPERTS.len()];
+        if self.error_weight == 0.0 {
+            weights[0] = 1.0;
+            return weights;
+        }
+        let ln_error = self.error.map(|sum| sum / self.error_weight);
+        let best = ln_error.iter().copied().fold(f64::INFINITY, f64::min);
+        weights = ln_error.map(|error| (SHARPNESS * (best - error)).exp());
+        let sum: f64 = weights.iter().sum();
+        weights.map(|weight| weight / sum)
+    }
+
+    fn usual_error(&self) -> f64 {
+        if self.error_weight == 0.0 {
+            SPREAD_PRIOR
+        } else {
+            (self.pooled_error / self.error_weight).exp()
+        }
+    }
+
+    fn memory_s(&self) -> f64 {
+        RESIDUAL_MEMORY_S + 3.0 * self.horizon_s
+    }
+
+    fn prior_weight(&self) -> f64 {
+        RESIDUAL_PRIOR_WEIGHT * (1.0 + self.horizon_s / 5.0) / RESIDUAL_PRIOR.len() as f64
+    }
+
+    /// Residuals, known and assumed, in ascending order, with their weights.
+    fn for_each_residual(&self, now_s: f64, mut each: impl FnMut(f64, f64)) {
+        let (memory_s, prior) = (self.memory_s(), self.prior_weight());
+        let mut assumed = RESIDUAL_PRIOR.iter().peekable();
+        for &(time_s, residual) in &self.residuals {
+            while let Some(&&value) = assumed.peek()
+                && value < residual
+            {
+                each(value, prior);
+                assumed.next();
+            }
+            each(residual, ((time_s - now_s) / memory_s).exp());
+        }
+        assumed.for_each(|&value| each(value, prior));
+    }
+
+    fn recut(&mut self, now_s: f64) {
+        // what counts less than e^-4 is dropped
+        let oldest_s = now_s - 4.0 * self.memory_s();
+        self.residuals.retain(|known| known.0 >= oldest_s);
+        let mut total = 0.0;
+        self.for_each_residual(now_s, |_, weight| total += weight);
+        let mut cut = [f64::NAN; QUANTILES.len()];
+        let (mut sum, mut next, mut largest) = (0.0, 0, 0.0);
+        self.for_each_residual(now_s, |residual, weight| {
+            sum += weight;
+            largest = residual;
+            while next < QUANTILES.len() && sum >= QUANTILES[next] * total {
+                cut[next] = residual;
+                next += 1;
+            }
+        });
+        cut[next..].fill(largest);
+        self.cut = cut;
+    }
+
+    fn mean(&self, ln_point: f64, spread: f64, now_s: f64) -> f64 {
+        let (mut sum, mut total) = (0.0, 0.0);
+        self.for_each_residual(now_s, |residual, weight| {
+            sum += weight * (ln_point + spread * residual).exp();
+            total += weight;
+        });
+        sum / total
+    }
+}
+
+impl Steps {
+    fn push(&mut self, time_s: f64, value: f64) {
+        self.points.push_back((time_s, value));
+    }
+
+    fn at(&self, time_s: f64) -> f64 {
+        let after = self.points.partition_point(|point| point.0 <= time_s);
+        self.points
+            .get(after.saturating_sub(1))
+            .map_or(0.0, |point| point.1)
+    }
+
+    fn forget_before(&mut self, time_s: f64) {
+        let old = self
+            .points
+            .partition_point(|point| point.0 <= time_s)
+            .saturating_sub(1);
+        self.points.drain(..old);
+    }
+}
+
+/// Median, and standard deviation in ln, of a mixture. Each piece stands as three points that have
+/// its mean and variance (Gauss-Hermite).
+fn median_and_spread(pieces: &[Piece]) -> (f64, f64) {
+    let mut points: Vec<(f64, f64)> = Vec::with_capacity(3 * pieces.len());
+    for piece in pieces {
+        let away = 3.0_f64.sqrt() * piece.sd;
+        points.push((piece.mean - away, piece.weight / 6.0));
+        points.push((piece.mean, piece.weight * 2.0 / 3.0));
+        points.push((piece.mean + away, piece.weight / 6.0));
+    }
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let at = |level: f64| {
+        let mut sum = 0.0;
+        let found = points.iter().find(|point| {
+            sum += point.1;
+            sum >= level
+        });
+        found
+            .or(points.last())
+            .map_or(VALUE_FLOOR, |point| point.0.max(VALUE_FLOOR))
+    };
+    // a normal law has 3.29 standard deviations between its 5 % and 95 % quantiles
+    (at(0.5), (at(0.95) / at(0.05)).ln() / 3.29)
+}

@@ -1,0 +1,300 @@
+//! What the window will do: a numeric renewal recursion over (window at loss) x (time left).
+//!
+//! Between losses the window is a known function of time; a loss renews it. So the reward (packets,
+//! or window-seconds) collected in `n` steps after a loss at `w` obeys
+//!
+//! `G(w, n) = sum_i S_i q_i (R_i + G(w_i, n-i)) + S_n R_n`
+//!
+//! where `S_i` is the chance of no loss before step `i`, `q_i` that of a loss in it, `R_i` the reward
+//! up to it and `w_i` the window there. First and second moments are tabulated once per fit; a
+//! forecast then is one such sum, from the flow's own state.
+
+use crate::epochs::{FlowState, Phase};
+use crate::hazard::Hazard;
+use crate::window::{Cc, Epoch, slow_start_packets};
+
+/// ln of the ratio between neighbouring windows of the table.
+const GRID_STEP: f64 = 0.06;
+/// Fewest and most steps that a horizon is cut into.
+const STEPS: (usize, usize) = (24, 64);
+
+/// What a window is worth: its packets, up to what the link carries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reward {
+    /// Reward per second of one packet of window: 1 for the mean window, 1/RTT for a rate.
+    pub per_packet: f64,
+    /// The most that a second can be worth: the link's rate, or infinite.
+    pub limit: f64,
+}
+
+impl Reward {
+    fn of(&self, cwnd_packets: f64) -> f64 {
+        (cwnd_packets * self.per_packet).min(self.limit)
+    }
+}
+
+/// Everything that the recursion is computed from.
+#[derive(Debug, Clone, Copy)]
+pub struct Law<'a> {
+    /// Window law.
+    pub cc: Cc,
+    /// Round-trip time, seconds.
+    pub rtt_s: f64,
+    /// Chance of losses.
+    pub hazard: &'a Hazard,
+    /// What windows are worth.
+    pub reward: Reward,
+}
+
+/// One piece of a forecast's distribution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Piece {
+    /// Probability of the piece.
+    pub weight: f64,
+    /// Mean reward per second.
+    pub mean: f64,
+    /// Its standard deviation.
+    pub sd: f64,
+}
+
+/// The table for one horizon.
+#[derive(Debug, Clone)]
+pub struct Renewal {
+    horizon_s: f64,
+    steps: usize,
+    ln_low: f64,
+    windows: usize,
+    /// [flag][window][n]: (first, second moment) of the reward in n steps after a loss.
+    /// flag 1: the loss comes below the former Wmax, so CUBIC converges fast.
+    moments: Vec<(f64, f64)>,
+}
+
+impl Renewal {
+    /// Tabulates for windows in `low_packets..=high_packets`.
+    ///
+    /// `loss_gap_s` is about how long the flow goes without a loss; it sets the resolution.
+    pub fn new(
+        law: Law<'_>,
+        horizon_s: f64,
+        (low_packets, high_packets): (f64, f64),
+        loss_gap_s: f64,
+    ) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped
+        let steps = ((10.0 * horizon_s / loss_gap_s) as usize).clamp(STEPS.0, STEPS.1);
+        let ln_low = low_packets.max(1.0).ln();
+        let span = (high_packets.max(low_packets * 1.2).ln() - ln_low) / GRID_STEP;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped
+        let windows = (span.ceil() as usize).clamp(2, 160) + 1;
+        let flags = if law.cc == Cc::Cubic { 2 } else { 1 };
+        let mut table = Self {
+            horizon_s,
+            steps,
+            ln_low,
+            windows,
+            moments: vec![(0.0, 0.0); flags * windows * (steps + 1)],
+        };
+        let dt = horizon_s / steps as f64;
+        let paths: Vec<Path> = (0..flags * windows)
+            .map(|row| {
+                let loss = (ln_low + (row % windows) as f64 * GRID_STEP).exp();
+                let aim = if row >= windows { f64::INFINITY } else { 0.0 };
+                let epoch = Epoch::after_loss(law.cc, loss, aim, law.rtt_s);
+                let after = AfterLoss {
+                    from: loss,
+                    elapsed_s: 0.0,
+                    epoch,
+                };
+                let window = |s: f64| after.window_packets(s, law.rtt_s);
+                table.path(law, dt, epoch.w_max_packets, &window, &|s| s)
+            })
+            .collect();
+        for n in 1..=steps {
+            for (row, path) in paths.iter().enumerate() {
+                let (mut first, mut second) = (0.0, 0.0);
+                for i in 0..n {
+                    let (g1, g2) = table.after(&path.next[i], n - i - 1);
+                    let (weight, got) = (path.lost[i], path.reward[i + 1]);
+                    first += weight * (got + g1);
+                    second += weight * (got * got + 2.0 * got * g1 + g2);
+                }
+                let (weight, got) = (path.survival[n], path.reward[n]);
+                first += weight * got;
+                second += weight * got * got;
+                table.moments[row * (steps + 1) + n] = (first, second);
+            }
+        }
+        table
+    }
+
+    /// The horizon of the table, seconds.
+    pub fn horizon_s(&self) -> f64 {
+        self.horizon_s
+    }
+
+    /// Distribution of the mean reward per second over the horizon, from a flow's state at `now_s`:
+    /// one piece per step in which the next loss may come, and one for none.
+    pub fn forecast(&self, law: Law<'_>, state: &FlowState, now_s: f64) -> Vec<Piece> {
+        let dt = self.horizon_s / self.steps as f64;
+        let since_loss_s = state.last_loss_s.map_or(f64::INFINITY, |loss| now_s - loss);
+        let age = |s: f64| since_loss_s + s;
+        let w_max = state.w_max_packets;
+        let path = match state.phase {
+            Phase::Recovery => {
+                let epoch = Epoch::new(law.cc, state.ssthresh_packets.max(1.0), w_max, law.rtt_s);
+                let after = AfterLoss {
+                    from: state.cwnd_packets,
+                    elapsed_s: since_loss_s,
+                    epoch,
+                };
+                self.path(
+                    law,
+                    dt,
+                    w_max,
+                    &|s| after.window_packets(s, law.rtt_s),
+                    &age,
+                )
+            }
+            Phase::SlowStart => {
+                // without a threshold nobody knows where slow start ends: two doublings at most
+                let until = state.ssthresh_packets.min(4.0 * state.cwnd_packets);
+                let lasts_s = law.rtt_s * (until / state.cwnd_packets).max(1.0).log2();
+                let epoch = Epoch::new(law.cc, until, w_max, law.rtt_s);
+                let window = |s: f64| {
+                    if s < lasts_s {
+                        slow_start_packets(state.cwnd_packets, s, law.rtt_s, until)
+                    } else {
+                        epoch.window_packets(s - lasts_s)
+                    }
+                };
+                self.path(law, dt, w_max, &window, &age)
+            }
+            Phase::Avoidance => {
+                let epoch = state.epoch(law.cc, law.rtt_s);
+                let in_epoch_s = (now_s - state.epoch_start_s).max(0.0);
+                // the law may be off by now (ACK loss, application limits): grow from what is
+                let by_now = epoch.window_packets(in_epoch_s);
+                let window = |s: f64| {
+                    let growth = epoch.window_packets(in_epoch_s + s) - by_now;
+                    (state.cwnd_packets + state.growth * growth).max(1.0)
+                };
+                self.path(law, dt, w_max, &window, &age)
+            }
+        };
+        let n = self.steps;
+        let mut pieces = Vec::with_capacity(n + 1);
+        for i in 0..n {
+            let (g1, g2) = self.after(&path.next[i], n - i - 1);
+            let sd = (g2 - g1 * g1).max(0.0).sqrt() / self.horizon_s;
+            let mean = (path.reward[i + 1] + g1) / self.horizon_s;
+            pieces.push(Piece {
+                weight: path.lost[i],
+                mean,
+                sd,
+            });
+        }
+        let mean = path.reward[n] / self.horizon_s;
+        pieces.push(Piece {
+            weight: path.survival[n],
+            mean,
+            sd: 0.0,
+        });
+        pieces
+    }
+
+    /// Rewards and loss chances along one path without loss.
+    fn path(
+        &self,
+        law: Law<'_>,
+        dt: f64,
+        w_max: f64,
+        window: &dyn Fn(f64) -> f64,
+        age_s: &dyn Fn(f64) -> f64,
+    ) -> Path {
+        let n = self.steps;
+        let mut path = Path {
+            reward: Vec::with_capacity(n + 1),
+            survival: Vec::with_capacity(n + 1),
+            lost: Vec::with_capacity(n),
+            next: Vec::with_capacity(n),
+        };
+        let (mut reward, mut survival) = (0.0, 1.0);
+        path.reward.push(0.0);
+        path.survival.push(1.0);
+        for i in 0..n {
+            let s = (i as f64 + 0.5) * dt;
+            let w = window(s);
+            reward += law.reward.of(w) * dt;
+            // one loss event per round trip: none while one is being repaired
+            let rate = if age_s(s) < law.rtt_s {
+                0.0
+            } else {
+                law.hazard.base(w) * law.hazard.clustering(age_s(s)) * w / law.rtt_s
+            };
+            let lost = -(-rate * dt).exp_m1() * survival;
+            survival -= lost;
+            path.reward.push(reward);
+            path.survival.push(survival);
+            path.lost.push(lost);
+            path.next.push(self.place(w, w < w_max));
+        }
+        path
+    }
+
+    fn place(&self, cwnd_packets: f64, below_w_max: bool) -> Place {
+        let x = ((cwnd_packets.max(1.0).ln() - self.ln_low) / GRID_STEP)
+            .clamp(0.0, (self.windows - 1) as f64);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped above
+        let low = (x as usize).min(self.windows - 2);
+        let rows = self.moments.len() / (self.steps + 1);
+        let flag = if below_w_max && rows > self.windows {
+            self.windows
+        } else {
+            0
+        };
+        Place {
+            row: flag + low,
+            part: x - low as f64,
+        }
+    }
+
+    fn after(&self, place: &Place, n: usize) -> (f64, f64) {
+        let at = place.row * (self.steps + 1) + n;
+        let (low, high) = (self.moments[at], self.moments[at + self.steps + 1]);
+        let part = place.part;
+        (
+            low.0 + part * (high.0 - low.0),
+            low.1 + part * (high.1 - low.1),
+        )
+    }
+}
+
+struct Path {
+    reward: Vec<f64>,
+    survival: Vec<f64>,
+    lost: Vec<f64>,
+    next: Vec<Place>,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    row: usize,
+    part: f64,
+}
+
+/// Recovery for one round trip, from the window at the loss down to where avoidance begins.
+struct AfterLoss {
+    from: f64,
+    elapsed_s: f64,
+    epoch: Epoch,
+}
+
+impl AfterLoss {
+    fn window_packets(&self, s: f64, rtt_s: f64) -> f64 {
+        let left_s = (rtt_s - self.elapsed_s).max(0.0);
+        if s < left_s {
+            self.from + (self.epoch.start_packets - self.from) * s / left_s
+        } else {
+            self.epoch.window_packets(s - left_s)
+        }
+    }
+}
