@@ -119,15 +119,11 @@ fn first_doubling_s(t: &[f64], w: &[f64]) -> Option<f64> {
 pub fn guess_cc(series: &Series) -> Cc {
     let found = find_epochs(series, Cc::Cubic, 0.1);
     let (t, w) = (series.time_s(), series.cwnd_packets());
-    let kept: Vec<f64> = found
-        .losses
-        .iter()
-        .filter_map(|loss| {
-            // half a second later recovery is over on most paths and growth has hardly begun
-            let at = t.partition_point(|&x| x <= loss.time_s + 0.5);
-            (at > 0 && at < t.len()).then(|| w[at - 1] / loss.cwnd_packets)
-        })
-        .filter(|kept| (0.3..1.0).contains(kept))
+    // where the next epoch begins, if it does so within a believable recovery
+    let kept: Vec<f64> = (found.epochs.windows(2))
+        .filter(|pair| pair[1].start_s - pair[0].end_s < 1.0)
+        .map(|pair| pair[1].start_cwnd / pair[0].end_cwnd)
+        .filter(|kept| (0.3..0.95).contains(kept))
         .collect();
     if kept.len() >= 2 {
         return if median(kept) < (0.5_f64 * 0.7).sqrt() {
