@@ -1,1 +1,48 @@
-//! emulator
+//! Runs the kernel's own TCP over an emulated path, in real time, on one machine.
+//!
+//! Two network namespaces without names hold the hosts; each has a TUN device; one real-time thread
+//! carries packets from one to the other through the same [`pathcast_path::Channel`]s that the
+//! simulator uses. [`emulate`] runs bulk flows over a path and gives a report and a trace;
+//! [`capabilities`] tells beforehand whether it can be done here. Every run checks itself: one that
+//! slipped or lost packets outside the path says so and is marked invalid.
+//!
+//! Everything is held by file descriptors of this process, so that nothing is left behind when it
+//! ends, however it ends.
+//!
+//! ```no_run
+//! use std::sync::atomic::AtomicBool;
+//! use pathcast_emulator::{Options, emulate};
+//! use pathcast_path::{Path, Span};
+//!
+//! let path = Path::parse("rate = '100 Mbit/s'\ndelay = '20 ms'\n", "example.toml")?;
+//! let options = Options::new(path, vec!["cubic".into()], Span::from_secs(5.0), 1);
+//! let (report, trace) = emulate(&options, &|_| (), &AtomicBool::new(false))?;
+//! println!("{} bit/s, {} rows", report.flows[0].goodput_bps, trace.records.len());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod bulk;
+mod capabilities;
+mod connection;
+mod error;
+mod host;
+mod interface;
+mod namespace;
+mod options;
+mod outcome;
+mod packet;
+mod pump;
+mod run;
+// unshare and the ioctls of TUN devices and interfaces have no safe wrapper in the libraries we
+// use; all of them are called from here and nowhere else
+#[allow(unsafe_code)]
+#[warn(clippy::undocumented_unsafe_blocks)]
+mod sys;
+mod tun;
+mod verdict;
+
+pub use capabilities::{Capabilities, capabilities};
+pub use error::EmulatorError;
+pub use options::Options;
+pub use run::emulate;
+pub use verdict::slip_bound;

@@ -35,6 +35,6 @@ mod tcp_probe;
 mod tracefs;
 mod tracepoint;
 
-pub use probe::{FlowTotals, Method, Observation, Options, Probe, ProbeError};
+pub use probe::{FlowTotals, Method, Observation, Options, Probe, ProbeError, Stopped};
 pub use tcp_info::TcpInfo;
 pub use tcp_probe::{Unavailable, tcp_probe_available};

@@ -178,14 +178,47 @@ impl Probe {
         self.method
     }
 
-    /// Takes a last look, and gives all that was seen; time 0 of the records is `origin_ns` of the
-    /// monotonic clock.
+    /// Takes a last look, ends the reading, and gives all that was seen; time 0 of the records is
+    /// `origin_ns` of the monotonic clock.
     pub fn finish(self, origin_ns: u64) -> Observation {
+        self.stop().observation(origin_ns)
+    }
+
+    /// Takes a last look and ends the reading, quickly; putting the records in order can wait.
+    pub fn stop(self) -> Stopped {
         drop(self.stop);
         let watcher = self
             .reader
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Stopped {
+            method: self.method,
+            fallback_because: self.fallback_because,
+            watcher,
+        }
+    }
+}
+
+/// A probe that has ended; what it saw is still in the kernel's form.
+pub struct Stopped {
+    method: Method,
+    fallback_because: Option<String>,
+    watcher: Watcher,
+}
+
+impl Stopped {
+    /// When the last look was, on the monotonic clock.
+    pub const fn end_ns(&self) -> u64 {
+        self.watcher.end_ns
+    }
+
+    /// All that was seen; time 0 of the records is `origin_ns` of the monotonic clock.
+    pub fn observation(self, origin_ns: u64) -> Observation {
+        let Self {
+            method,
+            fallback_because,
+            watcher,
+        } = self;
         let Watcher {
             flows,
             tcp_probe,
@@ -204,12 +237,13 @@ impl Probe {
             }
             None => (records_of_looks(&looks, &first, origin_ns), 0),
         };
+        let flows = flows.into_iter().map(Watched::totals).collect();
         Observation {
-            method: self.method,
-            fallback_because: self.fallback_because,
+            method,
+            fallback_because,
             records,
             records_lost,
-            flows: flows.into_iter().map(Watched::totals).collect(),
+            flows,
             end_ns,
             cpu_s,
             fifo_refused,

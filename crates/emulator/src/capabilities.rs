@@ -1,0 +1,67 @@
+//! Can the emulator run here?
+
+use std::net::Ipv4Addr;
+use std::thread;
+
+use pathcast_probe::{realtime, tcp_probe_available};
+
+use crate::connection::available_schemes;
+use crate::error::EmulatorError;
+use crate::host::Host;
+
+/// What this process can do on this machine, found out by trying.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// It can make network namespaces and configure them.
+    pub root: bool,
+    /// It can make TUN devices.
+    pub tun: bool,
+    /// Its threads can have real-time priority. Without it, most runs on a busy machine are invalid.
+    pub fifo: bool,
+    /// It can read the tcp_probe tracepoint. Without it, senders are polled each millisecond.
+    pub tcp_probe: bool,
+    /// Congestion controls that the kernel has loaded, by name.
+    pub schemes: Vec<String>,
+    /// Why what is missing is missing, in words.
+    pub reasons: Vec<String>,
+}
+
+impl Capabilities {
+    /// Whether [`crate::emulate`] can run at all.
+    pub const fn can_emulate(&self) -> bool {
+        self.root && self.tun
+    }
+}
+
+/// Tries everything that a run needs. Leaves nothing behind.
+pub fn capabilities() -> Capabilities {
+    let mut reasons = Vec::new();
+    let host = Host::create(Ipv4Addr::new(10, 77, 0, 1), 1 << 20);
+    let (root, tun) = match &host {
+        Ok(_) => (true, true),
+        Err(EmulatorError::NoTun { .. }) => (true, false),
+        Err(_) => (false, false),
+    };
+    reasons.extend(host.err().map(|error| error.to_string()));
+    let fifo = thread::scope(|scope| {
+        let trial = scope.spawn(|| realtime::request_fifo(1));
+        trial
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    if let Err(error) = &fifo {
+        reasons.push(format!(
+            "no real-time priority (SCHED_FIFO): {error}; needs CAP_SYS_NICE"
+        ));
+    }
+    let tcp_probe = tcp_probe_available();
+    reasons.extend(tcp_probe.as_ref().err().map(ToString::to_string));
+    Capabilities {
+        root,
+        tun,
+        fifo: fifo.is_ok(),
+        tcp_probe: tcp_probe.is_ok(),
+        schemes: available_schemes(),
+        reasons,
+    }
+}

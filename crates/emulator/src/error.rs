@@ -1,0 +1,86 @@
+//! What keeps a run from being made.
+
+use std::io;
+
+use pathcast_probe::ProbeError;
+use thiserror::Error;
+
+/// Why the emulator cannot run. A run that was made but cannot be trusted is no error: its report
+/// says `valid: false`, and why.
+#[derive(Debug, Error)]
+pub enum EmulatorError {
+    /// The run would end as it begins.
+    #[error("the duration is 0 s, expected more than 0 s")]
+    ZeroDuration,
+    /// Nobody would send.
+    #[error("no flows: got an empty list of schemes, expected one name for each flow")]
+    NoFlows,
+    /// The process may not do what the emulator needs.
+    #[error(
+        "not permitted: {doing}: {source}; the emulator needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run \
+         it as root, or use the simulator, which needs no privileges"
+    )]
+    NotPermitted {
+        /// What was refused.
+        doing: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The kernel has no TUN devices, or the machine gives none.
+    #[error(
+        "no TUN device: opening /dev/net/tun: {source}; load the kernel's tun module or, in a \
+         container, pass --device /dev/net/tun; the simulator needs none"
+    )]
+    NoTun {
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The kernel lacks a congestion control.
+    #[error(
+        "this kernel has no congestion control {scheme:?}; it has: {}; load its module \
+         (modprobe tcp_NAME) or take one of these",
+        available.join(", ")
+    )]
+    UnknownScheme {
+        /// What was asked for.
+        scheme: String,
+        /// What there is.
+        available: Vec<String>,
+    },
+    /// The flows could not connect over the path.
+    #[error(
+        "{connected} of {flows} flows connected within {waited_s:.0} s, expected all; the path \
+         loses too many packets for TCP's handshake"
+    )]
+    NoConnection {
+        /// Flows that did.
+        connected: usize,
+        /// Flows in all.
+        flows: usize,
+        /// How long was waited.
+        waited_s: f64,
+    },
+    /// The flows cannot be watched.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// The kernel refused something else.
+    #[error("{doing}: {source}")]
+    Kernel {
+        /// What was refused.
+        doing: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+}
+
+impl EmulatorError {
+    /// The error for what went wrong while `doing` something.
+    pub(crate) fn from_io(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        let (doing, source) = (doing.into(), source.into());
+        if source.kind() == io::ErrorKind::PermissionDenied {
+            Self::NotPermitted { doing, source }
+        } else {
+            Self::Kernel { doing, source }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! One end of the path: a namespace with one TUN device.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::net::Ipv4Addr;
+
+use crate::error::EmulatorError;
+use crate::interface::configure;
+use crate::namespace::Namespace;
+use crate::tun::Tun;
+
+/// The device's name; each namespace has its own, so they do not collide.
+const DEVICE: &str = "path0";
+
+/// One end of the path.
+pub(crate) struct Host {
+    pub(crate) namespace: Namespace,
+    pub(crate) tun: Tun,
+    pub(crate) address: Ipv4Addr,
+    /// `/proc/net/dev` as it looks from inside.
+    statistics: File,
+    /// Settings that the kernel did not let us make.
+    pub(crate) refused: Vec<String>,
+}
+
+impl Host {
+    /// A host with `address` whose sockets may buffer up to `buffer_bytes`.
+    pub(crate) fn create(address: Ipv4Addr, buffer_bytes: u64) -> Result<Self, EmulatorError> {
+        let kernel = |doing: &str, error: io::Error| EmulatorError::from_io(doing, error);
+        let namespace =
+            Namespace::create().map_err(|error| kernel("creating a network namespace", error))?;
+        let made = namespace
+            .run(|| -> Result<_, EmulatorError> {
+                let refused = set_sysctls(buffer_bytes);
+                let tun = Tun::create(DEVICE)?;
+                configure(DEVICE, address)
+                    .map_err(|error| kernel("configuring the TUN device", error))?;
+                let statistics = File::open("/proc/thread-self/net/dev")
+                    .map_err(|error| kernel("opening /proc/thread-self/net/dev", error))?;
+                Ok((tun, statistics, refused))
+            })
+            .map_err(|error| kernel("entering a network namespace", error))?;
+        let (tun, statistics, refused) = made?;
+        Ok(Self {
+            namespace,
+            tun,
+            address,
+            statistics,
+            refused,
+        })
+    }
+
+    /// Packets that the device itself dropped, in either direction.
+    pub(crate) fn device_drops(&mut self) -> Result<u64, EmulatorError> {
+        let mut text = String::new();
+        self.statistics
+            .rewind()
+            .and_then(|()| self.statistics.read_to_string(&mut text))
+            .map_err(|error| EmulatorError::from_io("reading the device's statistics", error))?;
+        parse_device_drops(&text, DEVICE).ok_or_else(|| {
+            let missing = io::Error::other(format!("no line for {DEVICE} in {text:?}"));
+            EmulatorError::from_io("reading the device's statistics", missing)
+        })
+    }
+}
+
+/// What the new namespace's TCP must not inherit. Gives what could not be set.
+fn set_sysctls(buffer_bytes: u64) -> Vec<String> {
+    let settings = [
+        // else a flow begins with the ssthresh that the last one to this host ended with
+        ("net/ipv4/tcp_no_metrics_save", "1".to_string()),
+        // smallest, initial, largest: the kernel's defaults but for the last
+        ("net/ipv4/tcp_wmem", format!("4096 131072 {buffer_bytes}")),
+        ("net/ipv4/tcp_rmem", format!("4096 131072 {buffer_bytes}")),
+        // no packets of the kernel's own on the path
+        ("net/ipv6/conf/all/disable_ipv6", "1".to_string()),
+        ("net/ipv6/conf/default/disable_ipv6", "1".to_string()),
+    ];
+    let mut refused = Vec::new();
+    for (name, value) in settings {
+        match fs::write(format!("/proc/sys/{name}"), &value) {
+            Ok(()) => {}
+            // a kernel without IPv6 has nothing to switch off
+            Err(error) if error.kind() == io::ErrorKind::NotFound && name.contains("ipv6") => {}
+            Err(error) => refused.push(format!("{}={value}: {error}", name.replace('/', "."))),
+        }
+    }
+    refused
+}
+
+/// The two drop counts of `device` in `/proc/net/dev`.
+fn parse_device_drops(text: &str, device: &str) -> Option<u64> {
+    let counts = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
+    // bytes packets errs drop fifo frame compressed multicast | bytes packets errs drop ...
+    let counts: Vec<u64> = counts
+        .split_whitespace()
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    Some(counts.get(3)? + counts.get(11)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_of_both_directions_are_read() {
+        let text = "Inter-|   Receive                                                |  Transmit\n \
+             face |bytes packets errs drop fifo frame compressed multicast|bytes packets ...\n    \
+             lo: 3193 29 0 9 0 0 0 0 3193 29 0 9 0 0 0 0\n \
+             path0:  100 1 0 2 0 0 0 0 200 2 0 40 0 0 0 0\n";
+        assert_eq!(parse_device_drops(text, "path0"), Some(42));
+        assert_eq!(parse_device_drops(text, "path"), None);
+        assert_eq!(parse_device_drops("", "path0"), None);
+    }
+}

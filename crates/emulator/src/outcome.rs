@@ -1,0 +1,264 @@
+//! From what the threads of a run said to its report and its trace.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use pathcast_path::Span;
+use pathcast_probe::{FlowTotals, Observation, Stopped};
+use pathcast_trace::{FlowReport, Metadata, OneWayDelay, RunReport, Source, Trace};
+use rustix::system::uname;
+
+use crate::bulk::EndpointReport;
+use crate::options::Options;
+use crate::pump::PumpReport;
+use crate::verdict::{Evidence, slip_bound};
+
+/// What a run left when its threads had ended.
+pub(crate) struct Findings {
+    /// The machine's, before the run.
+    pub(crate) load_average: String,
+    /// Why the thread that ends the run was not in `SCHED_FIFO`.
+    pub(crate) fifo_refused: Option<String>,
+    /// Settings that the kernel did not let us make.
+    pub(crate) settings_refused: Vec<String>,
+    /// Packets that the devices dropped by themselves.
+    pub(crate) device_drops: u64,
+    /// `None` if the run was stopped before the flows were connected.
+    pub(crate) flows: Option<FlowFindings>,
+}
+
+/// What the flows and the path between them left.
+pub(crate) struct FlowFindings {
+    pub(crate) measured: Measured,
+    pub(crate) pump: PumpReport,
+}
+
+/// What the flows left. Times are those of the monotonic clock.
+pub(crate) struct Measured {
+    pub(crate) began_ns: u64,
+    pub(crate) ended_ns: u64,
+    /// Payload that the receiving end of each flow had read at the end.
+    pub(crate) received_bytes: Vec<u64>,
+    pub(crate) probe: Stopped,
+    /// Writing and reading.
+    pub(crate) endpoints: [EndpointReport; 2],
+}
+
+/// A flow that a window or a buffer held back for more than this share of the run tells of that
+/// rather than of the path.
+const LIMITED_SHARE: f64 = 0.05;
+
+/// The report and the trace of a run.
+pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> (RunReport, Trace) {
+    let mut environment = BTreeMap::from([
+        (
+            "kernel".to_string(),
+            uname().release().to_string_lossy().into_owned(),
+        ),
+        (
+            "load_average".to_string(),
+            findings.load_average.trim().to_string(),
+        ),
+        (
+            "pathcast".to_string(),
+            env!("CARGO_PKG_VERSION").to_string(),
+        ),
+        (
+            "slip_bound_us".to_string(),
+            bound(options).as_nanos().div_ceil(1000).to_string(),
+        ),
+    ]);
+    if !findings.settings_refused.is_empty() {
+        environment.insert(
+            "settings_refused".into(),
+            findings.settings_refused.join("; "),
+        );
+    }
+    let mut metadata = Metadata {
+        schemes: options.schemes.clone(),
+        path_toml: Some(options.path.to_toml()),
+        seed: Some(options.seed),
+        ..Metadata::new(Source::Emulator)
+    };
+    let Some(FlowFindings { measured, pump }) = findings.flows else {
+        let reason = "stopped before the flows were connected".to_string();
+        let report = stopped_report(options, reason, wall);
+        metadata.valid = false;
+        metadata.environment = environment;
+        return (
+            report,
+            Trace {
+                metadata,
+                records: Vec::new(),
+            },
+        );
+    };
+
+    let elapsed_s = (measured.ended_ns - measured.began_ns) as f64 * 1e-9;
+    let observation = measured.probe.observation(measured.began_ns);
+    let [writing, reading] = &measured.endpoints;
+    environment.insert("measured_by".into(), observation.method.to_string());
+    if let Some(reason) = &observation.fallback_because {
+        environment.insert("no_tcp_probe".into(), reason.clone());
+    }
+    let fifo_refused = [
+        &findings.fifo_refused,
+        &pump.fifo_refused,
+        &observation.fifo_refused,
+        &writing.fifo_refused,
+        &reading.fifo_refused,
+    ];
+    let fifo = match fifo_refused.into_iter().flatten().next() {
+        None => "yes".to_string(),
+        Some(reason) => format!("no: {reason}"),
+    };
+    environment.insert("fifo".into(), fifo);
+    environment.insert("pump_cpu_s".into(), format!("{:.3}", pump.cpu_s));
+    let held_back = held_back(&observation.flows, elapsed_s);
+    if !held_back.is_empty() {
+        environment.insert("held_back".into(), held_back.join("; "));
+    }
+
+    let evidence = Evidence {
+        device_drops: findings.device_drops,
+        broken: broken(&measured.endpoints),
+        window_limited: window_limited(options, &observation.flows, elapsed_s),
+        ..evidence(options, &observation, &pump)
+    };
+    let invalid_because = evidence.invalid_because();
+    metadata.valid = invalid_because.is_empty();
+    metadata.mss_bytes = observation.flows.first().map(|flow| flow.last.snd_mss);
+    metadata.environment = environment;
+
+    let flows = options
+        .schemes
+        .iter()
+        .zip(&measured.received_bytes)
+        .zip(&observation.flows);
+    let flow_report = |((scheme, bytes), totals): ((&String, &u64), &FlowTotals)| FlowReport {
+        scheme: scheme.clone(),
+        goodput_bps: *bytes as f64 * 8.0 / elapsed_s,
+        retransmits: totals.retransmits,
+    };
+    let report = RunReport {
+        flows: flows.map(flow_report).collect(),
+        packets_delivered: pump.forward.data_delivered,
+        loss_rate: evidence.drops as f64 / pump.forward.data_offered.max(1) as f64,
+        one_way_delay_ms: pump.forward.delays.one_way_delay_ms(),
+        cpu_s: pump.cpu_s + observation.cpu_s + writing.cpu_s + reading.cpu_s,
+        wall_s: wall.elapsed().as_secs_f64(),
+        seed: options.seed,
+        valid: metadata.valid,
+        invalid_because,
+        slip_us: Some(pump.slips.slip_us()),
+    };
+    (
+        report,
+        Trace {
+            metadata,
+            records: observation.records,
+        },
+    )
+}
+
+fn bound(options: &Options) -> Span {
+    slip_bound(options.path.base_rtt())
+}
+
+fn stopped_report(options: &Options, reason: String, wall: Instant) -> RunReport {
+    let flow = |scheme: &String| FlowReport {
+        scheme: scheme.clone(),
+        goodput_bps: 0.0,
+        retransmits: 0,
+    };
+    RunReport {
+        flows: options.schemes.iter().map(flow).collect(),
+        packets_delivered: 0,
+        loss_rate: 0.0,
+        one_way_delay_ms: OneWayDelay::default(),
+        cpu_s: 0.0,
+        wall_s: wall.elapsed().as_secs_f64(),
+        seed: options.seed,
+        valid: false,
+        invalid_because: vec![reason],
+        slip_us: None,
+    }
+}
+
+/// What the counters of the path and of the senders say of each other.
+fn evidence(options: &Options, observation: &Observation, pump: &PumpReport) -> Evidence {
+    let end_ns = observation.end_ns;
+    let drops_until = |time_ns: u64| {
+        let drops = pump
+            .forward
+            .data_drops_ns
+            .partition_point(|drop_ns| *drop_ns <= time_ns);
+        drops as u64
+    };
+    // a drop is noticed within a round trip, or by a timeout, perhaps of the packet sent again
+    let longest_us = |of: fn(&FlowTotals) -> u32| observation.flows.iter().map(of).max();
+    let repair_us = 2 * u64::from(longest_us(|flow| flow.last.rto_us).unwrap_or(0))
+        + 2 * u64::from(longest_us(|flow| flow.last.rtt_us).unwrap_or(0));
+    let repaired_by_ns = end_ns.saturating_sub(repair_us * 1000);
+    let sum = |of: &dyn Fn(&FlowTotals) -> u64| observation.flows.iter().map(of).sum::<u64>();
+    Evidence {
+        slip_p99: Span::from_nanos(pump.slips.quantile_ns(0.99)),
+        slip_bound: bound(options),
+        device_errors: pump.forward.device_errors + pump.reverse.device_errors,
+        records_lost: observation.records_lost,
+        drops: drops_until(end_ns),
+        drops_to_repair: drops_until(repaired_by_ns),
+        retransmits: sum(&|flow| flow.retransmits),
+        retransmits_answered: sum(&|flow| flow.retransmits_at(repaired_by_ns)),
+        duplicates: sum(&|flow| flow.duplicates),
+        acknowledgments_dropped: pump.reverse.other_drops,
+        ..Evidence::default()
+    }
+}
+
+fn broken(endpoints: &[EndpointReport; 2]) -> Vec<String> {
+    let broken = endpoints.iter().flat_map(|endpoint| &endpoint.broken);
+    broken
+        .map(|(flow, errno)| format!("the connection of flow {flow} broke: {errno}"))
+        .collect()
+}
+
+/// Flows that something other than the path held back, in words.
+fn held_back(flows: &[FlowTotals], elapsed_s: f64) -> Vec<String> {
+    let mut words = Vec::new();
+    for (number, flow) in flows.iter().enumerate() {
+        for (limited_s, what) in [
+            (flow.rwnd_limited_s, "the receiver's window"),
+            (flow.sndbuf_limited_s, "the send buffer"),
+        ] {
+            if limited_s > LIMITED_SHARE * elapsed_s {
+                words.push(format!("flow {number} by {what} for {limited_s:.1} s"));
+            }
+        }
+    }
+    words
+}
+
+/// Flows whose receiver's window could not hold the path's bandwidth-delay product, in words.
+fn window_limited(options: &Options, flows: &[FlowTotals], elapsed_s: f64) -> Vec<String> {
+    let Some(bdp_bytes) = options.bdp_bytes() else {
+        return Vec::new();
+    };
+    let mut words = Vec::new();
+    for (number, flow) in flows.iter().enumerate() {
+        let Some(window) = flow.last.snd_wnd else {
+            continue;
+        };
+        let small = u64::from(window) < bdp_bytes;
+        // many flows share the path, and then a small window holds none of them back
+        if small && flow.rwnd_limited_s > LIMITED_SHARE * elapsed_s {
+            words.push(format!(
+                "the receiver's window of {window} bytes is below the path's bandwidth-delay \
+                 product of {bdp_bytes} bytes and held flow {number} back for {:.1} s; let \
+                 net.ipv4.tcp_rmem be larger",
+                flow.rwnd_limited_s
+            ));
+        }
+    }
+    words
+}
