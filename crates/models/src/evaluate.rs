@@ -413,3 +413,113 @@ impl History {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sawtooth(seconds: u32) -> Series {
+        let records = 0..=seconds * 10;
+        let time_s = records.clone().map(|i| f64::from(i) * 0.1).collect();
+        Series::new(time_s, records.map(|i| f64::from(100 + i % 101)).collect()).unwrap()
+    }
+
+    fn options(horizons_s: &[f64]) -> EvaluateOptions {
+        EvaluateOptions {
+            horizons_s: horizons_s.to_vec(),
+            ..EvaluateOptions::default()
+        }
+    }
+
+    #[test]
+    fn every_second_from_the_end_of_training_is_a_window() {
+        let evaluation = evaluate(&sawtooth(350), &options(&[1.0, 10.0])).unwrap();
+        assert_eq!(evaluation.first_prediction_s, 100.0);
+        assert_eq!(evaluation.horizons[0].windows, 250);
+        assert_eq!(evaluation.horizons[1].windows, 241);
+        assert_eq!(evaluation.truth, Quantity::MeanCwndPackets);
+        assert_eq!(evaluation.cc, Cc::Reno);
+    }
+
+    #[test]
+    fn a_short_trace_starts_at_a_third() {
+        let evaluation = evaluate(&sawtooth(30), &options(&[1.0])).unwrap();
+        assert_eq!(evaluation.first_prediction_s, 10.0);
+        assert_eq!(evaluation.horizons[0].windows, 20);
+    }
+
+    #[test]
+    fn a_horizon_that_never_fits_has_no_windows_and_no_errors() {
+        let evaluation = evaluate(&sawtooth(30), &options(&[1.0, 60.0])).unwrap();
+        assert_eq!(evaluation.horizons[1].windows, 0);
+        assert_eq!(evaluation.horizons[1].median_error_pct.pathcast, None);
+        assert_eq!(evaluation.horizons[1].coverage90, None);
+        assert!(matches!(
+            evaluate(&sawtooth(30), &options(&[60.0])),
+            Err(EvaluateError::TooShort { .. })
+        ));
+        assert_eq!(
+            evaluate(&sawtooth(30), &options(&[])),
+            Err(EvaluateError::NoHorizon)
+        );
+    }
+
+    #[test]
+    fn the_future_does_not_leak_into_the_past() {
+        let whole = sawtooth(400);
+        let cut = part(&whole, 0.0, 320.0).unwrap();
+        let keep = EvaluateOptions {
+            keep_predictions: true,
+            ..options(&[1.0, 10.0])
+        };
+        let (whole, cut) = (
+            evaluate(&whole, &keep).unwrap(),
+            evaluate(&cut, &keep).unwrap(),
+        );
+        for (whole, cut) in whole.horizons.iter().zip(&cut.horizons) {
+            let cut = cut.predictions.as_ref().unwrap();
+            assert!(whole.predictions.as_ref().unwrap()[..cut.len()] == cut[..]);
+        }
+    }
+
+    #[test]
+    fn baselines_in_the_papers_protocol_are_stale() {
+        let keep = EvaluateOptions {
+            keep_predictions: true,
+            protocol: Protocol::Paper,
+            ..options(&[1.0])
+        };
+        let evaluation = evaluate(&sawtooth(320), &keep).unwrap();
+        let predictions = evaluation.horizons[0].predictions.as_ref().unwrap();
+        // nine seconds with one and the same last sample, the mean of 90..100 s
+        let stale = predictions[0].forecast.last_sample;
+        assert!(
+            predictions[..10]
+                .iter()
+                .all(|p| p.forecast.last_sample == stale)
+        );
+        assert_ne!(predictions[10].forecast.last_sample, stale);
+    }
+
+    #[test]
+    fn keys_are_those_of_the_interface() {
+        let evaluation = evaluate(&sawtooth(30), &options(&[1.0])).unwrap();
+        let json = serde_json::to_value(&evaluation).unwrap();
+        assert_eq!(json["protocol"], "fair");
+        assert_eq!(json["truth"], "mean_cwnd_packets");
+        let horizon = &json["horizons"][0];
+        for model in [
+            "pathcast",
+            "econ",
+            "last_sample",
+            "ewma",
+            "holt_winters",
+            "harmonic_mean",
+            "window_mean",
+        ] {
+            assert!(horizon["median_error_pct"][model].is_number(), "{model}");
+        }
+        assert!(horizon["coverage90"].is_number());
+        assert!(horizon.get("predictions").is_none());
+    }
+}

@@ -298,3 +298,154 @@ impl AfterLoss {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+
+    use super::*;
+
+    const P: f64 = 2e-4;
+    const RTT_S: f64 = 0.1;
+
+    fn constant_loss() -> Hazard {
+        let mut hazard = Hazard::default();
+        for w in 5..3000 {
+            hazard.sent(f64::from(w), 100.0 / P, 10.0);
+            (0..100).for_each(|_| hazard.lost(f64::from(w), 10.0));
+        }
+        hazard.smooth();
+        hazard
+    }
+
+    fn state(cc: Cc, start: f64, w_max: f64, in_epoch_s: f64) -> FlowState {
+        let epoch = Epoch::new(cc, start, w_max, RTT_S);
+        FlowState {
+            phase: Phase::Avoidance,
+            cwnd_packets: epoch.window_packets(in_epoch_s),
+            epoch_start_s: 0.0,
+            epoch_start_packets: start,
+            w_max_packets: epoch.w_max_packets,
+            last_loss_s: Some(-RTT_S),
+            ssthresh_packets: start,
+            growth: 1.0,
+        }
+    }
+
+    /// The same process, drawn: mean window over the horizon, many times.
+    fn drawn(cc: Cc, state: &FlowState, now_s: f64, horizon_s: f64, runs: usize) -> Vec<f64> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+        let mut uniform = move || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        let dt = 0.01;
+        let mut means: Vec<f64> = (0..runs)
+            .map(|_| {
+                let mut epoch = state.epoch(cc, RTT_S);
+                let (mut t, mut area) = (now_s, 0.0);
+                let mut recovery: Option<(f64, f64)> = None;
+                for _ in 0..(horizon_s / dt) as usize {
+                    if let Some((from, left_s)) = &mut recovery {
+                        let part = 1.0 - *left_s / RTT_S;
+                        area += dt * (*from + part * (epoch.start_packets - *from));
+                        *left_s -= dt;
+                        if *left_s <= 0.5 * dt {
+                            recovery = None;
+                            t = 0.0;
+                        }
+                        continue;
+                    }
+                    let w = epoch.window_packets(t);
+                    area += w * dt;
+                    t += dt;
+                    if uniform() < -(-P * w / RTT_S * dt).exp_m1() {
+                        epoch = Epoch::after_loss(cc, w, epoch.w_max_packets, RTT_S);
+                        recovery = Some((w, RTT_S));
+                    }
+                }
+                area / horizon_s
+            })
+            .collect();
+        means.sort_by(f64::total_cmp);
+        means
+    }
+
+    #[test]
+    fn the_recursion_agrees_with_drawing() {
+        let hazard = constant_loss();
+        let reward = Reward {
+            per_packet: 1.0,
+            limit: f64::INFINITY,
+        };
+        for cc in [Cc::Reno, Cc::Cubic] {
+            let law = Law {
+                cc,
+                rtt_s: RTT_S,
+                hazard: &hazard,
+                reward,
+            };
+            let (now_s, state) = (2.0, state(cc, 70.0, 100.0, 2.0));
+            for horizon_s in [1.0, 5.0, 20.0] {
+                let table = Renewal::new(law, horizon_s, (5.0, 3000.0), 3.0);
+                let pieces = table.forecast(law, &state, now_s);
+                let weight: f64 = pieces.iter().map(|piece| piece.weight).sum();
+                assert!((weight - 1.0).abs() < 1e-12);
+                let mean: f64 = pieces.iter().map(|piece| piece.weight * piece.mean).sum();
+                let square: f64 = pieces
+                    .iter()
+                    .map(|p| p.weight * (p.mean * p.mean + p.sd * p.sd))
+                    .sum();
+                let sd = (square - mean * mean).sqrt();
+                let draws = drawn(cc, &state, now_s, horizon_s, 4000);
+                let n = draws.len() as f64;
+                let drawn_mean = draws.iter().sum::<f64>() / n;
+                let drawn_sd =
+                    (draws.iter().map(|x| (x - drawn_mean).powi(2)).sum::<f64>() / n).sqrt();
+                let at = format!("{cc:?} {horizon_s} s: {mean}+-{sd}, {drawn_mean}+-{drawn_sd}");
+                eprintln!("{at}");
+                assert!((mean / drawn_mean - 1.0).abs() < 0.01, "{at}");
+                assert!((sd / drawn_sd - 1.0).abs() < 0.06, "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_losses_the_law_alone_counts() {
+        let mut hazard = Hazard::default();
+        hazard.sent(100.0, 1e15, 1.0);
+        hazard.smooth();
+        let reward = Reward {
+            per_packet: 1.0,
+            limit: f64::INFINITY,
+        };
+        let law = Law {
+            cc: Cc::Reno,
+            rtt_s: RTT_S,
+            hazard: &hazard,
+            reward,
+        };
+        let table = Renewal::new(law, 10.0, (50.0, 500.0), 1e9);
+        let pieces = table.forecast(law, &state(Cc::Reno, 100.0, 0.0, 1.0), 1.0);
+        let mean: f64 = pieces.iter().map(|piece| piece.weight * piece.mean).sum();
+        // 110 packets now, one more each 0.1 s, for 10 s
+        assert!((mean - 160.0).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn the_link_limits_the_reward() {
+        let hazard = constant_loss();
+        let reward = Reward {
+            per_packet: 1.0 / RTT_S,
+            limit: 800.0,
+        };
+        let law = Law {
+            cc: Cc::Cubic,
+            rtt_s: RTT_S,
+            hazard: &hazard,
+            reward,
+        };
+        let table = Renewal::new(law, 5.0, (5.0, 500.0), 3.0);
+        for piece in table.forecast(law, &state(Cc::Cubic, 100.0, 120.0, 0.5), 0.5) {
+            assert!(piece.mean <= 800.0 + 1e-9);
+        }
+    }
+}
