@@ -114,6 +114,10 @@ pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> 
     };
     environment.insert("fifo".into(), fifo);
     environment.insert("pump_cpu_s".into(), format!("{:.3}", pump.cpu_s));
+    environment.insert(
+        "data_packets_offered".into(),
+        pump.forward.data_offered.to_string(),
+    );
     let held_back = held_back(&observation.flows, elapsed_s);
     if !held_back.is_empty() {
         environment.insert("held_back".into(), held_back.join("; "));
@@ -125,6 +129,11 @@ pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> 
         window_limited: window_limited(options, &observation.flows, elapsed_s),
         ..evidence(options, &observation, &pump)
     };
+    environment.insert("data_packets_dropped".into(), evidence.drops.to_string());
+    environment.insert(
+        "drops_to_repair".into(),
+        evidence.drops_to_repair.to_string(),
+    );
     let invalid_because = evidence.invalid_because();
     metadata.valid = invalid_because.is_empty();
     metadata.mss_bytes = observation.flows.first().map(|flow| flow.last.snd_mss);
