@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -293,7 +293,7 @@ fn a_stopped_run_returns_what_it_has_and_leaves_the_caller_as_it_was() {
             fs::read_link("/proc/thread-self/ns/net").unwrap(),
             policy,
             descriptors,
-            threads_of_runs(false),
+            threads_of_runs(),
         )
     };
     let before = own();
@@ -341,21 +341,11 @@ fn a_progress_function_that_panics_ends_the_run() {
     );
 }
 
-/// Threads that belong to a run, of this process or of all.
-fn threads_of_runs(of_all: bool) -> usize {
-    let entries = |place: &FilePath| fs::read_dir(place).into_iter().flatten().flatten();
-    let processes: Vec<PathBuf> = if of_all {
-        entries(FilePath::new("/proc"))
-            .map(|entry| entry.path())
-            .collect()
-    } else {
-        vec!["/proc/self".into()]
-    };
-    let tasks = processes
-        .iter()
-        .flat_map(|process| entries(&process.join("task")));
+/// Threads of this process that belong to a run.
+fn threads_of_runs() -> usize {
     let name =
         |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     tasks
         .map(name)
         .filter(|name| name.starts_with("pathcast-"))
@@ -398,13 +388,97 @@ impl Machine {
     }
 }
 
-/// Network namespaces that the kernel keeps, whoever holds them; needs root.
-fn kernel_namespaces() -> Option<u64> {
-    let slabs = fs::read_to_string("/proc/slabinfo").ok()?;
-    let line = slabs
-        .lines()
-        .find(|line| line.starts_with("net_namespace "))?;
-    line.split_whitespace().nth(1)?.parse().ok()
+/// Network namespaces that live, whoever holds them: rtnetlink lets a namespace have numbers for
+/// others, and takes a number back when its namespace is gone.
+mod namespace_ids {
+    use std::fs::{self, File};
+    use std::os::fd::AsRawFd;
+
+    use rustix::net::{
+        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+    };
+
+    const RTM_NEWNSID: u16 = 88;
+    const RTM_GETNSID: u16 = 90;
+    const NLM_F_REQUEST: u16 = 1;
+    const NLM_F_ACK: u16 = 4;
+    const NLM_F_DUMP: u16 = 0x300;
+    const NLMSG_ERROR: u16 = 2;
+    const NLMSG_DONE: u16 = 3;
+    const NETNSA_NSID: u16 = 1;
+    const NETNSA_FD: u16 = 3;
+
+    /// Sends a request and gives the kind and the body of each answer.
+    fn ask(kind: u16, flags: u16, attributes: &[(u16, i32)]) -> Vec<(u16, Vec<u8>)> {
+        let (netlink, raw) = (AddressFamily::NETLINK, SocketType::RAW);
+        let socket = socket_with(netlink, raw, SocketFlags::CLOEXEC, None).unwrap(); // rtnetlink
+        let mut request = Vec::new();
+        let length = 20 + 8 * attributes.len() as u32;
+        request.extend(length.to_ne_bytes());
+        request.extend(kind.to_ne_bytes());
+        request.extend((NLM_F_REQUEST | flags).to_ne_bytes());
+        request.extend([0; 12]); // number, port, family
+        for (attribute, value) in attributes {
+            request.extend(8u16.to_ne_bytes());
+            request.extend(attribute.to_ne_bytes());
+            request.extend(value.to_ne_bytes());
+        }
+        send(&socket, &request, SendFlags::empty()).unwrap();
+        let mut answers = Vec::new();
+        loop {
+            let mut buffer = [0u8; 1 << 15];
+            let (_, size) = recv(&socket, &mut buffer[..], RecvFlags::empty()).unwrap();
+            let mut rest = &buffer[..size];
+            while rest.len() >= 16 {
+                let length = u32::from_ne_bytes(rest[..4].try_into().unwrap()) as usize;
+                let kind = u16::from_ne_bytes(rest[4..6].try_into().unwrap());
+                answers.push((kind, rest[16..length].to_vec()));
+                if kind == NLMSG_DONE || kind == NLMSG_ERROR {
+                    return answers;
+                }
+                rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+            }
+        }
+    }
+
+    /// Gives every network namespace that process `pid` holds by a descriptor a number of ours.
+    pub fn give(pid: u32) -> Vec<i32> {
+        let mut given = Vec::new();
+        for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
+            let is_namespace = fs::read_link(entry.path())
+                .is_ok_and(|link| link.to_string_lossy().starts_with("net:["));
+            if is_namespace {
+                let namespace = File::open(entry.path()).unwrap();
+                let number = 1_000_000_000 + (pid as i32) * 10 + given.len() as i32;
+                let attributes = [(NETNSA_NSID, number), (NETNSA_FD, namespace.as_raw_fd())];
+                let answers = ask(RTM_NEWNSID, NLM_F_ACK, &attributes);
+                assert_eq!(
+                    answers[0].1[..4],
+                    0i32.to_ne_bytes(),
+                    "RTM_NEWNSID: {answers:?}"
+                );
+                given.push(number);
+            }
+        }
+        given
+    }
+
+    /// The numbers that still have a namespace.
+    pub fn alive(numbers: &[i32]) -> Vec<i32> {
+        let answers = ask(RTM_GETNSID, NLM_F_DUMP, &[]);
+        // family, padding, then the attribute NETNSA_NSID
+        let number = |body: &Vec<u8>| i32::from_ne_bytes(body[8..12].try_into().unwrap());
+        let known: Vec<i32> = answers
+            .iter()
+            .filter(|(kind, _)| *kind == RTM_NEWNSID)
+            .map(|(_, b)| number(b))
+            .collect();
+        numbers
+            .iter()
+            .copied()
+            .filter(|number| known.contains(number))
+            .collect()
+    }
 }
 
 /// The test binary again, running only the test `name` and telling it that it is a child.
@@ -424,7 +498,7 @@ fn is_child() -> bool {
 #[test]
 fn nothing_is_left_behind_after_kill_9() {
     let Some(_alone) = alone() else { return };
-    let (before, kept_before) = (Machine::now(), kernel_namespaces());
+    let (before, mut numbers) = (Machine::now(), Vec::new());
     for _ in 0..3 {
         let mut child = child(
             &std::env::current_exe().unwrap(),
@@ -441,19 +515,23 @@ fn nothing_is_left_behind_after_kill_9() {
                 "the child ended by itself"
             );
         }
+        let given = namespace_ids::give(child.id());
+        assert_eq!(given.len(), 2, "a run holds two namespaces");
+        assert_eq!(namespace_ids::alive(&given), given);
+        numbers.extend(given);
         child.kill().unwrap(); // SIGKILL, with data on its way in both queues
         child.wait().unwrap();
     }
     assert_eq!(Machine::now(), before);
-    // the kernel takes namespaces down in the background; those of other runs are not ours
+    // the kernel takes namespaces down in the background
     let deadline = Instant::now() + Duration::from_secs(20);
-    while kernel_namespaces() > kept_before && Instant::now() < deadline {
-        thread::sleep(Duration::from_millis(50));
+    while !namespace_ids::alive(&numbers).is_empty() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(20));
     }
-    let (kept, others) = (kernel_namespaces(), threads_of_runs(true));
-    assert!(
-        kept <= kept_before || others > 0,
-        "{kept:?} namespaces, {kept_before:?} before"
+    assert_eq!(
+        namespace_ids::alive(&numbers),
+        [0; 0],
+        "namespaces outlived their process"
     );
 }
 
