@@ -418,8 +418,9 @@ impl EpochDetector {
         let recovering = s
             .last_loss_s
             .is_some_and(|loss| t - loss < 2.5 * self.rtt_s);
-        if recovering && !s.slow_start && w > s.level + 1.0 {
-            // recovery ends: the window jumps to ssthresh, and avoidance starts there
+        if recovering && !s.slow_start && (w > s.level + 1.0 || w <= s.ssthresh) {
+            // recovery ends: the window jumps to ssthresh, or PRR sends it back up to there, and
+            // avoidance starts
             (s.avoidance_s, s.avoidance) = (t, w);
         }
         if s.slow_start && s.ssthresh.is_finite() && w >= s.ssthresh {

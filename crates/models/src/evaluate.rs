@@ -19,6 +19,8 @@ use crate::window::Cc;
 pub const EVERY_S: f64 = 1.0;
 /// Seconds between updates in the paper's protocol, and per sample there (section 5.1).
 pub const PAPER_SAMPLE_S: f64 = 10.0;
+/// The longest trace that is evaluated: 30 days.
+pub const MAX_DURATION_S: f64 = 2_592_000.0;
 /// Samples in the training window of the paper's protocol: 100 s.
 const PAPER_SAMPLES: usize = 10;
 
@@ -74,6 +76,14 @@ pub enum EvaluateError {
         duration_s: f64,
         /// The shortest horizon asked for, seconds.
         horizon_s: f64,
+    },
+    /// More seconds than a trace can have: the times are probably in another unit.
+    #[error(
+        "the trace lasts {duration_s} s, must be <= {MAX_DURATION_S} s (are times in seconds?)"
+    )]
+    TooLong {
+        /// How long it lasts, seconds.
+        duration_s: f64,
     },
     /// No horizon was asked for.
     #[error("no horizon given, at least one is wanted")]
@@ -195,6 +205,9 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
     }
     let duration_s = series.duration_s();
     let start_s = series.start_s();
+    if duration_s > MAX_DURATION_S {
+        return Err(EvaluateError::TooLong { duration_s });
+    }
     let first_s = TRAINING_S.min((duration_s / 3.0).floor()).max(1.0);
     if shortest_s > 0.0 && first_s + shortest_s > duration_s {
         return Err(EvaluateError::TooShort {
@@ -461,6 +474,16 @@ mod tests {
         assert_eq!(
             evaluate(&sawtooth(30), &options(&[])),
             Err(EvaluateError::NoHorizon)
+        );
+    }
+
+    #[test]
+    fn times_in_milliseconds_are_noticed() {
+        let series = Series::new(vec![0.0, 3.6e6 * 1000.0], vec![10.0, 20.0]).unwrap();
+        let error = evaluate(&series, &options(&[1.0])).unwrap_err();
+        assert!(
+            error.to_string().contains("are times in seconds?"),
+            "{error}"
         );
     }
 

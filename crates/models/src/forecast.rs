@@ -20,7 +20,7 @@ use crate::epochs::{EpochDetector, FlowState};
 use crate::hazard::Hazard;
 use crate::renewal::{Law, Piece, Renewal, Reward};
 use crate::rtt::{ASSUMED_RTT_S, RttSource, estimate_rtt_s, median};
-use crate::series::{Integral, Series, SeriesError};
+use crate::series::{Integral, MAX_CWND_PACKETS, Series, SeriesError};
 use crate::window::Cc;
 
 /// Seconds per sample of history.
@@ -57,6 +57,10 @@ const RESIDUAL_PRIOR: [f64; 11] = [
 /// How many residuals the prior counts as at horizon 0; resolved forecasts overlap, so it counts
 /// more the longer the horizon: times 1 + H/5.
 const RESIDUAL_PRIOR_WEIGHT: f64 = 8.0;
+/// Seconds without a record after which history is dropped.
+const SILENCE_S: f64 = 3600.0;
+/// No forecast is above this, packets or packets/s: 10^10 packets/s are 100 Tbit/s.
+const VALUE_CEILING: f64 = 1e10;
 /// Estimates of the round-trip time that the median is taken of: those of the last five minutes.
 const RTT_ESTIMATES: usize = 30;
 /// Levels of the quantiles that a forecast carries.
@@ -444,7 +448,7 @@ impl Forecaster {
         let now_s = now_s.max(last.time_s);
         let state = self.detector.state(now_s);
         let (guess, weights) = self.guess(horizon, &state, now_s);
-        let at = |cut: f64| (guess.ln_point + guess.spread * cut).exp();
+        let at = |cut: f64| believable(guess.ln_point + guess.spread * cut);
         let losses_remembered = self.hazard.losses();
         let packets_remembered = self.hazard.packets();
         Ok(Forecast {
@@ -495,6 +499,12 @@ impl Forecaster {
                 return Err(SeriesError::NotPositive { index, column, got });
             }
         }
+        if record.cwnd_packets > MAX_CWND_PACKETS {
+            return Err(SeriesError::TooLarge {
+                index,
+                got: record.cwnd_packets,
+            });
+        }
         if let Some(last) = self.last {
             let before = last.snd_nxt_packets.unwrap_or(snd_nxt);
             for (column, got, previous) in [
@@ -544,6 +554,7 @@ impl Forecaster {
     }
 
     fn tick_until(&mut self, now_s: f64, inclusive: bool) {
+        self.skip_silence(now_s);
         loop {
             let tick_s = self.start_s + f64::from(self.ticks + 1) * SAMPLE_S;
             if tick_s > now_s || (tick_s == now_s && !inclusive) {
@@ -552,6 +563,26 @@ impl Forecaster {
             self.ticks += 1;
             self.tick(tick_s);
         }
+    }
+
+    /// After a long silence what was pending and sampled is stale, and ticking through it would take
+    /// for ever: go on near its end, with what was learned of losses and errors.
+    fn skip_silence(&mut self, now_s: f64) {
+        let due = ((now_s - self.start_s) / SAMPLE_S).floor();
+        if due - f64::from(self.ticks) <= SILENCE_S / SAMPLE_S {
+            return;
+        }
+        let keep = (-(due - f64::from(self.ticks)) * SAMPLE_S / LOSS_MEMORY_S).exp();
+        self.hazard.forget(keep);
+        // time restarts shortly before now, so that whole seconds stay whole
+        self.start_s += (due - 1.0) * SAMPLE_S;
+        self.ticks = 0;
+        self.samples.clear();
+        self.sample_windows.clear();
+        self.sum_of_all = 0.0;
+        self.horizons
+            .iter_mut()
+            .for_each(|horizon| horizon.pending.clear());
     }
 
     /// A second is over: sample, resolve, learn, refit, and forecast for later scoring.
@@ -846,7 +877,7 @@ impl Horizon {
     fn mean(&self, ln_point: f64, spread: f64, now_s: f64) -> f64 {
         let (mut sum, mut total) = (0.0, 0.0);
         self.for_each_residual(now_s, |residual, weight| {
-            sum += weight * (ln_point + spread * residual).exp();
+            sum += weight * believable(ln_point + spread * residual);
             total += weight;
         });
         sum / total
@@ -872,6 +903,11 @@ impl Steps {
             .saturating_sub(1);
         self.points.drain(..old);
     }
+}
+
+/// exp, within what a flow can do: after stalls the spread in ln may be beyond all reason.
+fn believable(ln_value: f64) -> f64 {
+    ln_value.exp().clamp(0.0, VALUE_CEILING)
 }
 
 /// Median, and standard deviation in ln, of a mixture. Each piece stands as three points that have
@@ -1050,6 +1086,14 @@ mod tests {
             "{}",
             forecast.point
         );
+    }
+
+    #[test]
+    fn a_long_silence_is_skipped() {
+        let mut forecaster = after(1000);
+        forecaster.observe(&at(1e9, 150.0)).unwrap();
+        let forecast = forecaster.forecast(1e9, 5.0).unwrap();
+        assert!(forecast.point.is_finite() && forecast.point > 0.0);
     }
 
     #[test]

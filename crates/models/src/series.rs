@@ -2,6 +2,9 @@
 
 use thiserror::Error;
 
+/// The largest believable window, packets: 100 Gbit/s over 120 ms.
+pub const MAX_CWND_PACKETS: f64 = 1_048_576.0;
+
 /// Why a cwnd series was refused. `index` counts records from 0, so a reader of
 /// files can map it to a line.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -40,6 +43,16 @@ pub enum SeriesError {
         index: usize,
         /// The column at fault.
         column: &'static str,
+        /// What was found.
+        got: f64,
+    },
+    /// A window beyond belief: probably in bytes.
+    #[error(
+        "record {index}: cwnd_packets is {got}, must be <= {MAX_CWND_PACKETS} (is it in bytes?)"
+    )]
+    TooLarge {
+        /// The record at fault, from 0.
+        index: usize,
         /// What was found.
         got: f64,
     },
@@ -97,6 +110,12 @@ impl Series {
         finite("time_s", &time_s)?;
         sorted("time_s", &time_s)?;
         positive("cwnd_packets", &cwnd_packets)?;
+        if let Some(index) = cwnd_packets.iter().position(|&w| w > MAX_CWND_PACKETS) {
+            return Err(SeriesError::TooLarge {
+                index,
+                got: cwnd_packets[index],
+            });
+        }
         if time_s[0] == time_s[time_s.len() - 1] {
             return Err(SeriesError::NoDuration { time_s: time_s[0] });
         }
@@ -323,6 +342,15 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "record 1: time_s is inf, must be a finite number"
+        );
+    }
+
+    #[test]
+    fn a_window_in_bytes_is_refused() {
+        let error = Series::new(vec![0.0, 1.0], vec![10.0, 14_480_000.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 1: cwnd_packets is 14480000, must be <= 1048576 (is it in bytes?)"
         );
     }
 
