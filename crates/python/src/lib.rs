@@ -1,1 +1,29 @@
-//! python
+//! The Rust crates as the Python module `pathcast._internal`: convert, release the GIL, map errors.
+//!
+//! Summaries cross as JSON text, which Python turns into its dataclasses; columns cross as NumPy
+//! arrays.
+
+// Python hands over owned values
+#![allow(clippy::needless_pass_by_value)]
+
+mod errors;
+mod models;
+mod path;
+mod runs;
+mod trace;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _internal {
+    #[pymodule_export]
+    use crate::errors::{EmulatorError, ModelError, PathFileError, SchemeError, TraceError};
+    #[pymodule_export]
+    use crate::models::{Forecaster, evaluate, fit};
+    #[pymodule_export]
+    use crate::path::{check_path, path_summary};
+    #[pymodule_export]
+    use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
+    #[pymodule_export]
+    use crate::trace::{Trace, read_trace};
+}

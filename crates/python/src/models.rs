@@ -1,0 +1,197 @@
+//! The models on arrays.
+
+use numpy::PyReadonlyArray1;
+use pathcast_models::loss_curve::{LossCurveBuilder, LossCurves};
+use pathcast_models::{
+    Cc, Counting, Detection, EvaluateOptions, Fit, FitOptions, ForecasterOptions, Observation,
+    Protocol, Series,
+};
+use pyo3::prelude::*;
+use serde::Serialize;
+
+use crate::errors::ModelError;
+
+fn model_error(error: impl std::fmt::Display) -> PyErr {
+    ModelError::new_err(error.to_string())
+}
+
+fn congestion_control(name: Option<&str>) -> PyResult<Option<Cc>> {
+    name.map(|name| {
+        Cc::from_name(name)
+            .ok_or_else(|| model_error(format!("cc is {name:?}, expected cubic or reno")))
+    })
+    .transpose()
+}
+
+/// One flow's columns: times (s), windows (packets), then snd_nxt (packets) and srtt (s) if known.
+#[derive(FromPyObject)]
+pub struct Columns<'py>(
+    PyReadonlyArray1<'py, f64>,
+    PyReadonlyArray1<'py, f64>,
+    Option<PyReadonlyArray1<'py, f64>>,
+    Option<PyReadonlyArray1<'py, f64>>,
+);
+
+impl Columns<'_> {
+    fn series(&self) -> PyResult<Series> {
+        let copy = |array: &PyReadonlyArray1<'_, f64>| array.as_array().to_vec();
+        let mut series = Series::new(copy(&self.0), copy(&self.1)).map_err(model_error)?;
+        if let Some(snd_nxt) = &self.2 {
+            series = series.with_snd_nxt(copy(snd_nxt)).map_err(model_error)?;
+        }
+        if let Some(srtt) = &self.3 {
+            series = series.with_srtt(copy(srtt)).map_err(model_error)?;
+        }
+        Ok(series)
+    }
+}
+
+/// Every flow's fit and, over all flows, one curve for each number of parallel connections.
+#[derive(Serialize)]
+struct Fits {
+    flows: Vec<Fit>,
+    curves: LossCurves,
+}
+
+/// Fits flows, each with its number of parallel connections; JSON with `flows` and `curves`.
+#[pyfunction]
+#[pyo3(signature = (flows, npcs, cc=None, rtt_s=None))]
+pub fn fit(
+    py: Python<'_>,
+    flows: Vec<Columns<'_>>,
+    npcs: Vec<u32>,
+    cc: Option<&str>,
+    rtt_s: Option<f64>,
+) -> PyResult<String> {
+    let cc = congestion_control(cc)?;
+    let flows = flows
+        .iter()
+        .map(Columns::series)
+        .collect::<PyResult<Vec<Series>>>()?;
+    Ok(py.detach(|| {
+        let options = |npc| FitOptions {
+            cc,
+            rtt_s,
+            npc,
+            ..FitOptions::default()
+        };
+        let fits: Vec<Fit> = flows
+            .iter()
+            .zip(&npcs)
+            .map(|(series, &npc)| pathcast_models::fit(series, &options(npc)))
+            .collect();
+        let mut builders: std::collections::BTreeMap<u32, LossCurveBuilder> = Default::default();
+        for ((series, fit), &npc) in flows.iter().zip(&fits).zip(&npcs) {
+            let found = Detection {
+                epochs: fit.epochs.clone(),
+                losses: fit.losses.clone(),
+            };
+            builders
+                .entry(npc)
+                .or_insert_with(|| LossCurveBuilder::new(npc, Counting::default()))
+                .add(series, &found, fit.rtt_s);
+        }
+        let curves = builders
+            .into_values()
+            .map(LossCurveBuilder::build)
+            .collect();
+        let fits = Fits {
+            flows: fits,
+            curves: LossCurves { curves },
+        };
+        serde_json::to_string(&fits).expect("plain data")
+    }))
+}
+
+/// Forecasts one flow again and again and compares with what happened; JSON.
+#[pyfunction]
+#[pyo3(signature = (flow, horizons_s, protocol, cc=None, rtt_s=None, keep_predictions=false))]
+pub fn evaluate(
+    py: Python<'_>,
+    flow: Columns<'_>,
+    horizons_s: Vec<f64>,
+    protocol: &str,
+    cc: Option<&str>,
+    rtt_s: Option<f64>,
+    keep_predictions: bool,
+) -> PyResult<String> {
+    let series = flow.series()?;
+    let protocol = match protocol {
+        "fair" => Protocol::Fair,
+        "paper" => Protocol::Paper,
+        _ => {
+            return Err(model_error(format!(
+                "protocol is {protocol:?}, expected fair or paper"
+            )));
+        }
+    };
+    let cc = congestion_control(cc)?;
+    let options = EvaluateOptions {
+        cc,
+        rtt_s,
+        horizons_s,
+        protocol,
+        keep_predictions,
+    };
+    let evaluation = py
+        .detach(|| pathcast_models::evaluate(&series, &options))
+        .map_err(model_error)?;
+    Ok(serde_json::to_string(&evaluation).expect("plain data"))
+}
+
+/// Forecasts one flow, record by record.
+#[pyclass(module = "pathcast._internal")]
+pub struct Forecaster(pathcast_models::Forecaster);
+
+#[pymethods]
+impl Forecaster {
+    #[new]
+    #[pyo3(signature = (cc, horizons_s, rtt_s=None))]
+    fn new(cc: &str, horizons_s: Vec<f64>, rtt_s: Option<f64>) -> PyResult<Self> {
+        let cc = congestion_control(Some(cc))?.expect("was some");
+        let options = ForecasterOptions {
+            cc,
+            rtt_s,
+            horizons_s,
+        };
+        pathcast_models::Forecaster::new(&options)
+            .map(Self)
+            .map_err(model_error)
+    }
+
+    /// Takes records in the order of their times.
+    fn observe(&mut self, flow: Columns<'_>) -> PyResult<()> {
+        let (time, cwnd) = (flow.0.as_array(), flow.1.as_array());
+        let (snd_nxt, srtt) = (
+            flow.2.as_ref().map(|c| c.as_array()),
+            flow.3.as_ref().map(|c| c.as_array()),
+        );
+        for column in [Some(cwnd), snd_nxt, srtt].into_iter().flatten() {
+            if column.len() != time.len() {
+                let message = format!(
+                    "a column has {} rows, time_s has {}",
+                    column.len(),
+                    time.len()
+                );
+                return Err(model_error(message));
+            }
+        }
+        for i in 0..time.len() {
+            self.0
+                .observe(&Observation {
+                    time_s: time[i],
+                    cwnd_packets: cwnd[i],
+                    snd_nxt_packets: snd_nxt.map(|column| column[i]),
+                    srtt_s: srtt.map(|column| column[i]),
+                })
+                .map_err(model_error)?;
+        }
+        Ok(())
+    }
+
+    /// Forecasts the `horizon_s` seconds from `now_s` on; JSON.
+    fn forecast(&mut self, now_s: f64, horizon_s: f64) -> PyResult<String> {
+        let forecast = self.0.forecast(now_s, horizon_s).map_err(model_error)?;
+        Ok(serde_json::to_string(&forecast).expect("plain data"))
+    }
+}

@@ -1,0 +1,85 @@
+"""Pathcast: measure a network path once, forecast how any application will perform on it.
+
+```python
+import pathcast
+
+path = pathcast.Path.load("paths/demo.toml")
+report, trace = pathcast.simulate(path, ["cubic"], duration_s=60)
+curve = pathcast.fit(trace).curves[0]
+scores = pathcast.evaluate(trace, [1, 5, 10]).horizons
+```
+"""
+
+from importlib.metadata import version
+
+from pathcast.exceptions import (
+    EmulatorError,
+    ModelError,
+    PathcastError,
+    PathFileError,
+    SchemeError,
+    TraceError,
+)
+from pathcast.models import (
+    MODELS,
+    QUANTILE_LEVELS,
+    CurvePoint,
+    Epoch,
+    Evaluation,
+    Fit,
+    FlowFit,
+    Forecast,
+    Forecaster,
+    HorizonScore,
+    LossCurve,
+    Predictions,
+    evaluate,
+    fit,
+    pooled,
+)
+from pathcast.path import Path
+from pathcast.runs import (
+    Capabilities,
+    FlowReport,
+    RunReport,
+    capabilities,
+    emulate,
+    simulate,
+)
+from pathcast.trace import FlowSeries, Trace, read_trace
+
+__version__ = version("pathcast")
+
+__all__ = [
+    "MODELS",
+    "QUANTILE_LEVELS",
+    "Capabilities",
+    "CurvePoint",
+    "EmulatorError",
+    "Epoch",
+    "Evaluation",
+    "Fit",
+    "FlowFit",
+    "FlowReport",
+    "FlowSeries",
+    "Forecast",
+    "Forecaster",
+    "HorizonScore",
+    "LossCurve",
+    "ModelError",
+    "Path",
+    "PathFileError",
+    "PathcastError",
+    "Predictions",
+    "RunReport",
+    "SchemeError",
+    "Trace",
+    "TraceError",
+    "capabilities",
+    "emulate",
+    "evaluate",
+    "fit",
+    "pooled",
+    "read_trace",
+    "simulate",
+]

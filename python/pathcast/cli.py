@@ -1,0 +1,397 @@
+"""The command line: `pathcast --help`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pathcast import __version__, demo, models, report, runs
+from pathcast.exceptions import PathcastError
+from pathcast.files import check_output, write_beside
+from pathcast.path import Path
+from pathcast.trace import Trace, read_trace
+
+#: Exit code for what the caller got wrong.
+BAD_INPUT = 2
+#: Exit code after Ctrl-C, as shells have it.
+INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Measure a network path once; forecast how any application will perform on it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_out = Console(highlight=False)
+_err = Console(stderr=True, highlight=False)
+
+PathFile = Annotated[
+    FilePath, typer.Argument(metavar="PATH.toml", help="The path; see docs/path-file.md.")
+]
+Traces = Annotated[
+    list[FilePath],
+    typer.Argument(metavar="TRACE...", help="Parquet, or CSV time_s,cwnd_packets; gzip too."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Flows = Annotated[int, typer.Option(help="Flows of each scheme.", min=1, max=10_000)]
+Seed = Annotated[int, typer.Option(help="Seed of all that is random.", min=0)]
+Cc = Annotated[
+    str | None,
+    typer.Option(help="cubic or reno; default: what the trace says, else guessed."),
+]
+Rtt = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="Round-trip time; default: the trace's srtt, else estimated."
+    ),
+]
+
+
+class Protocol(StrEnum):
+    """How forecasts are judged; docs/models.md defines both."""
+
+    FAIR = "fair"
+    PAPER = "paper"
+
+
+@contextlib.contextmanager
+def _progress(what: str, total_s: float) -> Iterator[Callable[[float], None]]:
+    """A progress bar on standard error, where that is a terminal."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} of {task.total:.0f} s"),
+        TimeElapsedColumn(),
+        console=_err,
+        transient=True,
+        disable=not _err.is_terminal,
+    ) as bar:
+        task = bar.add_task(what, total=total_s)
+        yield lambda done_s: bar.update(task, completed=min(done_s, total_s))
+
+
+def _print_json(value: Any) -> None:  # noqa: ANN401
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def _mbps(rate_bps: float) -> str:
+    return f"{rate_bps / 1e6:.3g} Mbit/s"
+
+
+def _print_run(run: runs.RunReport) -> None:
+    table = Table("flow", "scheme", "goodput", "retransmits", title=None)
+    for number, flow in enumerate(run.flows):
+        table.add_row(str(number), flow.scheme, _mbps(flow.goodput_bps), str(flow.retransmits))
+    _out.print(table)
+    delay = run.one_way_delay_ms
+    _out.print(
+        f"{run.packets_delivered} packets delivered, {run.loss_rate:.3%} lost; one-way delay "
+        f"{delay['mean']:.1f} ms mean, {delay['p50']:.1f} ms median, {delay['p95']:.1f} ms 95 %"
+    )
+    if run.slip_us is not None:
+        slip = run.slip_us
+        _out.print(
+            f"packets left late by {slip['p50']:.0f} us (median), {slip['p99']:.0f} us (99 %), "
+            f"{slip['max']:.0f} us (worst)"
+        )
+    _out.print(f"{run.cpu_s:.2f} s of processor time, {run.wall_s:.2f} s on the wall")
+    for reason in run.invalid_because:
+        _err.print(f"[bold red]this run is not valid:[/] {reason}")
+
+
+def _finish_run(
+    run: runs.RunReport, trace: Trace | None, output: FilePath | None, as_json: bool
+) -> None:
+    if output is not None and trace is not None:
+        trace.write(output)
+    if as_json:
+        _print_json(run.to_dict())
+    else:
+        _print_run(run)
+        if output is not None:
+            _out.print(f"trace written to {output}")
+
+
+Scheme = Annotated[
+    list[str], typer.Option(help="Congestion control, by name; several for mixed flows.")
+]
+Output = Annotated[
+    FilePath | None, typer.Option("--output", "-o", help="Write the trace here, as Parquet.")
+]
+
+
+@app.command()
+def simulate(
+    path_file: PathFile,
+    scheme: Scheme = ["cubic"],  # noqa: B006 - typer's way to give a list's default
+    flows: Flows = 1,
+    duration: Annotated[float, typer.Option(metavar="SECONDS", help="Virtual time.")] = 60.0,
+    seed: Seed = 1,
+    output: Output = None,
+    as_json: Json = False,
+) -> None:
+    """Run TCP flows over a path in the simulator."""
+    path = Path.load(path_file)
+    if output is not None:
+        check_output(output)
+    with _progress("simulating", duration) as progress:
+        run, trace = runs.simulate(
+            path,
+            [name for name in scheme for _ in range(flows)],
+            duration_s=duration,
+            seed=seed,
+            record=output is not None,
+            progress=progress,
+        )
+    _finish_run(run, trace, output, as_json)
+
+
+@app.command()
+def emulate(
+    path_file: PathFile,
+    scheme: Scheme = ["cubic"],  # noqa: B006 - typer's way to give a list's default
+    flows: Flows = 1,
+    duration: Annotated[float, typer.Option(metavar="SECONDS", help="Real time.")] = 60.0,
+    seed: Seed = 1,
+    output: Output = None,
+    as_json: Json = False,
+) -> None:
+    """Run the kernel's TCP over an emulated path (Linux, root)."""
+    path = Path.load(path_file)
+    if output is not None:
+        check_output(output)
+    with _progress("emulating", duration) as progress:
+        run, trace = runs.emulate(
+            path,
+            [name for name in scheme for _ in range(flows)],
+            duration_s=duration,
+            seed=seed,
+            progress=progress,
+        )
+    _finish_run(run, trace, output, as_json)
+
+
+@app.command()
+def fit(
+    traces: Traces,
+    output: Annotated[
+        FilePath | None, typer.Option("--output", "-o", help="Write the JSON here.")
+    ] = None,
+    cc: Cc = None,
+    rtt: Rtt = None,
+    as_json: Json = False,
+) -> None:
+    """Find loss epochs and fit the loss curve p(cwnd)."""
+    if output is not None:
+        check_output(output)
+    fitted = models.fit([read_trace(trace) for trace in traces], cc=cc, rtt_s=rtt)
+    result = fitted.to_dict()
+    if output is not None:
+        write_beside(output, json.dumps(result, allow_nan=False) + "\n")
+    if as_json:
+        _print_json(result)
+        return
+    table = Table("trace", "flow", "cc", "RTT", "losses", "epochs")
+    for flow in fitted.flows:
+        rtt_text = f"{flow.rtt_s * 1e3:.1f} ms ({flow.rtt_source})"
+        table.add_row(
+            flow.file, str(flow.flow), flow.cc, rtt_text, str(flow.losses), str(len(flow.epochs))
+        )
+    _out.print(table)
+    for curve in fitted.curves:
+        lossy = [point for point in curve.points if point.losses]
+        said = (
+            f"{curve.losses} losses in {curve.packets:.3g} packets, at windows of "
+            f"{lossy[0].cwnd_packets} to {lossy[-1].cwnd_packets} packets"
+            if lossy
+            else f"no loss in {curve.packets:.3g} packets: p(cwnd) is 0 as far as this trace says"
+        )
+        _out.print(f"loss curve for {curve.npc} parallel connection(s): {said}")
+    if output is not None:
+        _out.print(f"curve written to {output}")
+
+
+def _score_table(scores: tuple[models.HorizonScore, ...]) -> Table:
+    """Models down, horizons across; the best of each horizon in bold."""
+    table = Table("median error, %", *(f"{score.horizon_s:g} s" for score in scores))
+    for model in models.MODELS:
+        cells = []
+        for score in scores:
+            errors = [error for error in score.median_error_pct.values() if error is not None]
+            error = score.median_error_pct[model]
+            if error is None:
+                cells.append("-")
+            elif error <= min(errors):
+                cells.append(f"[bold green]{error:.1f}[/]")
+            else:
+                cells.append(f"{error:.1f}")
+        table.add_row(model, *cells)
+    table.add_section()
+    coverages = ("-" if s.coverage90 is None else f"{s.coverage90:.0%}" for s in scores)
+    table.add_row("pathcast's 90 % band", *coverages)
+    table.add_row("windows", *(str(score.windows) for score in scores))
+    return table
+
+
+@app.command()
+def evaluate(
+    traces: Traces,
+    horizon: Annotated[
+        list[float], typer.Option(metavar="SECONDS", help="How far ahead; several.")
+    ] = list(models.DEFAULT_HORIZONS_S),  # noqa: B006 - typer's way to give a list's default
+    protocol: Annotated[
+        Protocol, typer.Option(help="What the baselines see; docs/models.md.")
+    ] = Protocol.FAIR,
+    cc: Cc = None,
+    rtt: Rtt = None,
+    as_json: Json = False,
+) -> None:
+    """Forecast traces again and again, and compare with what then happened."""
+    evaluations = [
+        models.evaluate(trace, horizon, flow=flow, protocol=protocol.value, cc=cc, rtt_s=rtt)
+        for trace in [read_trace(file) for file in traces]
+        for flow in trace.flows
+    ]
+    scores = models.pooled(evaluations)
+    truths = sorted({evaluation.truth for evaluation in evaluations})
+    if as_json:
+        _print_json(
+            {
+                "protocol": protocol.value,
+                "truth": truths[0] if len(truths) == 1 else "mixed",
+                "horizons": [score.to_dict() for score in scores],
+                "traces": [evaluation.to_dict() for evaluation in evaluations],
+            }
+        )
+        return
+    names = {"packets_per_s": "packets a second", "mean_cwnd_packets": "mean cwnd"}
+    for evaluation in evaluations:
+        if len(evaluations) > 1:
+            _out.print(f"{evaluation.file}, flow {evaluation.flow}:")
+            _out.print(_score_table(evaluation.horizons))
+    if len(evaluations) > 1:
+        _out.print("all together:")
+    _out.print(_score_table(scores))
+    _out.print(
+        f"median |forecast / truth - 1| in per cent, {protocol.value} protocol; truth is "
+        + " and ".join(names[truth] for truth in truths)
+        + (" (no sequence numbers in the trace)" if "mean_cwnd_packets" in truths else "")
+    )
+
+
+@app.command(name="demo")
+def run_demo(
+    path_file: Annotated[
+        FilePath | None,
+        typer.Option("--path", metavar="PATH.toml", help="Another path than the demo's own."),
+    ] = None,
+    scheme: Annotated[str, typer.Option(help="cubic or reno.")] = "cubic",
+    duration: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long the flow runs.", min=15)
+    ] = 60.0,
+    seed: Seed = 1,
+    world: Annotated[
+        demo.World, typer.Option(help="auto: the emulator if it can run here, else the simulator.")
+    ] = demo.World.AUTO,
+    output: Annotated[
+        FilePath, typer.Option("--output", "-o", help="The report, one HTML page.")
+    ] = FilePath("report.html"),
+    trace_output: Annotated[
+        FilePath | None, typer.Option("--trace", help="Keep the trace here, as Parquet.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a TCP flow, fit its loss curve, forecast it, show the forecast against the truth."""
+    for file in (output, trace_output):
+        if file is not None:
+            check_output(file)
+    path = demo.demo_path() if path_file is None else Path.load(path_file)
+    chosen = demo.choose_world(world)
+    if not as_json:
+        _out.print(
+            f"{chosen.said}: one {scheme} flow, {duration:g} s, over {path.name or path.file}"
+        )
+    with _progress("running the flow", duration) as progress:
+        measured = demo.measure(
+            path, chosen, scheme=scheme, duration_s=duration, seed=seed, progress=progress
+        )
+    if trace_output is not None:
+        measured.trace.write(trace_output)
+    result = demo.forecast(measured)
+    write_beside(output, report.render(result))
+    if as_json:
+        _print_json(result.to_dict() | {"report": str(output)})
+        return
+    _print_run(measured.run)
+    fitted = result.fit.flows[0]
+    _out.print(
+        f"{fitted.losses} losses found in {duration:g} s, {result.losses_in_training} of them in the "
+        f"first {result.training_s:.0f} s, which the forecasts begin with"
+    )
+    _out.print(_score_table(result.evaluation.horizons))
+    _out.print("one forecast each second from there on; an error is |forecast / truth - 1|")
+    _out.print(f"report written to [bold]{output}[/]")
+
+
+@app.command()
+def capabilities(as_json: Json = False) -> None:
+    """Say what the emulator can do on this machine, and why what is missing is missing."""
+    found = runs.capabilities()
+    if as_json:
+        _print_json(vars(found) | {"can_emulate": found.can_emulate})
+        return
+    for name, there in (
+        ("network namespaces", found.root),
+        ("TUN devices", found.tun),
+        ("real-time priority", found.fifo),
+        ("tcp_probe", found.tcp_probe),
+    ):
+        _out.print(f"{'[green]yes[/]' if there else '[red]no [/]'}  {name}")
+    _out.print(f"congestion controls: {', '.join(found.schemes) or 'none'}")
+    for reason in found.reasons:
+        _out.print(reason)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        _out.print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command line; what the caller got wrong ends with exit code 2."""
+    try:
+        app(prog_name="pathcast")
+    except PathcastError as error:
+        _err.print("[bold red]error:[/]", end=" ")
+        _err.print(str(error), markup=False, soft_wrap=True)
+        sys.exit(BAD_INPUT)
+    except KeyboardInterrupt:
+        _err.print("interrupted; nothing is left behind")
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""All that Pathcast raises on purpose.
+
+```text
+PathcastError
+├── PathFileError     a path file that cannot be used
+├── TraceError        a trace that cannot be read or written
+├── SchemeError       a congestion control that is not there
+├── EmulatorError     the emulator cannot run here, or not so
+└── ModelError        a series that no model can use
+```
+
+Each message says what was got, what was wanted, and where.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from pathcast import _internal
+
+
+class PathcastError(Exception):
+    """The root: catch this to catch everything that Pathcast raises on purpose."""
+
+
+class PathFileError(PathcastError):
+    """A path file that cannot be used: file, line, column, what was got and what was wanted."""
+
+
+class TraceError(PathcastError):
+    """A trace that cannot be read or written: file, line or row, column, got and wanted."""
+
+
+class SchemeError(PathcastError):
+    """A congestion control that the simulator lacks, or no flow at all."""
+
+
+class EmulatorError(PathcastError):
+    """The emulator cannot run here, or not what it was asked for."""
+
+
+class ModelError(PathcastError):
+    """A series that no model can use, or a wrong option of a model."""
+
+
+_KINDS: dict[type[Exception], type[PathcastError]] = {
+    _internal.PathFileError: PathFileError,
+    _internal.TraceError: TraceError,
+    _internal.SchemeError: SchemeError,
+    _internal.EmulatorError: EmulatorError,
+    _internal.ModelError: ModelError,
+}
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turns the Rust module's exceptions into this tree's."""
+    try:
+        yield
+    except tuple(_KINDS) as error:
+        raise _KINDS[type(error)](str(error)) from None

@@ -1,0 +1,526 @@
+"""Loss curves and forecasts: what is measured on a flow, and what it says of the flow's future."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pathcast import _internal
+from pathcast.exceptions import ModelError, translated
+from pathcast.trace import Column, FlowSeries, Trace
+
+Protocol = Literal["fair", "paper"]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One congestion-avoidance epoch: from one loss to the next.
+
+    Attributes:
+        start_s: when it began, in seconds of the trace.
+        start_cwnd: window at that moment in packets.
+        end_s: when the loss came that ended it.
+        end_cwnd: window at that moment in packets.
+
+    """
+
+    start_s: float
+    start_cwnd: float
+    end_s: float
+    end_cwnd: float
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The loss curve at one window.
+
+    Attributes:
+        cwnd_packets: the window.
+        packets: packets sent at it.
+        losses: losses seen at it.
+        loss_probability: p(cwnd), of one packet sent at this window; where no loss was seen, that
+            of the nearest window with one.
+
+    """
+
+    cwnd_packets: int
+    packets: float
+    losses: int
+    loss_probability: float
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """p(cwnd) for one number of parallel connections (Cao et al., IMC 2019, section 3.2).
+
+    Attributes:
+        npc: parallel connections.
+        packets: packets sent in all.
+        losses: losses seen in all; with none, all probabilities are 0.
+        points: ascending by window.
+
+    """
+
+    npc: int
+    packets: float
+    losses: int
+    points: tuple[CurvePoint, ...]
+
+
+@dataclass(frozen=True)
+class FlowFit:
+    """What was found on one flow.
+
+    Attributes:
+        file: where the trace came from; empty if nowhere.
+        flow: which of the trace's flows.
+        cc: congestion control, given, from the trace or guessed.
+        rtt_s: round-trip time in seconds.
+        rtt_source: where that came from.
+        losses: loss events.
+        epochs: ended epochs, oldest first.
+
+    """
+
+    file: str
+    flow: int
+    cc: str
+    rtt_s: float
+    rtt_source: str
+    losses: int
+    epochs: tuple[Epoch, ...]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Epochs of each flow, and over all flows a curve for each number of parallel connections.
+
+    Attributes:
+        flows: one entry a flow of a trace.
+        curves: ascending by `npc`.
+
+    """
+
+    flows: tuple[FlowFit, ...]
+    curves: tuple[LossCurve, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `pathcast fit --json` prints it; `curve` is the one of the fewest connections."""
+        return {
+            "losses": sum(flow.losses for flow in self.flows),
+            "epochs": [
+                vars(epoch) | {"trace": flow.file, "flow": flow.flow}
+                for flow in self.flows
+                for epoch in flow.epochs
+            ],
+            "curve": _curve_dict(self.curves[0]),
+            "curves": [_curve_dict(curve) for curve in self.curves],
+            "flows": [
+                {
+                    "trace": flow.file,
+                    "flow": flow.flow,
+                    "cc": flow.cc,
+                    "rtt_s": flow.rtt_s,
+                    "rtt_source": flow.rtt_source,
+                    "losses": flow.losses,
+                    "epochs": len(flow.epochs),
+                }
+                for flow in self.flows
+            ],
+        }
+
+
+def _curve_dict(curve: LossCurve) -> dict[str, Any]:
+    return vars(curve) | {"points": [vars(point) for point in curve.points]}
+
+
+def _chosen_cc(trace: Trace, flow: int, cc: str | None) -> str | None:
+    """The option wins; then what the trace says, if it is a kind that the models know."""
+    if cc is not None:
+        return cc
+    scheme = trace.scheme(flow)
+    if scheme is None:
+        return None
+    return scheme.removesuffix("-rfc9438")
+
+
+def _columns(series: FlowSeries) -> tuple[Any, ...]:
+    return (series.time_s, series.cwnd_packets, series.snd_nxt_packets, series.srtt_s)
+
+
+def fit(
+    traces: Trace | Sequence[Trace], *, cc: str | None = None, rtt_s: float | None = None
+) -> Fit:
+    """Finds loss epochs and fits the loss curve p(cwnd, npc).
+
+    Args:
+        traces: one or more; all flows of one trace ran in parallel, which gives `npc`.
+        cc: `cubic` or `reno`; by default what the trace says, else guessed from the window.
+        rtt_s: round-trip time in seconds; by default from the trace's srtt, else estimated.
+
+    Raises:
+        ModelError: a flow with fewer than two records, an unknown `cc`, or an `rtt_s` that is not
+            greater than 0.
+
+    Example:
+        >>> import numpy as np
+        >>> sawtooth = {"time_s": np.arange(110) * 0.1, "cwnd_packets": 10 + np.arange(110) % 11}
+        >>> fitted = fit(Trace.from_columns(sawtooth), cc="reno")
+        >>> fitted.flows[0].losses, round(fitted.flows[0].rtt_s, 3)
+        (9, 0.1)
+
+    """
+    check_rtt(rtt_s)
+    found: list[FlowFit] = []
+    by_npc: list[tuple[Trace, int, str | None]] = [
+        (trace, flow, _chosen_cc(trace, flow, cc))
+        for trace in ([traces] if isinstance(traces, Trace) else traces)
+        for flow in trace.flows
+    ]
+    if not by_npc:
+        raise ModelError("got no trace, expected at least one")
+    kinds = {kind for _, _, kind in by_npc}
+    if len(kinds) > 1:
+        raise ModelError(
+            f"the flows have different congestion controls, {sorted(map(str, kinds))}, and one curve "
+            "serves one: fit them apart"
+        )
+    series = []
+    for trace, flow, _ in by_npc:
+        columns = trace.flow(flow)
+        if len(columns) < 2:
+            raise ModelError(
+                f"{trace.file or 'trace'}: flow {flow} has {len(columns)} record, expected at least 2"
+            )
+        series.append(_columns(columns))
+    npcs = [len(trace.flows) for trace, _, _ in by_npc]
+    with translated():
+        result = json.loads(_internal.fit(series, npcs, kinds.pop(), rtt_s))
+    for (trace, flow, _), flow_fit in zip(by_npc, result["flows"], strict=True):
+        epochs = tuple(Epoch(**epoch) for epoch in flow_fit["epochs"])
+        found.append(
+            FlowFit(
+                trace.file,
+                flow,
+                flow_fit["cc"],
+                flow_fit["rtt_s"],
+                flow_fit["rtt_source"],
+                len(flow_fit["losses"]),
+                epochs,
+            )
+        )
+    curves = tuple(
+        LossCurve(
+            curve["npc"],
+            curve["packets"],
+            curve["losses"],
+            tuple(CurvePoint(**point) for point in curve["points"]),
+        )
+        for curve in result["curves"]["curves"]
+    )
+    return Fit(tuple(found), curves)
+
+
+def check_rtt(rtt_s: float | None) -> None:
+    """Refuses a round-trip time that is none.
+
+    Raises:
+        ModelError: `rtt_s` is not greater than 0 and less than a minute.
+
+    """
+    if rtt_s is not None and not 0 < rtt_s < 60:
+        raise ModelError(f"rtt is {rtt_s} s, expected more than 0 and less than 60 s")
+
+
+#: Models whose forecasts `evaluate` compares, in the order of its tables.
+MODELS = (
+    "pathcast",
+    "econ",
+    "last_sample",
+    "ewma",
+    "holt_winters",
+    "harmonic_mean",
+    "window_mean",
+)
+
+#: Levels of a forecast's quantiles.
+QUANTILE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+#: Horizons evaluated by default, in seconds: those of the paper's section 5.2 and longer ones.
+DEFAULT_HORIZONS_S = (1.0, 5.0, 10.0, 30.0, 60.0)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Every prediction of one horizon; all arrays have one entry a moment of prediction.
+
+    Attributes:
+        time_s: moments of prediction in seconds of the trace.
+        truth: what happened in the horizon, in the evaluation's unit.
+        forecast: by model, in the same unit.
+        quantiles: Pathcast's, `len(time_s)` x 5, at `QUANTILE_LEVELS`.
+
+    """
+
+    time_s: Column
+    truth: Column
+    forecast: dict[str, Column]
+    quantiles: Column
+
+    def error_pct(self, model: str) -> Column:
+        """|forecast / truth - 1| in per cent."""
+        return np.abs(self.forecast[model] / self.truth - 1) * 100
+
+    def in_band(self) -> npt.NDArray[np.bool_]:
+        """Whether the truth lies between Pathcast's 5 and 95 % quantiles."""
+        return (self.quantiles[:, 0] <= self.truth) & (self.truth <= self.quantiles[:, -1])
+
+
+@dataclass(frozen=True)
+class HorizonScore:
+    """How well each model forecast one horizon.
+
+    Attributes:
+        horizon_s: seconds ahead.
+        windows: predictions judged.
+        median_error_pct: by model, median of |forecast / truth - 1| in per cent; None without windows.
+        coverage90: part of the truths within Pathcast's 5-95 % band; None without windows.
+        predictions: each of them.
+
+    """
+
+    horizon_s: float
+    windows: int
+    median_error_pct: dict[str, float | None]
+    coverage90: float | None
+    predictions: Predictions
+
+    @classmethod
+    def of(cls, horizon_s: float, predictions: Predictions) -> HorizonScore:
+        """Scores predictions."""
+        windows = len(predictions.time_s)
+        errors = {
+            model: float(np.median(predictions.error_pct(model))) if windows else None
+            for model in MODELS
+        }
+        coverage = float(predictions.in_band().mean()) if windows else None
+        return cls(horizon_s, windows, errors, coverage, predictions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "horizon_s": self.horizon_s,
+            "windows": self.windows,
+            "median_error_pct": self.median_error_pct,
+            "coverage90": self.coverage90,
+        }
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Forecasts against what happened.
+
+    Attributes:
+        file: where the trace came from; empty if nowhere.
+        flow: which of the trace's flows.
+        protocol: `fair` or `paper`; `docs/models.md` defines both.
+        truth: `packets_per_s` (growth of snd_nxt), or `mean_cwnd_packets` if the trace has no
+            sequence numbers.
+        cc: congestion control.
+        rtt_s: round-trip time at the end, in seconds.
+        losses: loss events seen.
+        horizons: one score for each, in the order asked for.
+
+    """
+
+    file: str
+    flow: int
+    protocol: str
+    truth: str
+    cc: str
+    rtt_s: float
+    losses: int
+    horizons: tuple[HorizonScore, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "trace": self.file,
+            "flow": self.flow,
+            "protocol": self.protocol,
+            "truth": self.truth,
+            "cc": self.cc,
+            "rtt_s": self.rtt_s,
+            "losses": self.losses,
+            "horizons": [score.to_dict() for score in self.horizons],
+        }
+
+
+def evaluate(
+    trace: Trace,
+    horizons_s: Sequence[float] = DEFAULT_HORIZONS_S,
+    *,
+    flow: int = 0,
+    protocol: Protocol = "fair",
+    cc: str | None = None,
+    rtt_s: float | None = None,
+) -> Evaluation:
+    """Forecasts a flow again and again and compares with what it then did.
+
+    Args:
+        trace: of at least one flow.
+        horizons_s: seconds ahead.
+        flow: which of the trace's flows.
+        protocol: `fair`: baselines see 1 s samples up to the moment of prediction; `paper`:
+            averages over 10 s, updated every 10 s.
+        cc: `cubic` or `reno`; by default what the trace says, else guessed.
+        rtt_s: round-trip time in seconds; by default from srtt, else estimated as the flow goes on.
+
+    Raises:
+        ModelError: a trace too short for the shortest horizon, fewer than two records, or a wrong
+            option.
+
+    """
+    check_rtt(rtt_s)
+    series = trace.flow(flow)
+    try:
+        with translated():
+            text = _internal.evaluate(
+                _columns(series),
+                [float(horizon_s) for horizon_s in horizons_s],
+                protocol,
+                _chosen_cc(trace, flow, cc),
+                rtt_s,
+                keep_predictions=True,
+            )
+    except ModelError as error:
+        raise ModelError(f"{trace.file}: {error}" if trace.file else str(error)) from None
+    result = json.loads(text)
+    scores = [
+        HorizonScore.of(score["horizon_s"], _predictions(score["predictions"]))
+        for score in result["horizons"]
+    ]
+    return Evaluation(
+        trace.file,
+        flow,
+        result["protocol"],
+        result["truth"],
+        result["cc"],
+        result["rtt_s"],
+        result["losses"],
+        tuple(scores),
+    )
+
+
+def _predictions(rows: list[dict[str, Any]]) -> Predictions:
+    return Predictions(
+        np.array([row["time_s"] for row in rows], np.float64),
+        np.array([row["truth"] for row in rows], np.float64),
+        {model: np.array([row["forecast"][model] for row in rows], np.float64) for model in MODELS},
+        np.array([row["quantiles"] for row in rows], np.float64).reshape(-1, len(QUANTILE_LEVELS)),
+    )
+
+
+def pooled(evaluations: Sequence[Evaluation]) -> tuple[HorizonScore, ...]:
+    """Scores over all predictions of several evaluations of the same horizons together."""
+    scores = []
+    for same in zip(*(evaluation.horizons for evaluation in evaluations), strict=True):
+        all_of = [score.predictions for score in same]
+        together = Predictions(
+            np.concatenate([p.time_s for p in all_of]),
+            np.concatenate([p.truth for p in all_of]),
+            {m: np.concatenate([p.forecast[m] for p in all_of]) for m in MODELS},
+            np.concatenate([p.quantiles for p in all_of]),
+        )
+        scores.append(HorizonScore.of(same[0].horizon_s, together))
+    return tuple(scores)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a flow is expected to do.
+
+    Attributes:
+        time_s: moment of prediction in seconds of the flow's records.
+        horizon_s: seconds ahead.
+        quantity: `packets_per_s`, or `mean_cwnd_packets` without sequence numbers.
+        point: the one number to use.
+        mean: mean of the distribution.
+        quantiles: at `QUANTILE_LEVELS`.
+        weights: by expert: its weight in `point` and what it says by itself.
+        basis: what the forecast rests on: losses and packets seen, forecasts already resolved, RTT.
+
+    """
+
+    time_s: float
+    horizon_s: float
+    quantity: str
+    point: float
+    mean: float
+    quantiles: tuple[float, ...]
+    weights: dict[str, tuple[float, float]]
+    basis: dict[str, Any]
+
+
+class Forecaster:
+    """Forecasts one flow as its records come in; memory stays bounded.
+
+    Example:
+        >>> import numpy as np
+        >>> forecaster = Forecaster("reno", horizons_s=[5.0], rtt_s=0.1)
+        >>> forecaster.observe(FlowSeries(np.arange(300) * 0.1, 100.0 + np.arange(300)))
+        >>> round(forecaster.forecast(29.9, 5.0).point)  # one packet more each 0.1 s
+        424
+
+    """
+
+    def __init__(self, cc: str, horizons_s: Sequence[float], *, rtt_s: float | None = None) -> None:
+        """A forecaster that has seen nothing.
+
+        Args:
+            cc: `cubic` or `reno`.
+            horizons_s: the horizons that will be asked for, in seconds.
+            rtt_s: round-trip time in seconds; by default from srtt, else estimated.
+
+        Raises:
+            ModelError: an unknown `cc`, or a time that is not greater than 0.
+
+        """
+        check_rtt(rtt_s)
+        with translated():
+            self._inner = _internal.Forecaster(cc, [float(h) for h in horizons_s], rtt_s)
+
+    def observe(self, records: FlowSeries) -> None:
+        """Takes records that follow those before.
+
+        Raises:
+            ModelError: a value that is not finite or a time that goes back.
+
+        """
+        with translated():
+            self._inner.observe(_columns(records))
+
+    def forecast(self, now_s: float, horizon_s: float) -> Forecast:
+        """Forecasts the `horizon_s` seconds from `now_s` on, which is not before the last record.
+
+        Raises:
+            ModelError: no record yet, or a horizon that was not announced.
+
+        """
+        with translated():
+            values = json.loads(self._inner.forecast(now_s, horizon_s))
+        return Forecast(
+            values["time_s"],
+            values["horizon_s"],
+            values["quantity"],
+            values["point"],
+            values["mean"],
+            tuple(values["quantiles"]),
+            {w["expert"]: (w["weight"], w["value"]) for w in values["weights"]},
+            values["basis"],
+        )

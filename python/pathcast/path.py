@@ -1,0 +1,82 @@
+"""Path files: what lies between two hosts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from pathcast import _internal
+from pathcast.exceptions import PathFileError, translated
+
+#: A path file larger than this is no path file.
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Path:
+    """A network path, described in TOML (`docs/path-file.md` lists the keys).
+
+    Attributes:
+        toml: the description, every default written out.
+        file: what to call it in errors.
+        name: for people; may be empty.
+        rate_bps: rate of the forward link in bits of whole packets a second; None: no limit.
+        base_rtt_s: both delays together, in seconds.
+        loss: probability that a data packet is lost on the wire.
+        queue_bytes: what may wait before the forward link, in bytes; None: not limited in bytes.
+        queue_packets: the same in packets.
+
+    Example:
+        >>> path = Path.parse("rate = '12 Mbit/s'\\ndelay = '30 ms'\\n")
+        >>> path.rate_bps, path.base_rtt_s, path.queue_bytes
+        (12000000.0, 0.06, 90000)
+
+    """
+
+    toml: str
+    file: str
+    name: str
+    rate_bps: float | None
+    base_rtt_s: float
+    loss: float
+    queue_bytes: int | None
+    queue_packets: int | None
+
+    @classmethod
+    def parse(cls, toml: str, file: str = "path.toml") -> Path:
+        """Reads a description; `file` names it in errors.
+
+        Raises:
+            PathFileError: it is no TOML, a key is missing, unknown or of the wrong type, or a
+                quantity lacks its unit or is out of range; with line and column.
+
+        """
+        with translated():
+            return cls(_internal.check_path(toml, file), file, *_internal.path_summary(toml, file))
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> Path:
+        """Reads a path file.
+
+        Raises:
+            PathFileError: it cannot be read, or see `parse`.
+
+        """
+        try:
+            with FilePath(file).open("rb") as stream:
+                content = stream.read(_MAX_BYTES + 1)
+        except OSError as error:
+            raise PathFileError(f"{file}: cannot be read: {error.strerror}") from None
+        if len(content) > _MAX_BYTES:
+            raise PathFileError(f"{file}: is larger than {_MAX_BYTES} bytes: no path file")
+        try:
+            text = content.decode()
+        except UnicodeDecodeError as error:
+            raise PathFileError(f"{file}: is no UTF-8 text (byte {error.start})") from None
+        return cls.parse(text, str(file))
+
+    @property
+    def bdp_bytes(self) -> float | None:
+        """Bandwidth-delay product of the forward link and both delays; None without a rate."""
+        return None if self.rate_bps is None else self.rate_bps * self.base_rtt_s / 8

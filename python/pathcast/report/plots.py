@@ -1,0 +1,200 @@
+"""The report's pictures, each as SVG text: cwnd, loss curve, forecasts, errors."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pathcast.models import MODELS, Evaluation, HorizonScore, LossCurve
+from pathcast.trace import FlowSeries
+
+# Okabe and Ito's colours, which most colour-blind readers can tell apart
+BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#8a8f98"
+
+_STYLE: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#5b6270",
+    "axes.labelcolor": "#2b303b",
+    "axes.grid": True,
+    "grid.color": "#e6e8ec",
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "xtick.color": "#5b6270",
+    "ytick.color": "#5b6270",
+    "legend.frameon": False,
+    # text stays text, and the same data give the same file
+    "svg.fonttype": "none",
+    "svg.hashsalt": "pathcast",
+}
+
+#: More points than this are not seen on a page: windows of points are drawn by their extremes.
+_MAX_POINTS = 4000
+
+
+def _svg(width_in: float, height_in: float, draw: Callable[[Figure], None]) -> str:
+    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # it wants literal keys
+        figure = Figure(figsize=(width_in, height_in), layout="constrained")
+        draw(figure)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    svg = text.getvalue()
+    # the page is HTML: no XML declaration, no doctype, and it scales with the column
+    svg = svg[svg.index("<svg") :]
+    return svg.replace("<svg ", '<svg role="img" style="max-width:100%;height:auto" ', 1)
+
+
+def thinned(time_s: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most `_MAX_POINTS` points that look the same: each window's smallest and largest value."""
+    if len(time_s) <= _MAX_POINTS:
+        return time_s, values
+    kept = []
+    for window in np.array_split(np.arange(len(time_s)), _MAX_POINTS // 2):
+        extremes = {
+            int(window[np.argmin(values[window])]),
+            int(window[np.argmax(values[window])]),
+        }
+        kept.extend(sorted(extremes))
+    return time_s[kept], values[kept]
+
+
+def cwnd_plot(series: FlowSeries, losses: list[tuple[float, float]], training_s: float) -> str:
+    """The window over time, with a mark at each loss.
+
+    Args:
+        series: the flow.
+        losses: time in seconds and window in packets of each loss.
+        training_s: where the first forecast is made.
+
+    """
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.axvspan(0, training_s, color=GREY, alpha=0.12, lw=0)
+        axes.text(
+            training_s / 2, 1.0, "fitted before the first forecast", ha="center", va="bottom",
+            transform=axes.get_xaxis_transform(), color="#5b6270", fontsize=9,
+        )  # fmt: skip
+        time_s, cwnd = thinned(series.time_s, series.cwnd_packets)
+        axes.step(time_s, cwnd, where="post", color=BLUE, lw=1, label="cwnd")
+        if losses:
+            at_s, window = np.array(losses).T
+            axes.plot(at_s, window, "v", color=VERMILION, ms=5, label="loss: an epoch ends")
+        axes.set(xlabel="time (s)", ylabel="cwnd (packets)", xlim=(0, series.time_s[-1]))
+        axes.set_ylim(bottom=0)
+        axes.legend(loc="upper right", ncols=2)
+
+    return _svg(10, 3.2, draw)
+
+
+def curve_plot(curve: LossCurve, loss: float | None) -> str:
+    """The loss curve p(cwnd), with the packets that it rests on.
+
+    Args:
+        curve: the loss curve.
+        loss: the path's own probability of loss, where it is known.
+
+    """
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        window = np.array([point.cwnd_packets for point in curve.points])
+        seen = [point for point in curve.points if point.losses]
+        packets = np.array([point.packets for point in curve.points])
+        below = axes.twinx()
+        below.bar(window, packets, width=1.0, color=GREY, alpha=0.25, lw=0)
+        below.set(ylabel="packets sent at this cwnd", ylim=(0, packets.max() * 3))
+        below.grid(visible=False)
+        axes.set_zorder(below.get_zorder() + 1)
+        axes.patch.set_visible(False)
+        if seen:
+            p = np.array([point.loss_probability for point in curve.points])
+            axes.step(window, p, where="mid", color=BLUE, lw=1.2, label="p(cwnd)")
+            axes.scatter(
+                [point.cwnd_packets for point in seen],
+                [point.loss_probability for point in seen],
+                s=[14 * point.losses for point in seen],
+                color=VERMILION,
+                zorder=3,
+                label="losses seen (area: how many)",
+            )
+            axes.set_yscale("log")
+        else:
+            axes.text(0.5, 0.5, "no losses", transform=axes.transAxes, ha="center")
+        if loss:
+            axes.axhline(loss, color=GREEN, ls="--", lw=1.2, label="loss set in the path file")
+        axes.set(xlabel="cwnd (packets)", ylabel="loss probability of a packet")
+        axes.legend(loc="upper left")
+
+    return _svg(10, 3.4, draw)
+
+
+def band_plot(evaluation: Evaluation, mss_bytes: int | None) -> str:
+    """Forecast bands against the truth, one row a horizon.
+
+    Args:
+        evaluation: with predictions.
+        mss_bytes: to show rates in Mbit/s; without it, or without rates, in the evaluation's unit.
+
+    """
+    is_rate = evaluation.truth == "packets_per_s" and mss_bytes
+    scale = mss_bytes * 8 / 1e6 if is_rate and mss_bytes else 1.0
+    unit = "Mbit/s" if is_rate else "packets"
+
+    def draw_horizon(axes: Axes, score: HorizonScore) -> None:
+        p = score.predictions
+        axes.fill_between(
+            p.time_s, p.quantiles[:, 0] * scale, p.quantiles[:, -1] * scale,
+            color=BLUE, alpha=0.18, lw=0, label="forecast, 5 to 95 %",
+        )  # fmt: skip
+        axes.fill_between(
+            p.time_s, p.quantiles[:, 1] * scale, p.quantiles[:, -2] * scale,
+            color=BLUE, alpha=0.28, lw=0, label="forecast, 25 to 75 %",
+        )  # fmt: skip
+        axes.plot(p.time_s, p.forecast["pathcast"] * scale, color=BLUE, lw=1.5, label="forecast")
+        axes.plot(p.time_s, p.truth * scale, color="#1d2129", lw=1.3, label="what happened")
+        axes.set(ylabel=unit)
+        said = "" if score.coverage90 is None else f": {score.coverage90:.0%} of truths in band"
+        axes.set_title(
+            f"next {score.horizon_s:g} s{said}", loc="left", fontsize=10, color="#2b303b"
+        )
+        axes.set_ylim(bottom=0)
+
+    def draw(figure: Figure) -> None:
+        rows = figure.subplots(len(evaluation.horizons), 1, sharex=True, sharey=True, squeeze=False)
+        for axes, score in zip(rows[:, 0], evaluation.horizons, strict=True):
+            draw_horizon(axes, score)
+        rows[0, 0].legend(loc="lower right", ncols=4, fontsize=9)
+        rows[-1, 0].set_xlabel("moment of prediction (s)")
+
+    return _svg(10, 2.1 * len(evaluation.horizons) + 0.4, draw)
+
+
+def error_plot(evaluation: Evaluation) -> str:
+    """Median errors by horizon and model."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        colours = [BLUE, ORANGE, *["#5b6270", "#7d8592", "#9ca3af", "#b9bfc8", "#d3d7dd"]]
+        width = 0.8 / len(MODELS)
+        for i, (model, colour) in enumerate(zip(MODELS, colours, strict=True)):
+            errors = [score.median_error_pct[model] for score in evaluation.horizons]
+            heights = [np.nan if error is None else error for error in errors]
+            at = np.arange(len(heights)) + (i - (len(MODELS) - 1) / 2) * width
+            bars = axes.bar(at, heights, width * 0.92, color=colour, label=model.replace("_", " "))
+            axes.bar_label(bars, fmt="%.1f", fontsize=8, color="#2b303b", padding=1)
+        axes.set_xticks(range(len(evaluation.horizons)))
+        axes.set_xticklabels([f"next {score.horizon_s:g} s" for score in evaluation.horizons])
+        axes.grid(visible=False, axis="x")
+        axes.set(ylabel="median error (%)")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=len(MODELS), fontsize=9)
+
+    return _svg(10, 3.4, draw)

@@ -1,0 +1,194 @@
+"""Runs of TCP flows over a path, in the simulator or with the kernel's TCP in the emulator."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pathcast import _internal
+from pathcast.exceptions import PathcastError, SchemeError, translated
+from pathcast.path import Path
+from pathcast.trace import Trace
+
+#: Called now and then with the seconds of the run that have passed.
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class FlowReport:
+    """One flow of a run.
+
+    Attributes:
+        scheme: congestion control, by the kernel's name.
+        goodput_bps: payload bits delivered in order to the receiving application, a second.
+        retransmits: packets sent again.
+
+    """
+
+    scheme: str
+    goodput_bps: float
+    retransmits: int
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a run did, over its whole duration, slow start included.
+
+    Attributes:
+        flows: one entry a flow.
+        packets_delivered: data packets that arrived at the far end of the path.
+        loss_rate: data packets dropped by the queue or by loss, over those sent.
+        one_way_delay_ms: `mean`, `p50` and `p95` of data packets: queue, link and delay.
+        cpu_s: processor time of the run in seconds.
+        wall_s: time that it took on the wall, in seconds.
+        seed: seed of the path's random elements.
+        valid: False if the run must not be used.
+        invalid_because: why, in words.
+        slip_us: `p50`, `p99` and `max` of how late the emulator let packets go; None if simulated.
+
+    """
+
+    flows: tuple[FlowReport, ...]
+    packets_delivered: int
+    loss_rate: float
+    one_way_delay_ms: dict[str, float]
+    cpu_s: float
+    wall_s: float
+    seed: int
+    valid: bool
+    invalid_because: tuple[str, ...] = ()
+    slip_us: dict[str, float] | None = None
+
+    @classmethod
+    def from_json(cls, text: str) -> RunReport:
+        """Reads what the Rust crates write."""
+        values = json.loads(text)
+        values["flows"] = tuple(FlowReport(**flow) for flow in values["flows"])
+        values["invalid_because"] = tuple(values["invalid_because"])
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        values = asdict(self)
+        if values["slip_us"] is None:
+            del values["slip_us"]
+        return values
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What the emulator can do on this machine, found out by trying.
+
+    Attributes:
+        root: network namespaces can be made and configured.
+        tun: TUN devices can be made.
+        fifo: threads can have real-time priority; without it most runs on a busy machine slip.
+        tcp_probe: the kernel's tcp_probe can be read; without it senders are polled.
+        schemes: congestion controls that the kernel has.
+        reasons: why what is missing is missing.
+
+    """
+
+    root: bool
+    tun: bool
+    fifo: bool
+    tcp_probe: bool
+    schemes: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def can_emulate(self) -> bool:
+        """Whether `emulate` can run at all."""
+        return self.root and self.tun
+
+
+def capabilities() -> Capabilities:
+    """Tries everything that the emulator needs; leaves nothing behind."""
+    root, tun, fifo, tcp_probe, schemes, reasons = _internal.capabilities()
+    return Capabilities(root, tun, fifo, tcp_probe, tuple(schemes), tuple(reasons))
+
+
+def _checked(schemes: Sequence[str], duration_s: float, seed: int) -> list[str]:
+    if not (math.isfinite(duration_s) and 0 < duration_s <= 1e6):
+        raise PathcastError(f"duration is {duration_s} s, expected more than 0 and at most 1e6 s")
+    if not 0 <= seed < 2**64:
+        raise PathcastError(f"seed is {seed}, expected 0 to 2^64 - 1")
+    if not schemes:
+        raise SchemeError("got no flow to run, expected at least one scheme")
+    return list(schemes)
+
+
+def simulate(
+    path: Path,
+    schemes: Sequence[str] = ("cubic",),
+    *,
+    duration_s: float = 60.0,
+    seed: int = 1,
+    record: bool = True,
+    progress: Progress | None = None,
+) -> tuple[RunReport, Trace | None]:
+    """Runs bulk flows over `path` in the simulator. The same seed gives the same run.
+
+    Args:
+        path: what lies between the hosts.
+        schemes: one flow for each: `cubic`, `cubic-rfc9438` or `reno`.
+        duration_s: how much virtual time passes, in seconds.
+        seed: of all that is random.
+        record: whether to keep a trace of the senders.
+        progress: called now and then with the virtual time; may raise to stop the run.
+
+    Returns:
+        The report and, if `record`, the trace.
+
+    Raises:
+        SchemeError: a scheme that the simulator lacks.
+        PathcastError: a duration or seed out of range.
+
+    Example:
+        >>> path = Path.parse("rate = '12 Mbit/s'\\ndelay = '30 ms'\\n")
+        >>> report, trace = simulate(path, ["reno"], duration_s=10)
+        >>> 9e6 < report.flows[0].goodput_bps < 12e6
+        True
+
+    """
+    names = _checked(schemes, duration_s, seed)
+    with translated():
+        report, trace = _internal.simulate(
+            path.toml, path.file, names, duration_s, seed, record, progress
+        )
+    return RunReport.from_json(report), None if trace is None else Trace(trace)
+
+
+def emulate(
+    path: Path,
+    schemes: Sequence[str] = ("cubic",),
+    *,
+    duration_s: float = 60.0,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> tuple[RunReport, Trace]:
+    """Runs bulk flows of the kernel's TCP over `path` in real time. Needs Linux, root and TUN.
+
+    Args:
+        path: what lies between the hosts.
+        schemes: one flow for each, by the kernel's names.
+        duration_s: how long the flows send, in seconds.
+        seed: of the path's random elements; the kernel's timing is not repeatable.
+        progress: called about ten times a second with the time that has passed.
+
+    Returns:
+        The report and the trace. Look at `report.valid`: a run that slipped must not be used.
+
+    Raises:
+        EmulatorError: no root, no TUN, or a scheme that this kernel lacks.
+        PathcastError: a duration or seed out of range.
+
+    """
+    names = _checked(schemes, duration_s, seed)
+    with translated():
+        report, trace = _internal.emulate(path.toml, path.file, names, duration_s, seed, progress)
+    assert trace is not None, "the emulator always records"  # noqa: S101
+    return RunReport.from_json(report), Trace(trace)

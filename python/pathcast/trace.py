@@ -1,0 +1,151 @@
+"""Traces: the record of TCP senders, one row for each acknowledgment or change of the window."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pathcast import _internal
+from pathcast.exceptions import TraceError, translated
+
+Column = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FlowSeries:
+    """One flow's columns, in order of time; all arrays have the same length.
+
+    Attributes:
+        time_s: seconds since the run began.
+        cwnd_packets: congestion window in packets of one MSS.
+        snd_nxt_packets: packets sent at least once, cumulative; None if the trace lacks it.
+        srtt_s: smoothed round-trip time in seconds; None if the trace lacks it.
+
+    """
+
+    time_s: Column
+    cwnd_packets: Column
+    snd_nxt_packets: Column | None = None
+    srtt_s: Column | None = None
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    def until(self, time_s: float) -> FlowSeries:
+        """The rows up to and including `time_s`."""
+        end = int(np.searchsorted(self.time_s, time_s, side="right"))
+
+        def cut(column: Column | None) -> Column | None:
+            return None if column is None else column[:end]
+
+        return FlowSeries(
+            self.time_s[:end], self.cwnd_packets[:end], cut(self.snd_nxt_packets), cut(self.srtt_s)
+        )
+
+
+class Trace:
+    """A trace, held in Rust; `docs/trace-format.md` describes its columns and metadata."""
+
+    def __init__(self, inner: _internal.Trace, file: str = "") -> None:
+        self._inner = inner
+        #: Where it was read from; empty if nowhere.
+        self.file = file
+
+    @classmethod
+    def from_columns(
+        cls, columns: Mapping[str, npt.ArrayLike], metadata: Mapping[str, Any] | None = None
+    ) -> Trace:
+        """A trace out of arrays.
+
+        Args:
+            columns: `time_s` and `cwnd_packets`, and any other column of the format; NaN for what
+                is not known. All of one length.
+            metadata: as in `docs/trace-format.md`; by default of a trace of unknown source.
+
+        Raises:
+            TraceError: a column is missing or of another length.
+
+        """
+        arrays = {
+            name: np.ascontiguousarray(values, np.float64) for name, values in columns.items()
+        }
+        description = {"schema": 1, "source": "csv", **(metadata or {})}
+        with translated():
+            return cls(_internal.Trace(arrays, json.dumps(description)))
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    @cached_property
+    def columns(self) -> dict[str, Column]:
+        """All columns by name, NaN for what is not known."""
+        return self._inner.columns()
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """What is known of the run."""
+        return json.loads(self._inner.metadata_json())  # type: ignore[no-any-return]
+
+    @property
+    def flows(self) -> list[int]:
+        """The flows that have rows, ascending."""
+        return [int(flow) for flow in np.unique(self.columns["flow"])]
+
+    def scheme(self, flow: int = 0) -> str | None:
+        """The congestion control of a flow, if the metadata says."""
+        schemes = self.metadata["schemes"]
+        return schemes[flow] if flow < len(schemes) else None
+
+    def flow(self, flow: int = 0) -> FlowSeries:
+        """One flow's columns as the models take them.
+
+        Raises:
+            TraceError: the trace has no such flow.
+
+        """
+        chosen = self.columns["flow"] == flow
+        if not chosen.any():
+            message = f"has no flow {flow}, only {self.flows}"
+            raise TraceError(f"{self.file or 'trace'}: {message}")
+
+        def column(name: str, scale: float = 1.0) -> Column | None:
+            values = self.columns[name][chosen] * scale
+            return None if np.isnan(values).any() else values
+
+        mss_bytes = self.metadata["mss_bytes"]
+        return FlowSeries(
+            self.columns["time_s"][chosen],
+            self.columns["cwnd_packets"][chosen],
+            column("snd_nxt_bytes", 1 / mss_bytes) if mss_bytes else None,
+            column("srtt_s"),
+        )
+
+    def write(self, file: str | os.PathLike[str]) -> None:
+        """Writes the trace as Parquet, whole or not at all.
+
+        Raises:
+            TraceError: the file cannot be written (no such folder, no permission, a full disk).
+
+        """
+        with translated():
+            self._inner.write(FilePath(file))
+
+
+def read_trace(file: str | os.PathLike[str]) -> Trace:
+    """Reads our Parquet, or a CSV `time_s,cwnd_packets`, gzipped or not.
+
+    Raises:
+        TraceError: it cannot be read, or holds no valid trace: file, line or row, column, what was
+            got and what was wanted.
+
+    """
+    with translated():
+        return Trace(_internal.read_trace(FilePath(file)), str(file))
