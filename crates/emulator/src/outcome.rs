@@ -11,7 +11,7 @@ use rustix::system::uname;
 use crate::bulk::EndpointReport;
 use crate::options::Options;
 use crate::pump::PumpReport;
-use crate::verdict::{Evidence, slip_bound};
+use crate::verdict::{Evidence, PACKETS_FOR_STALLS, slip_bound, stall_bound};
 
 /// What a run left when its threads had ended.
 pub(crate) struct Findings {
@@ -129,6 +129,8 @@ pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> 
         window_limited: window_limited(options, &observation.flows, elapsed_s),
         ..evidence(options, &observation, &pump)
     };
+    let p999_us = pump.slips.quantile_ns(0.999) as f64 * 1e-3;
+    environment.insert("slip_p999_us".into(), format!("{p999_us:.1}"));
     environment.insert("data_packets_dropped".into(), evidence.drops.to_string());
     environment.insert(
         "drops_to_repair".into(),
@@ -213,6 +215,12 @@ fn evidence(options: &Options, observation: &Observation, pump: &PumpReport) -> 
     Evidence {
         slip_p99: Span::from_nanos(pump.slips.quantile_ns(0.99)),
         slip_bound: bound(options),
+        slip_p999: if pump.slips.count() >= PACKETS_FOR_STALLS {
+            Span::from_nanos(pump.slips.quantile_ns(0.999))
+        } else {
+            Span::ZERO
+        },
+        stall_bound: stall_bound(options.path.base_rtt()),
         device_errors: pump.forward.device_errors + pump.reverse.device_errors,
         records_lost: observation.records_lost,
         drops: drops_until(end_ns),
