@@ -13,7 +13,7 @@ use crate::window::Cc;
 pub struct FitOptions {
     /// Congestion control; guessed from the window if `None`.
     pub cc: Option<Cc>,
-    /// Round-trip time, seconds; from srtt or estimated if `None`.
+    /// Round-trip time, seconds, finite and > 0 (the caller checks); from srtt or estimated if `None`.
     pub rtt_s: Option<f64>,
     /// Parallel connections, this one included.
     pub npc: u32,

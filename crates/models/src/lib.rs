@@ -4,8 +4,8 @@
 //! | to do | call | gives |
 //! |---|---|---|
 //! | check input | [`Series::new`], [`Series::with_snd_nxt`], [`Series::with_srtt`] | [`Series`] or [`SeriesError`] (which record, what, what was wanted) |
-//! | epochs, losses, loss curve | [`fit`]`(&Series, &`[`FitOptions`]`)` | [`Fit`] `{cc, cc_guessed, rtt_s, rtt_source, epochs, losses, curve}` |
-//! | forecasts against truth | [`evaluate`]`(&Series, &`[`EvaluateOptions`]`)` | [`Evaluation`] `{horizons: [{horizon_s, windows, median_error_pct, coverage90, predictions}], ...}` |
+//! | epochs, losses, loss curve | [`fit()`]`(&Series, &`[`FitOptions`]`)` | [`Fit`] `{cc, cc_guessed, rtt_s, rtt_source, epochs, losses, curve}` |
+//! | forecasts against truth | [`evaluate()`]`(&Series, &`[`EvaluateOptions`]`)` | [`Evaluation`] `{horizons: [{horizon_s, windows, median_error_pct, coverage90, predictions}], ...}` |
 //! | forecast a live flow | [`Forecaster::new`], [`observe`](Forecaster::observe), [`advance`](Forecaster::advance), [`forecast`](Forecaster::forecast)`(now_s, horizon_s)` | [`Forecast`] `{point, mean, quantiles, weights, basis, state, ...}` |
 //! | the paper's model | [`econ::congestion_avoidance`], [`econ::slow_start`] | [`econ::Econ`] |
 //! | baselines | [`baselines`] | numbers |
