@@ -55,6 +55,7 @@ def emulate(
 def capabilities() -> tuple[bool, bool, bool, bool, list[str], list[str]]: ...
 def fit(
     flows: Sequence[_Columns],
+    names: list[str],
     npcs: list[int],
     cc: str | None = None,
     rtt_s: float | None = None,

@@ -77,7 +77,11 @@ def _progress(what: str, total_s: float) -> Iterator[Callable[[float], None]]:
         disable=not _err.is_terminal,
     ) as bar:
         task = bar.add_task(what, total=total_s)
-        yield lambda done_s: bar.update(task, completed=min(done_s, total_s))
+        try:
+            yield lambda done_s: bar.update(task, completed=min(done_s, total_s))
+        except KeyboardInterrupt:
+            _err.print("interrupted; nothing was written and nothing is left running")
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def _print_json(value: Any) -> None:  # noqa: ANN401

@@ -177,31 +177,30 @@ def fit(
     """
     check_rtt(rtt_s)
     found: list[FlowFit] = []
-    by_npc: list[tuple[Trace, int, str | None]] = [
+    flows_of: list[tuple[Trace, int, str | None]] = [
         (trace, flow, _chosen_cc(trace, flow, cc))
         for trace in ([traces] if isinstance(traces, Trace) else traces)
         for flow in trace.flows
     ]
-    if not by_npc:
+    if not flows_of:
         raise ModelError("got no trace, expected at least one")
-    kinds = {kind for _, _, kind in by_npc}
+    kinds = {kind for _, _, kind in flows_of}
     if len(kinds) > 1:
         raise ModelError(
             f"the flows have different congestion controls, {sorted(map(str, kinds))}, and one curve "
             "serves one: fit them apart"
         )
     series = []
-    for trace, flow, _ in by_npc:
-        columns = trace.flow(flow)
-        if len(columns) < 2:
-            raise ModelError(
-                f"{trace.file or 'trace'}: flow {flow} has {len(columns)} record, expected at least 2"
-            )
-        series.append(_columns(columns))
-    npcs = [len(trace.flows) for trace, _, _ in by_npc]
+    for trace, flow, _ in flows_of:
+        series.append(_columns(trace.flow(flow)))
+    names = [
+        f"{trace.file or 'trace'}" + (f", flow {flow}" if len(trace.flows) > 1 else "")
+        for trace, flow, _ in flows_of
+    ]
+    npcs = [len(trace.flows) for trace, _, _ in flows_of]
     with translated():
-        result = json.loads(_internal.fit(series, npcs, kinds.pop(), rtt_s))
-    for (trace, flow, _), flow_fit in zip(by_npc, result["flows"], strict=True):
+        result = json.loads(_internal.fit(series, names, npcs, kinds.pop(), rtt_s))
+    for (trace, flow, _), flow_fit in zip(flows_of, result["flows"], strict=True):
         epochs = tuple(Epoch(**epoch) for epoch in flow_fit["epochs"])
         found.append(
             FlowFit(

@@ -17,8 +17,8 @@ pub struct FitOptions {
     pub rtt_s: Option<f64>,
     /// Parallel connections, this one included.
     pub npc: u32,
-    /// How packets sent are counted.
-    pub counting: Counting,
+    /// How packets sent are counted; [`Counting::of`] the series if `None`.
+    pub counting: Option<Counting>,
 }
 
 impl Default for FitOptions {
@@ -27,7 +27,7 @@ impl Default for FitOptions {
             cc: None,
             rtt_s: None,
             npc: 1,
-            counting: Counting::Passages,
+            counting: None,
         }
     }
 }
@@ -70,7 +70,8 @@ pub fn fit(series: &Series, options: &FitOptions) -> Fit {
         None => rtt_s(series, cc),
     };
     let found = find_epochs(series, cc, rtt_s);
-    let curve = LossCurve::fit(series, &found, rtt_s, options.npc, options.counting);
+    let counting = options.counting.unwrap_or_else(|| Counting::of(series));
+    let curve = LossCurve::fit(series, &found, rtt_s, options.npc, counting);
     Fit {
         cc,
         cc_guessed: options.cc.is_none(),

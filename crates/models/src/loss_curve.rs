@@ -15,8 +15,22 @@ pub enum Counting {
     /// (recovered from their data: `p = losses / (cwnd * passages)`).
     #[default]
     Passages,
-    /// Window over RTT for the time spent there: the packets that were really sent, recoveries included.
+    /// Window over RTT for the time spent there, recoveries included.
     Time,
+    /// Growth of snd_nxt while the window was there: what the paper's text says, for traces that have
+    /// sequence numbers. As [`Counting::Time`] where a trace has none.
+    Sent,
+}
+
+impl Counting {
+    /// The best that this series allows: packets really sent, else the authors' way.
+    pub fn of(series: &Series) -> Self {
+        if series.snd_nxt_packets().is_some() {
+            Self::Sent
+        } else {
+            Self::Passages
+        }
+    }
 }
 
 /// One window size that the flow was seen at.
@@ -184,7 +198,15 @@ impl LossCurveBuilder {
                     }
                 }
             }
-            Counting::Time => {
+            Counting::Sent if series.snd_nxt_packets().is_some() => {
+                let w = series.cwnd_packets();
+                let sent = series.snd_nxt_packets().unwrap_or_default();
+                for i in 1..w.len() {
+                    // a record is written as an acknowledgment comes in, before it is acted upon
+                    self.counts.entry(whole(w[i])).or_default().0 += sent[i] - sent[i - 1];
+                }
+            }
+            Counting::Time | Counting::Sent => {
                 let (t, w) = (series.time_s(), series.cwnd_packets());
                 for i in 1..t.len() {
                     let packets = w[i - 1] * (t[i] - t[i - 1]) / rtt_s;
@@ -197,7 +219,7 @@ impl LossCurveBuilder {
                 .epochs
                 .iter()
                 .for_each(|epoch| self.lose(epoch.end_cwnd)),
-            Counting::Time => found
+            Counting::Time | Counting::Sent => found
                 .losses
                 .iter()
                 .for_each(|loss| self.lose(loss.cwnd_packets)),
@@ -296,6 +318,18 @@ fn whole(cwnd_packets: f64) -> u32 {
 mod tests {
     use super::*;
     use crate::epochs::{Epoch, Loss};
+
+    #[test]
+    fn with_sequence_numbers_the_packets_really_sent_are_counted() {
+        let (series, found) = sawtooth();
+        let sent: Vec<f64> = (0..series.len()).map(|i| 7.0 * i as f64).collect();
+        let total = sent[sent.len() - 1];
+        let series = series.with_snd_nxt(sent).unwrap();
+        assert_eq!(Counting::of(&series), Counting::Sent);
+        let curve = LossCurve::fit(&series, &found, 0.1, 1, Counting::Sent);
+        assert_eq!(curve.packets, total);
+        assert_eq!(curve.losses as usize, found.losses.len());
+    }
 
     fn sawtooth() -> (Series, Detection) {
         let time = vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0];

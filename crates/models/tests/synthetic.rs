@@ -146,7 +146,7 @@ fn the_loss_curve_recovers_a_constant_loss_rate() {
     .run();
     let options = FitOptions {
         cc: Some(Cc::Cubic),
-        counting: pathcast_models::Counting::Time,
+        counting: Some(pathcast_models::Counting::Time),
         ..FitOptions::default()
     };
     let curve = fit(&run.series, &options).curve;

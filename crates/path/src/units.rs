@@ -31,7 +31,7 @@ impl Time {
 
     /// Seconds since the start.
     pub fn as_secs(self) -> f64 {
-        self.0 as f64 * 1e-9
+        self.0 as f64 / 1e9
     }
 
     /// The span from `earlier` to here; zero if `earlier` is in fact later.
@@ -84,7 +84,7 @@ impl Span {
 
     /// This span in seconds.
     pub fn as_secs(self) -> f64 {
-        self.0 as f64 * 1e-9
+        self.0 as f64 / 1e9
     }
 
     /// `self * numerator / denominator` without overflow in between.

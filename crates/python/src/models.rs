@@ -4,7 +4,7 @@ use numpy::PyReadonlyArray1;
 use pathcast_models::loss_curve::{LossCurveBuilder, LossCurves};
 use pathcast_models::{
     Cc, Counting, Detection, EvaluateOptions, Fit, FitOptions, ForecasterOptions, Observation,
-    Protocol, Series,
+    Protocol, Series, SeriesError,
 };
 use pyo3::prelude::*;
 use serde::Serialize;
@@ -33,14 +33,14 @@ pub struct Columns<'py>(
 );
 
 impl Columns<'_> {
-    fn series(&self) -> PyResult<Series> {
+    fn series(&self) -> Result<Series, SeriesError> {
         let copy = |array: &PyReadonlyArray1<'_, f64>| array.as_array().to_vec();
-        let mut series = Series::new(copy(&self.0), copy(&self.1)).map_err(model_error)?;
+        let mut series = Series::new(copy(&self.0), copy(&self.1))?;
         if let Some(snd_nxt) = &self.2 {
-            series = series.with_snd_nxt(copy(snd_nxt)).map_err(model_error)?;
+            series = series.with_snd_nxt(copy(snd_nxt))?;
         }
         if let Some(srtt) = &self.3 {
-            series = series.with_srtt(copy(srtt)).map_err(model_error)?;
+            series = series.with_srtt(copy(srtt))?;
         }
         Ok(series)
     }
@@ -53,21 +53,37 @@ struct Fits {
     curves: LossCurves,
 }
 
-/// Fits flows, each with its number of parallel connections; JSON with `flows` and `curves`.
+/// Fits flows, each with its name in errors and its number of parallel connections; JSON with
+/// `flows` and `curves`.
 #[pyfunction]
-#[pyo3(signature = (flows, npcs, cc=None, rtt_s=None))]
+#[pyo3(signature = (flows, names, npcs, cc=None, rtt_s=None))]
 pub fn fit(
     py: Python<'_>,
     flows: Vec<Columns<'_>>,
+    names: Vec<String>,
     npcs: Vec<u32>,
     cc: Option<&str>,
     rtt_s: Option<f64>,
 ) -> PyResult<String> {
     let cc = congestion_control(cc)?;
+    let named = |(flow, name): (&Columns<'_>, &String)| {
+        flow.series()
+            .map_err(|error| model_error(format!("{name}: {error}")))
+    };
     let flows = flows
         .iter()
-        .map(Columns::series)
+        .zip(&names)
+        .map(named)
         .collect::<PyResult<Vec<Series>>>()?;
+    // packets are counted alike in all flows of a curve
+    let all_sent = flows
+        .iter()
+        .all(|series| Counting::of(series) == Counting::Sent);
+    let counting = if all_sent {
+        Counting::Sent
+    } else {
+        Counting::Passages
+    };
     Ok(py.detach(|| {
         let options = |npc| FitOptions {
             cc,
@@ -88,7 +104,7 @@ pub fn fit(
             };
             builders
                 .entry(npc)
-                .or_insert_with(|| LossCurveBuilder::new(npc, Counting::default()))
+                .or_insert_with(|| LossCurveBuilder::new(npc, counting))
                 .add(series, &found, fit.rtt_s);
         }
         let curves = builders
@@ -115,7 +131,7 @@ pub fn evaluate(
     rtt_s: Option<f64>,
     keep_predictions: bool,
 ) -> PyResult<String> {
-    let series = flow.series()?;
+    let series = flow.series().map_err(model_error)?;
     let protocol = match protocol {
         "fair" => Protocol::Fair,
         "paper" => Protocol::Paper,

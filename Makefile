@@ -1,0 +1,65 @@
+# `make demo` runs the main job, `make test` the tests; each sets up what it needs first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 'Cargo.toml' -o -name '*.c')
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test build lint format test-rust test-python bench wheel picture lock clean
+
+help: ## Say what can be made.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+demo: build ## Measure a TCP flow, fit it, forecast it, write report.html.
+	$(BIN)/pathcast demo
+
+test: lint test-rust test-python ## Lint and run all tests.
+
+build: $(VENV)/built ## Make the Python environment and build the Rust part into it.
+
+$(VENV)/installed: requirements.txt scripts/system-packages
+	scripts/system-packages python
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements.txt
+	touch $@
+
+$(VENV)/built: $(VENV)/installed pyproject.toml $(RUST_SOURCES)
+	$(BIN)/maturin develop --release --locked --quiet
+	touch $@
+
+lint: build ## Check form, lints and types.
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked --quiet -- --deny warnings
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy --no-error-summary
+
+format: build ## Put all sources in form.
+	cargo fmt --all
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --quiet --fix .
+
+test-rust: ## Run the Rust tests, the kernel's among them where they can run.
+	cargo test --workspace --locked --quiet
+
+test-python: build ## Run the Python tests, the command line and the examples of the docs.
+	$(BIN)/pytest
+
+bench: build ## Measure speed; figures are for comparing within one run.
+	cargo bench --workspace --locked
+
+wheel: build ## Build dist/pathcast-*.whl.
+	$(BIN)/maturin build --release --locked --strip --out dist
+
+picture: build ## Make docs/report.png, the picture in the README.
+	scripts/system-packages browser
+	scripts/report-picture docs/report.png
+
+lock: $(VENV)/installed ## Pin the newest versions of all dependencies.
+	cargo update
+	scripts/lock-python
+
+clean: ## Remove what was built.
+	cargo clean
+	rm -rf $(VENV) dist

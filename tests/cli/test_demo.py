@@ -1,0 +1,68 @@
+"""`pathcast demo`: the main job, end to end."""
+
+import json
+import re
+
+import pytest
+
+import pathcast
+from conftest import run
+
+
+def test_the_demo_ends_in_a_report(tmp_path):
+    report, trace = tmp_path / "report.html", tmp_path / "trace.parquet"
+    done = run(
+        "demo", "--world", "simulator", "--duration", 40, "-o", report, "--trace", trace, "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["world"] == "simulator"
+    assert result["fit"]["losses"] > 5
+    assert [score["horizon_s"] for score in result["evaluation"]["horizons"]] == [1, 5, 10]
+    assert len(pathcast.read_trace(trace)) > 1000
+
+    page = report.read_text()
+    assert page.count("<svg ") == 4
+    for words in ("Forecast against what happened", "p(cwnd)", "Error by horizon", "epoch"):
+        assert words in page
+    # it opens offline: nothing is fetched, nothing runs
+    loads = re.findall(r"""(?:src|href)\s*=\s*["']([^"'#][^"']*)""", page)
+    assert [target for target in loads if not target.startswith("data:")] == []
+    assert "<script" not in page
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_without_the_emulator_the_demo_says_so(tmp_path, monkeypatch):
+    from pathcast import demo
+
+    nothing = pathcast.Capabilities(False, False, False, False, (), ("there is no TUN",))
+    monkeypatch.setattr(demo.runs, "capabilities", lambda: nothing)
+    chosen = demo.choose_world(demo.World.AUTO)
+    assert chosen.world is demo.World.SIMULATOR
+    assert "there is no TUN" in chosen.said
+    with pytest.raises(pathcast.EmulatorError, match="there is no TUN"):
+        demo.choose_world(demo.World.EMULATOR)
+
+
+def test_a_name_cannot_break_out_of_the_page(tmp_path, path_file):
+    path = path_file("name = '<script>alert(1)</script>'\ndelay = '20 ms'\nloss = 0.001\n")
+    report = tmp_path / "r.html"
+    done = run("demo", "--world", "simulator", "--path", path, "--duration", 20, "-o", report)
+    assert done.returncode == 0, done.stderr
+    assert "<script" not in report.read_text()
+
+
+def test_the_demo_runs_the_kernel_where_it_can(emulator, tmp_path):
+    done = run("demo", "--duration", 15, "-o", tmp_path / "r.html", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["world"] == "emulator"
+    assert result["fit"]["flows"][0]["cc"] == "cubic"
+    assert result["fit"]["flows"][0]["rtt_s"] == pytest.approx(0.042, abs=0.006)
+
+
+def test_a_report_that_cannot_be_written_is_refused_at_once(tmp_path):
+    done = run("demo", "-o", tmp_path / "no" / "r.html", timeout=20)
+    assert done.returncode == 2
+    assert "no folder" in done.stderr

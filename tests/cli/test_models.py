@@ -1,0 +1,153 @@
+"""`pathcast fit` and `pathcast evaluate`."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from conftest import run
+from pathcast import MODELS
+
+CUBIC = "cubic-longDistance_cubic-data_5_1_53002.cwnd.csv.gz"
+RENO = "reno-wireless_reno-data_1_1_10000.cwnd.csv.gz"
+
+
+@pytest.fixture
+def sawtooth(tmp_path):
+    """A Reno-like trace: from 10 up to 20 packets, a packet each 0.1 s, again and again."""
+    file = tmp_path / "sawtooth.csv"
+    rows = (f"{i * 0.1:.1f},{10 + i % 11}" for i in range(600))
+    file.write_text("time_s,cwnd_packets\n" + "\n".join(rows) + "\n")
+    return file
+
+
+def test_fit_prints_losses_epochs_and_curve(sawtooth, tmp_path):
+    output = tmp_path / "curve.json"
+    done = run("fit", sawtooth, "--cc", "reno", "--rtt", 0.1, "-o", output, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert json.loads(output.read_text()) == result
+    assert result["losses"] == 54
+    assert len(result["epochs"]) == 54
+    assert {"start_s", "end_s", "end_cwnd"} <= set(result["epochs"][0])
+    assert all(epoch["end_cwnd"] == 20 for epoch in result["epochs"])
+    at = {point["cwnd_packets"]: point for point in result["curve"]["points"]}
+    # one loss each time that 20 packets are sent at a window of 20, the last time still under way
+    assert at[20]["loss_probability"] == pytest.approx(54 / (55 * 20), rel=0.02)
+    assert at[12]["loss_probability"] == at[20]["loss_probability"]  # the nearest with a loss
+
+
+def test_fit_pools_traces_of_one_kind(sawtooth):
+    one = json.loads(run("fit", sawtooth, "--cc", "reno", "--json").stdout)
+    two = json.loads(run("fit", sawtooth, sawtooth, "--cc", "reno", "--json").stdout)
+    assert two["losses"] == 2 * one["losses"]
+    assert len(two["flows"]) == 2
+    assert two["curve"]["points"][-1]["loss_probability"] == pytest.approx(
+        one["curve"]["points"][-1]["loss_probability"]
+    )
+
+
+def test_real_traces_are_fitted_and_forecast(econ_traces):
+    fitted = json.loads(run("fit", econ_traces / RENO, "--json").stdout)
+    assert fitted["flows"][0]["cc"] == "reno"
+    assert fitted["flows"][0]["rtt_s"] == pytest.approx(0.0774, rel=0.05)
+    assert 80 <= fitted["losses"] <= 100
+    done = run("evaluate", econ_traces / RENO, "--horizon", 1, "--horizon", 5, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["truth"] == "mean_cwnd_packets"
+    assert [score["horizon_s"] for score in result["horizons"]] == [1, 5]
+    for score in result["horizons"]:
+        assert set(score["median_error_pct"]) == set(MODELS)
+        assert score["windows"] > 3000
+        assert 0.8 <= score["coverage90"] <= 0.97
+
+
+@pytest.mark.parametrize("protocol", ["fair", "paper"])
+def test_both_protocols_judge_the_same_windows(econ_traces, protocol):
+    options = ("--horizon", 5, "--protocol", protocol, "--cc", "cubic", "--rtt", 0.2, "--json")
+    result = json.loads(run("evaluate", econ_traces / CUBIC, *options).stdout)
+    assert result["protocol"] == protocol
+    assert result["horizons"][0]["windows"] > 800
+
+
+def test_human_text_says_what_the_truth_is(sawtooth):
+    done = run("evaluate", sawtooth, "--cc", "reno", "--horizon", 1)
+    assert done.returncode == 0
+    assert "mean cwnd (no sequence numbers in the trace)" in " ".join(done.stdout.split())
+
+
+def trace_file(tmp_path, rows, name="t.csv"):
+    file = tmp_path / name
+    file.write_text("time_s,cwnd_packets\n" + rows)
+    return file
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("", "has no rows"),
+        ("0,10\n", "one record"),
+        ("0,10\n1,11\n0.5,12\n", "t.csv:4: time_s: got 0.5"),
+        ("0,10\n1,NaN\n", 't.csv:3: cwnd_packets: got "NaN"'),
+        ("0,10\n1,-4\n", "t.csv:3: cwnd_packets: got -4"),
+        ("0,10\n1\n", "t.csv:3: got 1 cells, expected 2"),
+        ("0,ten\n", 't.csv:2: cwnd_packets: got "ten"'),
+        ("0,10\n0,11\n", "longer than 0 s"),
+    ],
+)
+def test_a_wrong_trace_is_refused_with_its_place(tmp_path, command, rows, said):
+    done = run(command, trace_file(tmp_path, rows))
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr
+    assert "t.csv" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_files_that_are_no_traces_are_refused(tmp_path):
+    empty = tmp_path / "empty"
+    empty.touch()
+    cut = tmp_path / "cut.gz"
+    cut.write_bytes(gzip.compress(b"time_s,cwnd_packets\n" + b"1,2\n" * 9000)[:60])
+    other = tmp_path / "other.csv"
+    other.write_text("a,b\n1,2\n")
+    for file in (empty, cut, other, tmp_path / "none", tmp_path):
+        done = run("fit", file)
+        assert done.returncode == 2, file
+        assert str(file) in done.stderr.replace("\n", ""), file
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--rtt", "-1"], "rtt is -1"),
+        (["--rtt", "nan"], "rtt is nan"),
+        (["--cc", "vegas"], "expected cubic or reno"),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_wrong_options_are_refused(sawtooth, command, options, said):
+    done = run(command, sawtooth, *options)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("horizon", ["0", "-1", "nan", "1e9"])
+def test_wrong_horizons_are_refused(sawtooth, horizon):
+    done = run("evaluate", sawtooth, "--horizon", horizon)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_flow_without_losses_is_no_error(tmp_path):
+    rows = "".join(f"{i * 0.1:.1f},{100 + i}\n" for i in range(400))
+    file = trace_file(tmp_path, rows)
+    fitted = run("fit", file, "--cc", "reno", "--json")
+    assert json.loads(fitted.stdout)["losses"] == 0
+    assert "no loss" in run("fit", file, "--cc", "reno").stdout
+    result = json.loads(run("evaluate", file, "--cc", "reno", "--horizon", 5, "--json").stdout)
+    assert result["horizons"][0]["median_error_pct"]["pathcast"] < 2
+    assert np.isfinite(result["horizons"][0]["coverage90"])

@@ -1,0 +1,185 @@
+"""`pathcast simulate` and `pathcast emulate`."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+import pathcast
+from conftest import PATHCAST, run
+
+PATH = "rate = '20 Mbit/s'\ndelay = '10 ms'\nqueue = '1 BDP'\nloss = 0.0005\n"
+KEYS = {
+    "flows", "packets_delivered", "loss_rate", "one_way_delay_ms", "cpu_s", "wall_s", "seed",
+    "valid", "invalid_because",
+}  # fmt: skip
+
+
+def test_simulate_prints_its_report_as_json(path_file, tmp_path):
+    trace_file = tmp_path / "trace.parquet"
+    done = run(
+        "simulate", path_file(PATH), "--scheme", "cubic", "--scheme", "reno", "--flows", 2,
+        "--duration", 20, "--seed", 7, "-o", trace_file, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert set(report) == KEYS
+    assert [flow["scheme"] for flow in report["flows"]] == ["cubic", "cubic", "reno", "reno"]
+    assert 17e6 < sum(flow["goodput_bps"] for flow in report["flows"]) < 20e6
+    assert 10 < report["one_way_delay_ms"]["p50"] <= report["one_way_delay_ms"]["p95"] < 31
+    assert (report["seed"], report["valid"]) == (7, True)
+
+    trace = pathcast.read_trace(trace_file)
+    assert trace.flows == [0, 1, 2, 3]
+    assert trace.metadata["source"] == "simulator"
+    assert trace.metadata["seed"] == 7
+    assert pathcast.Path.parse(trace.metadata["path_toml"]).rate_bps == 20e6
+
+
+def test_the_same_seed_gives_the_same_file(path_file, tmp_path):
+    path = path_file(PATH)
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        run("simulate", path, "--duration", 10, "--seed", seed, "-o", tmp_path / name)
+    a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
+    assert a == b != c
+
+
+def test_human_text_goes_without_json(path_file):
+    done = run("simulate", path_file(PATH), "--duration", 5)
+    assert done.returncode == 0
+    assert "Mbit/s" in done.stdout
+    assert "packets delivered" in done.stdout
+    assert done.stderr == ""
+
+
+def test_emulate_prints_its_report_as_json(emulator, path_file, tmp_path):
+    trace_file = tmp_path / "trace.parquet"
+    done = run("emulate", path_file(PATH), "--duration", 3, "-o", trace_file, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert set(report) == KEYS | {"slip_us"}
+    assert set(report["slip_us"]) == {"p50", "p99", "max"}
+    assert report["flows"][0]["scheme"] == "cubic"
+    trace = pathcast.read_trace(trace_file)
+    assert trace.metadata["source"] == "emulator"
+    assert trace.metadata["valid"] == report["valid"]
+    assert len(trace) > 500
+
+
+def test_a_scheme_that_the_kernel_lacks_is_refused(emulator, path_file):
+    done = run("emulate", path_file(PATH), "--scheme", "nosuch", "--duration", 3)
+    assert done.returncode == 2
+    assert "nosuch" in done.stderr
+    assert "cubic" in done.stderr
+
+
+def test_without_privileges_emulate_says_what_it_needs(path_file):
+    if os.geteuid() != 0:
+        done = run("emulate", path_file(PATH), "--duration", 1)
+    else:
+        # root without the capabilities is nobody
+        drop = ["setpriv", "--bounding-set=-net_admin,-sys_admin", "--"]
+        command = [*drop, str(PATHCAST), "emulate", str(path_file(PATH)), "--duration", "1"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "CAP_NET_ADMIN" in done.stderr
+    assert "simulator" in done.stderr
+
+
+def network_namespaces():
+    """Every network namespace that some process is in or holds open."""
+    found = set()
+    for process in os.listdir("/proc"):
+        if process.isdigit():
+            try:
+                found.add(os.readlink(f"/proc/{process}/ns/net"))
+            except OSError:
+                continue
+    return found
+
+
+def test_ctrl_c_ends_an_emulation_and_leaves_nothing(emulator, path_file, tmp_path):
+    before = network_namespaces()
+    output = tmp_path / "out" / "trace.parquet"
+    output.parent.mkdir()
+    process = subprocess.Popen(
+        [str(PATHCAST), "emulate", str(path_file(PATH)), "--duration", "60", "-o", str(output)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130, stderr
+    assert "interrupted" in stderr
+    assert network_namespaces() <= before
+    assert list(output.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--duration", "0"], "duration"),
+        (["--duration", "nan"], "duration"),
+        (["--scheme", "nosuch"], "nosuch"),
+        (["--flows", "0"], "flows"),
+        (["--seed", "-1"], "seed"),
+        (["-o", "no/such/folder/t.parquet"], "no folder"),
+        (["--wrong"], "--wrong"),
+    ],
+)
+def test_wrong_options_are_refused(path_file, options, said):
+    done = run("simulate", path_file(PATH), *options)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rate = 12\ndelay = '1 ms'\n", "path.toml:1:8: rate: "),
+        ("delay = '1 ms'\nrate = '-3 Mbit/s'\n", 'path.toml:2:8: rate: got "-3 Mbit/s"'),
+        ("delay = '1 lightyear'\n", "units: ns, us, ms, s"),
+        ("delay = '1 ms'\nspeed = 3\n", "path.toml:2:1: unknown field `speed`"),
+        ("delay = '1 ms'\nloss = -0.1\n", "path.toml:2:8: loss: "),
+        ("delay = '1 ms'\ndelay = '2 ms'\n", "path.toml:2:1"),
+        ("rate = '1 Mbit/s'\n", "missing field `delay`"),
+        ("[[[", "path.toml:1:"),
+        ("", "missing field `delay`"),
+    ],
+)
+def test_a_wrong_path_file_is_refused_with_its_place(path_file, text, said):
+    done = run("simulate", path_file(text))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_path_file_that_is_not_there_or_no_text_is_refused(tmp_path):
+    assert "No such file" in run("simulate", tmp_path / "none.toml").stderr
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    done = run("simulate", binary)
+    assert done.returncode == 2
+    assert "no UTF-8" in done.stderr
+    assert run("simulate", tmp_path).returncode == 2
+
+
+def test_a_full_disk_leaves_nothing_behind(path_file, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
+    try:
+        done = run("simulate", path_file(PATH), "--duration", 60, "-o", disk / "t.parquet")
+        assert done.returncode == 2
+        assert "No space left" in done.stderr
+        assert str(disk / "t.parquet") in done.stderr.replace("\n", "")
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)

@@ -1,0 +1,58 @@
+"""What tests share: the command line, the emulator where it can run, real traces where they are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pathcast
+
+ROOT = Path(__file__).parent.parent
+#: The `pathcast` command of the environment that runs the tests.
+PATHCAST = Path(sys.executable).with_name("pathcast")
+IN_CI = os.environ.get("CI") == "true"
+
+
+def run(*arguments, **options):
+    """Runs `pathcast` with these arguments; the outcome has `returncode`, `stdout`, `stderr`."""
+    command = [str(PATHCAST), *map(str, arguments)]
+    options = {"capture_output": True, "text": True, "timeout": 120, **options}
+    return subprocess.run(command, check=False, **options)
+
+
+@pytest.fixture(scope="session")
+def emulator():
+    """Skips where the emulator cannot run and says why; in CI it must run if the machine can."""
+    found = pathcast.capabilities()
+    if not found.can_emulate:
+        reason = "the emulator cannot run here: " + "; ".join(found.reasons)
+        if IN_CI and os.geteuid() == 0 and Path("/dev/net/tun").exists():
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+@pytest.fixture(scope="session")
+def econ_traces():
+    """The folder of real cwnd traces beside the repository."""
+    folder = ROOT.parent / "shared" / "data" / "econ"
+    if not folder.is_dir():
+        reason = f"no real traces: there is no folder {folder.relative_to(ROOT.parent)}"
+        if IN_CI:
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return folder
+
+
+@pytest.fixture
+def path_file(tmp_path):
+    """A function that writes a path file."""
+
+    def write(text, name="path.toml"):
+        file = tmp_path / name
+        file.write_text(text)
+        return file
+
+    return write

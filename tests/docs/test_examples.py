@@ -1,0 +1,67 @@
+"""Every example in the docs runs: Python blocks, path files, commands."""
+
+import re
+import shlex
+
+import pytest
+
+import pathcast
+from conftest import ROOT, run
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(language):
+    """All fenced blocks of a language, with the page that they stand on."""
+    pattern = re.compile(rf"^```{language}\n(.*?)^```", re.M | re.S)
+    return [
+        pytest.param(block, id=f"{page.name}-{number}")
+        for page in PAGES
+        for number, block in enumerate(pattern.findall(page.read_text()))
+    ]
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_python_examples_run(block, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    exec(compile(block, "example", "exec"), {})
+
+
+@pytest.mark.parametrize("block", blocks("toml"))
+def test_path_files_in_the_docs_are_path_files(block):
+    pathcast.Path.parse(block)
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "paths").glob("*.toml")), ids=lambda f: f.name)
+def test_paths_that_ship_can_be_run(file):
+    report, _ = pathcast.simulate(pathcast.Path.load(file), duration_s=2, record=False)
+    assert report.packets_delivered > 0
+
+
+def test_commands_of_the_readme_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    table = re.findall(r"\| `pathcast ([^`]+)` \|", (ROOT / "README.md").read_text())
+    assert len(table) >= 6
+    trace = tmp_path / "trace.parquet"
+    done = run("simulate", "paths/12mbps-60ms-1bdp.toml", "--duration", 30, "-o", trace)
+    assert done.returncode == 0, done.stderr
+    for command in table:
+        words = shlex.split(command)
+        if words[0] in ("emulate", "demo"):
+            continue  # in test_runs and test_demo: these want the kernel, and a minute each
+        words = [word.replace("trace.parquet", str(trace)) for word in words]
+        words = [word.replace("curve.json", str(tmp_path / "curve.json")) for word in words]
+        done = run(*words)
+        assert done.returncode == 0, (command, done.stderr)
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_map_names_every_crate():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for crate in sorted(path.name for path in (ROOT / "crates").iterdir()):
+        assert re.search(rf"^  {crate} ", text, re.M), crate

@@ -1,0 +1,33 @@
+"""The simulator and the kernel over the emulator, on the same path with the same losses."""
+
+import statistics
+
+from pathcast import demo, emulate, simulate
+
+#: Seeds of the path; both worlds lose the same packets of the sequence that each sends.
+SEEDS = (1, 2, 3)
+DURATION_S = 12.0
+#: Relative difference allowed in mean goodput.
+TOLERANCE = 0.10
+
+
+def valid_emulation(path, seed):
+    """A run that did not slip, of at most three."""
+    for _ in range(3):
+        report, _ = emulate(path, ["cubic"], duration_s=DURATION_S, seed=seed)
+        if report.valid:
+            return report
+    raise AssertionError(f"three runs slipped: {report.invalid_because}")
+
+
+def test_simulator_and_kernel_agree_on_cubic_goodput(emulator):
+    path = demo.demo_path()
+    assert path.loss == 1e-3
+    real, simulated = [], []
+    for seed in SEEDS:
+        real.append(valid_emulation(path, seed).flows[0].goodput_bps)
+        report, _ = simulate(path, ["cubic"], duration_s=DURATION_S, seed=seed)
+        simulated.append(report.flows[0].goodput_bps)
+    ratio = statistics.mean(simulated) / statistics.mean(real)
+    print(f"simulator / kernel: {ratio:.3f} ({simulated}, {real})")
+    assert abs(ratio - 1) < TOLERANCE
