@@ -2,21 +2,84 @@
 
 use pathcast_path::{Span, Time};
 
-/// An acknowledgment of new data, as the transport saw it.
+/// How fast the path delivered, measured on the packet that an acknowledgment is for
+/// (draft-cheng-iccrg-delivery-rate-estimation-02).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateSample {
+    /// Packets delivered between the sending of that packet and its acknowledgment.
+    pub delivered_packets: u64,
+    /// How long that took: the longer of the time to send and the time to acknowledge them.
+    pub interval: Span,
+    /// All packets that had been delivered when that packet was sent.
+    pub prior_delivered: u64,
+    /// Packets in flight when it was sent, itself included.
+    pub sent_in_flight: u64,
+    /// Packets found lost between its sending and its acknowledgment.
+    pub lost_packets: u64,
+    /// Whether the sender had run out of data, so that this is no more than a lower bound.
+    pub app_limited: bool,
+}
+
+impl RateSample {
+    /// Packets a second; none over no time.
+    pub fn packets_per_s(&self) -> Option<f64> {
+        (self.interval > Span::ZERO)
+            .then(|| self.delivered_packets as f64 / self.interval.as_secs())
+    }
+}
+
+/// An acknowledgment, as the transport saw it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
     /// When it arrived.
     pub now: Time,
     /// Packets that it newly acknowledged, cumulatively or selectively.
     pub acked_packets: u64,
+    /// Packets that it showed to be lost.
+    pub lost_packets: u64,
+    /// Packets that it said were marked by the network (ECN).
+    pub marked_packets: u64,
     /// Round-trip time of the last packet that it acknowledges; none for one sent twice.
     pub rtt: Option<Span>,
+    /// Smoothed round-trip time.
+    pub srtt: Span,
     /// Smallest round-trip time of the connection so far.
     pub min_rtt: Span,
+    /// Packets in flight after it.
+    pub in_flight: u64,
+    /// Packets in flight before it.
+    pub prior_in_flight: u64,
+    /// All packets delivered so far.
+    pub delivered: u64,
+    /// How fast the path delivers, if that could be measured.
+    pub rate: Option<RateSample>,
     /// Whether it ends a round trip: it acknowledges a packet sent after the last such moment.
     pub round_ends: bool,
     /// Whether the window was what held the sender back; a window that is not used does not grow.
     pub cwnd_limited: bool,
+    /// Whether the transport is recovering from loss; only controllers that manage recovery see
+    /// acknowledgments then.
+    pub in_recovery: bool,
+}
+
+/// Why a congestion event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Packets were lost.
+    Loss,
+    /// Packets were marked (ECN), and none was lost.
+    Mark,
+}
+
+/// The first loss or mark in a round trip.
+#[derive(Clone, Copy, Debug)]
+pub struct Congestion {
+    /// When it was found out.
+    pub now: Time,
+    /// What it was.
+    pub signal: Signal,
+    /// Packets in flight then.
+    pub in_flight: u64,
 }
 
 /// A congestion controller: window in, window out.
@@ -33,15 +96,33 @@ pub trait Controller: Send {
     /// The slow-start threshold in packets; infinite before the first congestion event.
     fn ssthresh(&self) -> f64;
 
-    /// New data was acknowledged outside loss recovery.
+    /// New data was acknowledged, or packets were found lost. Outside recovery only, unless the
+    /// controller manages recovery itself.
     fn on_ack(&mut self, ack: &Ack);
 
     /// Packets were lost or marked, for the first time in this round trip: sets ssthresh and the
     /// window that holds after recovery.
-    fn on_congestion(&mut self, now: Time);
+    fn on_congestion(&mut self, event: &Congestion);
 
     /// The retransmission timer expired: ssthresh as on congestion, the window back to one packet.
     fn on_timeout(&mut self, now: Time);
+
+    /// Recovery from loss is over.
+    fn on_recovery_end(&mut self, _now: Time) {}
+
+    /// The sender begins again after it had sent nothing for `idle`.
+    fn on_idle_restart(&mut self, _now: Time, _idle: Span) {}
+
+    /// Whether the controller sets the window in recovery too (BBR), instead of leaving it to
+    /// proportional rate reduction.
+    fn manages_recovery(&self) -> bool {
+        false
+    }
+
+    /// How fast to send, in packets a second; none: as fast as the window allows.
+    fn pacing_rate(&self) -> Option<f64> {
+        None
+    }
 
     /// Whether the window is below the slow-start threshold.
     fn in_slow_start(&self) -> bool {
@@ -58,10 +139,27 @@ pub(crate) mod tests {
         Ack {
             now: Time::ZERO + Span::from_secs(now_s),
             acked_packets: acked,
+            lost_packets: 0,
+            marked_packets: 0,
+            srtt: Span::from_millis(100),
+            in_flight: 0,
+            prior_in_flight: acked,
+            delivered: 0,
+            rate: None,
+            in_recovery: false,
             rtt: Some(Span::from_millis(100)),
             min_rtt: Span::from_millis(100),
             round_ends: false,
             cwnd_limited: true,
+        }
+    }
+
+    /// A loss at the start of the run.
+    pub fn loss() -> Congestion {
+        Congestion {
+            now: Time::ZERO,
+            signal: Signal::Loss,
+            in_flight: 0,
         }
     }
 }

@@ -16,7 +16,7 @@
 use pathcast_path::Time;
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Controller};
+use crate::controller::{Ack, Congestion, Controller, Signal};
 use crate::hystart::HyStart;
 use crate::reno::slow_start;
 
@@ -170,7 +170,7 @@ impl Controller for Cubic {
         }
     }
 
-    fn on_congestion(&mut self, _now: Time) {
+    fn on_congestion(&mut self, _event: &Congestion) {
         self.epoch = None;
         // fast convergence (RFC 9438, section 4.7): a flow that lost below its last maximum makes room
         self.w_max = if self.cwnd < self.w_max {
@@ -184,7 +184,11 @@ impl Controller for Cubic {
     }
 
     fn on_timeout(&mut self, now: Time) {
-        self.on_congestion(now);
+        self.on_congestion(&Congestion {
+            now,
+            signal: Signal::Loss,
+            in_flight: 0,
+        });
         self.cwnd = 1.0;
         // Linux resets the whole of CUBIC's state on a timeout
         self.w_max = 0.0;
@@ -195,7 +199,7 @@ impl Controller for Cubic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::tests::ack;
+    use crate::controller::tests::{ack, loss};
 
     /// Feeds one round trip of 100 ms after another, one acknowledgment for two packets, and
     /// returns the window at the end of each.
@@ -216,7 +220,7 @@ mod tests {
         let mut cubic = Cubic::new(CubicConfig::rfc9438());
         cubic.cwnd = window;
         cubic.ssthresh = window;
-        cubic.on_congestion(Time::ZERO);
+        cubic.on_congestion(&loss());
         cubic
     }
 
@@ -275,10 +279,10 @@ mod tests {
     fn a_loss_below_the_last_maximum_lowers_it_further() {
         let mut cubic = after_loss_at(1000.0);
         cubic.cwnd = 800.0;
-        cubic.on_congestion(Time::ZERO);
+        cubic.on_congestion(&loss());
         assert_eq!(cubic.w_max, 800.0 * 0.85);
         cubic.cwnd = 900.0;
-        cubic.on_congestion(Time::ZERO);
+        cubic.on_congestion(&loss());
         assert_eq!(cubic.w_max, 900.0);
     }
 }

@@ -11,7 +11,7 @@ mod hystart;
 mod reno;
 mod scheme;
 
-pub use controller::{Ack, Controller};
+pub use controller::{Ack, Congestion, Controller, RateSample, Signal};
 pub use cubic::{Cubic, CubicConfig};
 pub use hystart::HyStart;
 pub use reno::Reno;

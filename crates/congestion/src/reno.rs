@@ -3,7 +3,7 @@
 use pathcast_path::Time;
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Controller};
+use crate::controller::{Ack, Congestion, Controller, Signal};
 
 /// Share of the window that remains after a loss (RFC 5681, equation 4).
 const BETA: f64 = 0.5;
@@ -49,13 +49,17 @@ impl Controller for Reno {
         self.cwnd += acked / self.cwnd;
     }
 
-    fn on_congestion(&mut self, _now: Time) {
+    fn on_congestion(&mut self, _event: &Congestion) {
         self.ssthresh = (self.cwnd * BETA).max(2.0);
         self.cwnd = self.ssthresh;
     }
 
     fn on_timeout(&mut self, now: Time) {
-        self.on_congestion(now);
+        self.on_congestion(&Congestion {
+            now,
+            signal: Signal::Loss,
+            in_flight: 0,
+        });
         self.cwnd = 1.0;
     }
 }
@@ -72,14 +76,14 @@ pub(crate) fn slow_start(cwnd: &mut f64, ssthresh: f64, acked: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::tests::ack;
+    use crate::controller::tests::{ack, loss};
 
     #[test]
     fn reno_doubles_in_slow_start_and_adds_one_a_round_after() {
         let mut reno = Reno::default();
         reno.on_ack(&ack(0.0, 10));
         assert_eq!(reno.cwnd(), 20.0);
-        reno.on_congestion(Time::ZERO);
+        reno.on_congestion(&loss());
         assert_eq!((reno.cwnd(), reno.ssthresh()), (10.0, 10.0));
         for _ in 0..10 {
             reno.on_ack(&ack(0.1, 1));

@@ -1,6 +1,6 @@
 //! The sending end: what to send now, and what each acknowledgment changes.
 
-use pathcast_congestion::{Ack, Controller};
+use pathcast_congestion::{Ack, Congestion, Controller, Signal};
 use pathcast_path::{Span, Time};
 
 use crate::prr::ProportionalRateReduction;
@@ -151,6 +151,7 @@ impl Sender {
 
     /// Takes an acknowledgment that arrived at `now`.
     pub fn on_ack(&mut self, now: Time, segment: &AckSegment) {
+        let prior_in_flight = self.scoreboard.in_flight();
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());
         if let Some(rtt) = delivery.rtt {
             self.rtt.on_sample(rtt);
@@ -184,7 +185,15 @@ impl Sender {
                 self.controller.on_ack(&Ack {
                     now,
                     acked_packets: delivery.delivered,
+                    lost_packets: lost,
+                    marked_packets: 0,
                     rtt: delivery.rtt,
+                    srtt: self.rtt.srtt().unwrap_or(Span::ZERO),
+                    in_flight: self.scoreboard.in_flight(),
+                    prior_in_flight,
+                    delivered: 0,
+                    rate: None,
+                    in_recovery: false,
                     min_rtt: self.rtt.min().unwrap_or(Span::ZERO),
                     round_ends,
                     cwnd_limited: self.limited.0 || self.limited.1,
@@ -203,7 +212,12 @@ impl Sender {
         self.reorder_at = look_again;
         if lost > 0 && matches!(self.state, State::Open) {
             let prior_cwnd = self.controller.cwnd();
-            self.controller.on_congestion(now);
+            let in_flight = self.scoreboard.in_flight();
+            self.controller.on_congestion(&Congestion {
+                now,
+                signal: Signal::Loss,
+                in_flight,
+            });
             let reduction = ProportionalRateReduction::new(prior_cwnd, self.controller.ssthresh());
             // until the caller's PRR step: room for the first retransmission
             let cwnd = self.scoreboard.in_flight() + 1;
