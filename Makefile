@@ -25,7 +25,7 @@ $(VENV)/installed: requirements.txt scripts/system-packages
 	touch $@
 
 $(VENV)/built: $(VENV)/installed pyproject.toml $(RUST_SOURCES)
-	$(BIN)/maturin develop --release --locked --quiet
+	PIP_QUIET=1 $(BIN)/maturin develop --release --locked --quiet
 	touch $@
 
 lint: build ## Check form, lints and types.

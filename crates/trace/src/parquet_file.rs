@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{
+    Array, ArrayRef, Float64Array, RecordBatch, UInt8Array, UInt32Array, UInt64Array,
+};
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -17,61 +19,181 @@ use parquet::file::properties::WriterProperties;
 use crate::error::TraceError;
 use crate::file::write_beside;
 use crate::quiet_panics;
-use crate::record::{Metadata, Record, SCHEMA_VERSION, Trace};
+use crate::record::{Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace};
 
 /// Key of the JSON metadata in the Parquet footer.
 const METADATA_KEY: &str = "pathcast";
 /// Rows turned into columns at a time, so that memory stays bounded.
 const BATCH_ROWS: usize = 64 * 1024;
 
-fn schema() -> Schema {
-    use DataType::{Float64, UInt32, UInt64};
-    Schema::new(vec![
-        Field::new("time_s", Float64, false),
-        Field::new("flow", UInt32, false),
-        Field::new("cwnd_packets", Float64, false),
-        Field::new("ssthresh_packets", Float64, true),
-        Field::new("srtt_s", Float64, true),
-        Field::new("snd_nxt_bytes", UInt64, true),
-        Field::new("snd_una_bytes", UInt64, true),
-        Field::new("rwnd_bytes", UInt64, true),
-        Field::new("retransmits", UInt64, true),
-    ])
+/// A row of one of the project's tables.
+pub trait Row: Sized {
+    /// The table's columns.
+    fn schema() -> Schema;
+    /// Rows as columns, in the schema's order.
+    fn columns(rows: &[Self]) -> Vec<ArrayRef>;
 }
 
-fn batch(schema: &Arc<Schema>, rows: &[Record]) -> Result<RecordBatch, String> {
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(
-            rows.iter()
-                .map(|r| Some(r.time_s))
-                .collect::<Float64Array>(),
-        ),
-        Arc::new(rows.iter().map(|r| Some(r.flow)).collect::<UInt32Array>()),
-        Arc::new(
-            rows.iter()
-                .map(|r| Some(r.cwnd_packets))
-                .collect::<Float64Array>(),
-        ),
-        Arc::new(
-            rows.iter()
-                .map(|r| r.ssthresh_packets)
-                .collect::<Float64Array>(),
-        ),
-        Arc::new(rows.iter().map(|r| r.srtt_s).collect::<Float64Array>()),
-        Arc::new(
-            rows.iter()
-                .map(|r| r.snd_nxt_bytes)
-                .collect::<UInt64Array>(),
-        ),
-        Arc::new(
-            rows.iter()
-                .map(|r| r.snd_una_bytes)
-                .collect::<UInt64Array>(),
-        ),
-        Arc::new(rows.iter().map(|r| r.rwnd_bytes).collect::<UInt64Array>()),
-        Arc::new(rows.iter().map(|r| r.retransmits).collect::<UInt64Array>()),
-    ];
-    RecordBatch::try_new(Arc::clone(schema), columns).map_err(|error| error.to_string())
+impl Row for Record {
+    fn schema() -> Schema {
+        use DataType::{Float64, UInt32, UInt64};
+        Schema::new(vec![
+            Field::new("time_s", Float64, false),
+            Field::new("flow", UInt32, false),
+            Field::new("cwnd_packets", Float64, false),
+            Field::new("ssthresh_packets", Float64, true),
+            Field::new("srtt_s", Float64, true),
+            Field::new("snd_nxt_bytes", UInt64, true),
+            Field::new("snd_una_bytes", UInt64, true),
+            Field::new("rwnd_bytes", UInt64, true),
+            Field::new("retransmits", UInt64, true),
+        ])
+    }
+
+    fn columns(rows: &[Self]) -> Vec<ArrayRef> {
+        vec![
+            Arc::new(
+                rows.iter()
+                    .map(|r| Some(r.time_s))
+                    .collect::<Float64Array>(),
+            ),
+            Arc::new(rows.iter().map(|r| Some(r.flow)).collect::<UInt32Array>()),
+            Arc::new(
+                rows.iter()
+                    .map(|r| Some(r.cwnd_packets))
+                    .collect::<Float64Array>(),
+            ),
+            Arc::new(
+                rows.iter()
+                    .map(|r| r.ssthresh_packets)
+                    .collect::<Float64Array>(),
+            ),
+            Arc::new(rows.iter().map(|r| r.srtt_s).collect::<Float64Array>()),
+            Arc::new(
+                rows.iter()
+                    .map(|r| r.snd_nxt_bytes)
+                    .collect::<UInt64Array>(),
+            ),
+            Arc::new(
+                rows.iter()
+                    .map(|r| r.snd_una_bytes)
+                    .collect::<UInt64Array>(),
+            ),
+            Arc::new(rows.iter().map(|r| r.rwnd_bytes).collect::<UInt64Array>()),
+            Arc::new(rows.iter().map(|r| r.retransmits).collect::<UInt64Array>()),
+        ]
+    }
+}
+
+impl Row for PacketRecord {
+    fn schema() -> Schema {
+        use DataType::{Float64, UInt8, UInt32, UInt64};
+        Schema::new(vec![
+            Field::new("time_s", Float64, false),
+            Field::new("flow", UInt32, false),
+            Field::new("seq", UInt64, false),
+            Field::new("size_bytes", UInt32, false),
+            Field::new("event", UInt8, false),
+            Field::new("one_way_delay_s", Float64, true),
+        ])
+    }
+
+    fn columns(rows: &[Self]) -> Vec<ArrayRef> {
+        vec![
+            Arc::new(
+                rows.iter()
+                    .map(|r| Some(r.time_s))
+                    .collect::<Float64Array>(),
+            ),
+            Arc::new(rows.iter().map(|r| Some(r.flow)).collect::<UInt32Array>()),
+            Arc::new(rows.iter().map(|r| Some(r.seq)).collect::<UInt64Array>()),
+            Arc::new(
+                rows.iter()
+                    .map(|r| Some(r.size_bytes))
+                    .collect::<UInt32Array>(),
+            ),
+            Arc::new(
+                rows.iter()
+                    .map(|r| Some(r.event as u8))
+                    .collect::<UInt8Array>(),
+            ),
+            Arc::new(
+                rows.iter()
+                    .map(|r| r.one_way_delay_s)
+                    .collect::<Float64Array>(),
+            ),
+        ]
+    }
+}
+
+/// Writes rows to a Parquet file as they come, in bounded memory.
+///
+/// An error is kept until [`finish`](TableWriter::finish): the run that feeds the writer need not
+/// look at each row's fate.
+pub struct TableWriter<'a, R> {
+    writer: ArrowWriter<&'a mut File>,
+    schema: Arc<Schema>,
+    rows: Vec<R>,
+    failed: Option<String>,
+}
+
+impl<'a, R: Row> TableWriter<'a, R> {
+    /// Begins a table in `file`.
+    ///
+    /// # Errors
+    /// Says why the file cannot be written.
+    pub fn new(file: &'a mut File) -> Result<Self, String> {
+        let schema = Arc::new(R::schema());
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_max_row_group_row_count(Some(16 * BATCH_ROWS))
+            .build();
+        let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties))
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            writer,
+            schema,
+            rows: Vec::with_capacity(BATCH_ROWS),
+            failed: None,
+        })
+    }
+
+    /// Adds a row.
+    #[inline]
+    pub fn push(&mut self, row: R) {
+        self.rows.push(row);
+        if self.rows.len() == BATCH_ROWS {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.failed.is_none() {
+            let written = RecordBatch::try_new(Arc::clone(&self.schema), R::columns(&self.rows))
+                .map_err(|error| error.to_string())
+                .and_then(|batch| self.writer.write(&batch).map_err(|error| error.to_string()));
+            self.failed = written.err();
+        }
+        self.rows.clear();
+    }
+
+    /// Ends the table; `metadata` goes into the footer.
+    ///
+    /// # Errors
+    /// Says why the file cannot be written, now or at an earlier row.
+    pub fn finish(mut self, metadata: &Metadata) -> Result<(), String> {
+        if !self.rows.is_empty() {
+            self.flush();
+        }
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        let json = serde_json::to_string(metadata).expect("metadata is plain data");
+        self.writer
+            .append_key_value_metadata(KeyValue::new(METADATA_KEY.to_string(), json));
+        self.writer.close().map_err(|error| error.to_string())?;
+        Ok(())
+    }
 }
 
 /// Writes `trace` to `path`, whole or not at all.
@@ -79,22 +201,10 @@ fn batch(schema: &Arc<Schema>, rows: &[Record]) -> Result<RecordBatch, String> {
 /// # Errors
 /// A [`TraceError`] if the file cannot be created or written (a full disk, no permission).
 pub fn write_parquet(path: &Path, trace: &Trace) -> Result<(), TraceError> {
-    let schema = Arc::new(schema());
-    let json = serde_json::to_string(&trace.metadata).expect("metadata is plain data");
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
-        .set_key_value_metadata(Some(vec![KeyValue::new(METADATA_KEY.to_string(), json)]))
-        .build();
     write_beside(path, |file| {
-        let mut writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties))
-            .map_err(|error| error.to_string())?;
-        for rows in trace.records.chunks(BATCH_ROWS) {
-            writer
-                .write(&batch(&schema, rows)?)
-                .map_err(|error| error.to_string())?;
-        }
-        writer.close().map_err(|error| error.to_string())?;
-        Ok(())
+        let mut writer = TableWriter::new(file)?;
+        trace.records.iter().for_each(|record| writer.push(*record));
+        writer.finish(&trace.metadata)
     })
 }
 
@@ -117,7 +227,7 @@ fn read_columns(path: &Path) -> Result<Trace, TraceError> {
         .map_err(|e| error(format!("is no readable Parquet file: {e}")))?;
     check_ranges(&builder, length).map_err(error)?;
     let metadata = metadata(&builder).map_err(error)?;
-    for wanted in schema().fields() {
+    for wanted in Record::schema().fields() {
         match builder.schema().field_with_name(wanted.name()) {
             Ok(got) if got.data_type() == wanted.data_type() => {}
             Ok(got) => {

@@ -45,6 +45,37 @@ pub struct Record {
     pub retransmits: Option<u64>,
 }
 
+/// What happened to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PacketEvent {
+    /// It was offered to the path, for the first time or again.
+    Sent = 0,
+    /// It arrived at the far end.
+    Delivered = 1,
+    /// It found the queue full, or the queue discipline dropped it.
+    DroppedByQueue = 2,
+    /// It was lost on the wire.
+    DroppedByLoss = 3,
+}
+
+/// One event of one data packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PacketRecord {
+    /// Seconds since the run began.
+    pub time_s: f64,
+    /// Which of the run's flows, from 0.
+    pub flow: u32,
+    /// The packet's number within the flow; the same when it is sent again.
+    pub seq: u64,
+    /// Its size with all headers.
+    pub size_bytes: u32,
+    /// What happened.
+    pub event: PacketEvent,
+    /// From sending to arrival, for packets that arrived.
+    pub one_way_delay_s: Option<f64>,
+}
+
 /// What is known of the run that a trace came from; kept in the Parquet file's metadata.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metadata {
