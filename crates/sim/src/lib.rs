@@ -2,9 +2,11 @@
 //!
 //! The same seed gives the same run, byte for byte, on every machine.
 
+mod batch;
 mod simulation;
 mod timers;
 mod wire;
 
+pub use batch::run_many;
 pub use simulation::{Outcome, SimError, Simulation};
 pub use wire::{MSS_BYTES, MTU_BYTES};

@@ -90,6 +90,20 @@ struct Flow {
 const EVENTS_PER_PROGRESS: u32 = 1 << 16;
 
 impl Simulation {
+    /// Whether there is anything to run.
+    ///
+    /// # Errors
+    /// A [`SimError`] if not.
+    pub fn check(&self) -> Result<(), SimError> {
+        if self.schemes.is_empty() {
+            return Err(SimError::NoFlow);
+        }
+        if self.duration == Span::ZERO {
+            return Err(SimError::NoTime);
+        }
+        Ok(())
+    }
+
     /// Runs to the end. `progress` is told the virtual time now and then, and may stop the run.
     ///
     /// # Errors
@@ -98,12 +112,7 @@ impl Simulation {
         &self,
         progress: &mut dyn FnMut(Time) -> ControlFlow<()>,
     ) -> Result<Outcome, SimError> {
-        if self.schemes.is_empty() {
-            return Err(SimError::NoFlow);
-        }
-        if self.duration == Span::ZERO {
-            return Err(SimError::NoTime);
-        }
+        self.check()?;
         let mut world = World::new(self);
         let elapsed = world
             .run(Time::ZERO + self.duration, progress)

@@ -1,0 +1,103 @@
+//! Many simulations over all cores.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+
+use crate::simulation::{Outcome, SimError, Simulation};
+
+/// Runs all of `simulations` on rayon's current pool and returns their outcomes in the same order:
+/// the same specs give the same results whatever the number of threads.
+///
+/// `stop` ends the batch early: runs that had not begun, and those under way, are `None`. `done`
+/// counts the runs that have ended.
+///
+/// # Errors
+/// The error of the first simulation that cannot be run, with its index; nothing is run then.
+pub fn run_many(
+    simulations: &[Simulation],
+    done: &AtomicUsize,
+    stop: &AtomicBool,
+) -> Result<Vec<Option<Outcome>>, (usize, SimError)> {
+    for (index, simulation) in simulations.iter().enumerate() {
+        simulation.check().map_err(|error| (index, error))?;
+    }
+    let stopped = || stop.load(Ordering::Relaxed);
+    let run = |simulation: &Simulation| {
+        if stopped() {
+            return None;
+        }
+        let outcome = simulation.run(&mut |_| match stopped() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        done.fetch_add(1, Ordering::Relaxed);
+        outcome.ok().filter(|_| !stopped())
+    };
+    // long and short runs come mixed: hand them out one by one
+    Ok(simulations.par_iter().with_max_len(1).map(run).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use pathcast_congestion::Scheme;
+    use pathcast_path::{Path, Span};
+
+    use super::*;
+
+    fn specs() -> Vec<Simulation> {
+        let text = "rate = '20 Mbit/s'\ndelay = '10 ms'\nloss = 0.001\n";
+        let path = Path::parse(text, "test.toml").unwrap();
+        (0..12)
+            .map(|seed| Simulation {
+                path: path.clone(),
+                schemes: vec![Scheme::Cubic, Scheme::Reno],
+                duration: Span::from_secs(2.0 + seed as f64),
+                seed,
+                record: false,
+            })
+            .collect()
+    }
+
+    fn run_on(threads: usize) -> String {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let outcomes = pool.install(|| run_many(&specs(), &done, &stop)).unwrap();
+        assert_eq!(done.into_inner(), outcomes.len());
+        let reports: Vec<_> = outcomes
+            .iter()
+            .flatten()
+            .map(|o| o.report(0.0, 0.0))
+            .collect();
+        assert_eq!(reports.len(), 12);
+        format!("{reports:?}")
+    }
+
+    #[test]
+    fn results_do_not_depend_on_the_number_of_threads() {
+        let one = run_on(1);
+        assert_eq!(one, run_on(2));
+        assert_eq!(one, run_on(7));
+    }
+
+    #[test]
+    fn a_batch_that_is_stopped_returns_at_once() {
+        let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(true));
+        let outcomes = run_many(&specs(), &done, &stop).unwrap();
+        assert!(outcomes.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_wrong_simulation_is_named_before_any_is_run() {
+        let mut specs = specs();
+        specs[7].schemes.clear();
+        let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let error = run_many(&specs, &done, &stop).unwrap_err();
+        assert_eq!(error, (7, SimError::NoFlow));
+        assert_eq!(done.into_inner(), 0);
+    }
+}
