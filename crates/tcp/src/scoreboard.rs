@@ -6,25 +6,15 @@
 
 use std::collections::VecDeque;
 
+use pathcast_congestion::RateSample;
 use pathcast_path::{Span, Time};
 
+use crate::rate::DeliveryRate;
 use crate::segment::{AckSegment, MAX_SACK_BLOCKS, SackBlock};
+use crate::sent::{EVER_RETRANSMITTED, LOST, RETRANSMITTED, SACKED, Sent};
 
 /// Packets SACKed past a hole that say it is a loss and not a reordering (RFC 5681's DupThresh).
 const DUP_THRESH: u64 = 3;
-
-const SACKED: u8 = 1;
-const LOST: u8 = 2;
-const RETRANSMITTED: u8 = 4;
-const EVER_RETRANSMITTED: u8 = 8;
-
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    sent_at: Time,
-    /// Which of all transmissions was this packet's last: packets sent at one moment have an order.
-    transmission: u64,
-    flags: u8,
-}
 
 /// What an acknowledgment changed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +25,8 @@ pub struct Delivery {
     pub advanced: bool,
     /// Round-trip time of the last of them, unless it was sent twice.
     pub rtt: Option<Span>,
+    /// The one that was sent last.
+    newest: Option<Sent>,
 }
 
 /// All packets from the first unacknowledged one to the last one sent.
@@ -45,16 +37,17 @@ pub struct Scoreboard {
     sacked: u64,
     lost: u64,
     retransmitted: u64,
-    transmissions: u64,
-    /// Number and packet of each transmission, oldest first; stale entries are skipped when they come
-    /// to the front.
-    order: VecDeque<(u64, u64)>,
+    transmissions: u32,
+    /// Number and packet (its low bits) of each transmission, oldest first; stale entries are skipped
+    /// when they come to the front.
+    order: VecDeque<(u32, u32)>,
     /// Lost packets in the order in which they were found; stale entries are skipped.
     to_retransmit: VecDeque<u64>,
     last_sacks: [SackBlock; MAX_SACK_BLOCKS],
     /// The last transmission that is known to have arrived (RACK.xmit_ts), and its round-trip time.
-    rack_transmission: u64,
+    rack_transmission: u32,
     rack_rtt: Span,
+    rate: DeliveryRate,
 }
 
 impl Scoreboard {
@@ -74,43 +67,57 @@ impl Scoreboard {
         self.packets.len() as u64 + self.retransmitted - self.sacked - self.lost
     }
 
+    /// Lost packets that wait to be sent again.
+    #[inline]
+    pub const fn waiting(&self) -> u64 {
+        self.lost - self.retransmitted
+    }
+
+    /// Packets delivered so far.
+    pub const fn delivered(&self) -> u64 {
+        self.rate.delivered()
+    }
+
+    /// The application has no more data to send.
+    #[inline]
+    pub fn on_app_limited(&mut self) {
+        let in_flight = self.in_flight();
+        self.rate.on_app_limited(in_flight);
+    }
+
     /// Sends the next new packet.
     #[inline]
     pub fn send_new(&mut self, now: Time) -> u64 {
         let seq = self.next();
-        let transmission = self.transmit(seq);
-        self.packets.push_back(Sent {
-            sent_at: now,
-            transmission,
-            flags: 0,
-        });
+        if self.packets.is_empty() {
+            self.rate.restart(now);
+        }
+        let packet = self.transmit(now, seq);
+        self.packets.push_back(packet);
         seq
     }
 
     #[inline]
-    fn transmit(&mut self, seq: u64) -> u64 {
-        self.transmissions += 1;
-        self.order.push_back((self.transmissions, seq));
-        self.transmissions
+    fn transmit(&mut self, now: Time, seq: u64) -> Sent {
+        self.transmissions = self.transmissions.wrapping_add(1);
+        self.order.push_back((self.transmissions, seq as u32));
+        self.rate
+            .stamp(now, self.transmissions, self.in_flight() + 1)
     }
 
     /// Sends the next lost packet again, if one waits for it.
     #[inline]
     pub fn retransmit(&mut self, now: Time) -> Option<u64> {
         while let Some(seq) = self.to_retransmit.pop_front() {
-            let Some(packet) = self.get_mut(seq) else {
+            let Some(flags) = self.get_mut(seq).map(|packet| packet.flags) else {
                 continue;
             };
-            if packet.flags & (LOST | SACKED | RETRANSMITTED) != LOST {
+            if flags & (LOST | SACKED | RETRANSMITTED) != LOST {
                 continue;
             }
-            let flags = packet.flags | RETRANSMITTED | EVER_RETRANSMITTED;
-            let transmission = self.transmit(seq);
-            *self.get_mut(seq).expect("as above") = Sent {
-                sent_at: now,
-                transmission,
-                flags,
-            };
+            let mut packet = self.transmit(now, seq);
+            packet.flags |= LOST | RETRANSMITTED | EVER_RETRANSMITTED;
+            *self.get_mut(seq).expect("as above") = packet;
             self.retransmitted += 1;
             return Some(seq);
         }
@@ -134,7 +141,7 @@ impl Scoreboard {
             delivery.advanced = true;
             self.forget(packet.flags);
             if packet.flags & SACKED == 0 {
-                self.delivered(now, packet, min_rtt, &mut delivery);
+                self.take_delivery(now, packet, min_rtt, &mut delivery);
             }
         }
         if !ack.sacks().is_empty() {
@@ -144,7 +151,16 @@ impl Scoreboard {
                 self.sack_new_part(now, block, &last, min_rtt, &mut delivery);
             }
         }
+        if let Some(newest) = &delivery.newest {
+            self.rate.on_delivered(now, delivery.delivered, newest);
+        }
         delivery
+    }
+
+    /// How fast the path delivered up to `delivery`, the last that `on_ack` returned, at `now`.
+    #[inline]
+    pub fn rate_sample(&self, now: Time, delivery: &Delivery, min_rtt: Span) -> Option<RateSample> {
+        self.rate.sample(now, delivery.newest.as_ref()?, min_rtt)
     }
 
     /// SACKs what of `block` no block of `last` covers.
@@ -171,7 +187,7 @@ impl Scoreboard {
                 self.forget(packet.flags);
                 self.get_mut(seq).expect("as above").flags = SACKED;
                 self.sacked += 1;
-                self.delivered(now, packet, min_rtt, delivery);
+                self.take_delivery(now, packet, min_rtt, delivery);
             }
             seq += 1;
         }
@@ -186,7 +202,7 @@ impl Scoreboard {
     }
 
     #[inline]
-    fn delivered(
+    fn take_delivery(
         &mut self,
         now: Time,
         packet: Sent,
@@ -194,13 +210,19 @@ impl Scoreboard {
         delivery: &mut Delivery,
     ) {
         delivery.delivered += 1;
+        if delivery
+            .newest
+            .is_none_or(|newest| packet.sent_after(newest.transmission))
+        {
+            delivery.newest = Some(packet);
+        }
         let rtt = now.since(packet.sent_at);
         if packet.flags & EVER_RETRANSMITTED == 0 {
             delivery.rtt = Some(rtt);
         } else if min_rtt.is_some_and(|min| rtt < min) {
             return; // it was the first copy that arrived (RFC 8985, section 6.2, step 2)
         }
-        if packet.transmission > self.rack_transmission {
+        if packet.sent_after(self.rack_transmission) {
             self.rack_transmission = packet.transmission;
             self.rack_rtt = rtt;
         }
@@ -223,13 +245,15 @@ impl Scoreboard {
         };
         let mut found = 0;
         while let Some(&(transmission, seq)) = self.order.front() {
+            // a packet before una comes out as one far past next, and is none
+            let seq = self.una + u64::from(seq.wrapping_sub(self.una as u32));
             let current = self.get_mut(seq).copied().filter(|packet| {
                 packet.transmission == transmission
                     && packet.flags & SACKED == 0
                     && packet.flags & (LOST | RETRANSMITTED) != LOST
             });
             if let Some(packet) = current {
-                if transmission >= self.rack_transmission {
+                if packet.sent_after(self.rack_transmission.wrapping_sub(1)) {
                     break;
                 }
                 let deadline = packet.sent_at + self.rack_rtt + window;
@@ -250,6 +274,7 @@ impl Scoreboard {
         packet.flags = (was | LOST) & !RETRANSMITTED;
         self.lost += u64::from(was & LOST == 0);
         self.retransmitted -= u64::from(was & RETRANSMITTED != 0);
+        self.rate.on_lost(1);
         self.to_retransmit.push_back(seq);
     }
 

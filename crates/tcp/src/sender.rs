@@ -3,6 +3,7 @@
 use pathcast_congestion::{Ack, Congestion, Controller, Signal};
 use pathcast_path::{Span, Time};
 
+use crate::pacer::Pacer;
 use crate::prr::ProportionalRateReduction;
 use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
@@ -32,11 +33,11 @@ impl Default for SenderConfig {
 enum State {
     /// Nothing lost that is known of (Open and Disorder).
     Open,
-    /// Losses found by RACK; ends when all before `high_seq` is acknowledged.
+    /// Losses found by RACK; ends when all before `high_seq` is acknowledged. The window is that of
+    /// the reduction, if the controller leaves it to that.
     Recovery {
         high_seq: u64,
-        reduction: ProportionalRateReduction,
-        cwnd: u64,
+        reduction: Option<ProportionalRateReduction>,
     },
     /// The retransmission timer expired; ends likewise.
     Loss { high_seq: u64 },
@@ -49,6 +50,13 @@ pub struct Sender {
     scoreboard: Scoreboard,
     rtt: RttEstimator,
     state: State,
+    /// The window that holds now.
+    cwnd: u64,
+    pacer: Pacer,
+    /// There is something to send, and it must wait until then.
+    paced_until: Option<Time>,
+    /// Packets found lost since the controller last heard of any.
+    lost: u64,
     /// The round trip ends when this packet is acknowledged.
     round_end: u64,
     /// Whether the window held the sender back in this round trip and in the last.
@@ -61,7 +69,13 @@ pub struct Sender {
 impl Sender {
     /// A sender that is connected and has sent nothing.
     pub fn new(config: SenderConfig, controller: Box<dyn Controller>) -> Self {
+        let mut pacer = Pacer::default();
+        pacer.set_rate(controller.pacing_rate());
         Self {
+            cwnd: controller.cwnd() as u64,
+            pacer,
+            paced_until: None,
+            lost: 0,
             config,
             controller,
             scoreboard: Scoreboard::default(),
@@ -75,13 +89,11 @@ impl Sender {
         }
     }
 
-    /// The window that holds now, in whole packets: that of the recovery while there is one.
+    /// The window that holds now, in whole packets: that of the recovery while there is one, unless
+    /// the controller manages recovery.
     #[inline]
-    pub fn cwnd(&self) -> u64 {
-        match self.state {
-            State::Recovery { cwnd, .. } => cwnd,
-            _ => self.controller.cwnd() as u64,
-        }
+    pub const fn cwnd(&self) -> u64 {
+        self.cwnd
     }
 
     /// The controller.
@@ -114,39 +126,51 @@ impl Sender {
         self.config.packets == Some(self.scoreboard.una())
     }
 
-    /// The next packet to send at `now`, if there is one and the windows allow it. Call until `None`.
+    /// The next packet to send at `now`, if there is one and the windows and the pace allow it. Call
+    /// until `None`.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time) -> Option<DataSegment> {
-        if self.scoreboard.in_flight() >= self.cwnd() {
+        self.paced_until = None;
+        if self.scoreboard.in_flight() >= self.cwnd {
             self.limited.0 = true;
             return None;
         }
-        let segment = if let Some(seq) = self.scoreboard.retransmit(now) {
-            self.retransmits += 1;
-            DataSegment {
-                seq,
-                retransmission: true,
-            }
-        } else {
+        let retransmission = self.scoreboard.waiting() > 0;
+        if !retransmission {
             let next = self.scoreboard.next();
-            let outstanding = next - self.scoreboard.una();
-            if self.config.packets == Some(next)
-                || outstanding >= self.config.receive_window_packets
-            {
+            if self.config.packets == Some(next) {
+                self.scoreboard.on_app_limited();
                 return None;
             }
-            DataSegment {
-                seq: self.scoreboard.send_new(now),
-                retransmission: false,
+            if next - self.scoreboard.una() >= self.config.receive_window_packets {
+                return None;
             }
+        }
+        if let Some(at) = self.pacer.blocked_until(now) {
+            self.paced_until = Some(at);
+            return None;
+        }
+        let seq = if retransmission {
+            self.retransmits += 1;
+            self.scoreboard.retransmit(now).expect("one waits")
+        } else {
+            self.scoreboard.send_new(now)
         };
-        if let State::Recovery { reduction, .. } = &mut self.state {
+        self.pacer.on_send(now);
+        if let State::Recovery {
+            reduction: Some(reduction),
+            ..
+        } = &mut self.state
+        {
             reduction.on_send();
         }
         if self.timeout_at.is_none() {
             self.timeout_at = Some(now + self.rtt.rto());
         }
-        Some(segment)
+        Some(DataSegment {
+            seq,
+            retransmission,
+        })
     }
 
     /// Takes an acknowledgment that arrived at `now`.
@@ -170,47 +194,60 @@ impl Sender {
             && una >= high_seq
         {
             self.state = State::Open;
+            self.controller.on_recovery_end(now);
         }
-        let lost = self.detect_losses(now);
-        match &mut self.state {
-            State::Recovery {
-                reduction, cwnd, ..
-            } => {
-                let progress = delivery.advanced && lost == 0;
-                *cwnd = reduction
-                    .cwnd(delivery.delivered, self.scoreboard.in_flight(), progress)
-                    .max(1);
-            }
-            State::Open | State::Loss { .. } if delivery.delivered > 0 => {
-                self.controller.on_ack(&Ack {
-                    now,
-                    acked_packets: delivery.delivered,
-                    lost_packets: lost,
-                    marked_packets: 0,
-                    rtt: delivery.rtt,
-                    srtt: self.rtt.srtt().unwrap_or(Span::ZERO),
-                    in_flight: self.scoreboard.in_flight(),
-                    prior_in_flight,
-                    delivered: 0,
-                    rate: None,
-                    in_recovery: false,
-                    min_rtt: self.rtt.min().unwrap_or(Span::ZERO),
-                    round_ends,
-                    cwnd_limited: self.limited.0 || self.limited.1,
-                });
-            }
-            State::Open | State::Loss { .. } => {}
+        self.detect_losses(now);
+        let lost = std::mem::take(&mut self.lost);
+        if let State::Recovery {
+            reduction: Some(reduction),
+            ..
+        } = &mut self.state
+        {
+            let progress = delivery.advanced && lost == 0;
+            self.cwnd = reduction
+                .cwnd(delivery.delivered, self.scoreboard.in_flight(), progress)
+                .max(1);
+            return;
         }
+        let manages = self.controller.manages_recovery();
+        if delivery.delivered > 0 || (manages && lost > 0) {
+            let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
+            self.controller.on_ack(&Ack {
+                now,
+                acked_packets: delivery.delivered,
+                lost_packets: lost,
+                marked_packets: 0,
+                rtt: delivery.rtt,
+                srtt: self.rtt.srtt().unwrap_or(Span::ZERO),
+                min_rtt,
+                in_flight: self.scoreboard.in_flight(),
+                prior_in_flight,
+                delivered: self.scoreboard.delivered(),
+                rate: self.scoreboard.rate_sample(now, &delivery, min_rtt),
+                round_ends,
+                cwnd_limited: self.limited.0 || self.limited.1,
+                in_recovery: manages && !matches!(self.state, State::Open),
+            });
+        }
+        self.follow_controller();
     }
 
-    /// Looks for losses and enters recovery if there are any; returns how many.
-    fn detect_losses(&mut self, now: Time) -> u64 {
+    /// Takes over the controller's window and pace.
+    #[inline]
+    fn follow_controller(&mut self) {
+        self.cwnd = self.controller.cwnd() as u64;
+        self.pacer.set_rate(self.controller.pacing_rate());
+    }
+
+    /// Looks for losses and enters recovery if there are any.
+    fn detect_losses(&mut self, now: Time) {
         let in_recovery = !matches!(self.state, State::Open);
         let (lost, look_again) = self
             .scoreboard
             .detect_losses(now, in_recovery, self.rtt.min());
         self.reorder_at = look_again;
-        if lost > 0 && matches!(self.state, State::Open) {
+        self.lost += lost;
+        if lost > 0 && !in_recovery {
             let prior_cwnd = self.controller.cwnd();
             let in_flight = self.scoreboard.in_flight();
             self.controller.on_congestion(&Congestion {
@@ -218,25 +255,26 @@ impl Sender {
                 signal: Signal::Loss,
                 in_flight,
             });
-            let reduction = ProportionalRateReduction::new(prior_cwnd, self.controller.ssthresh());
-            // until the caller's PRR step: room for the first retransmission
-            let cwnd = self.scoreboard.in_flight() + 1;
+            self.follow_controller();
+            let reduction = (!self.controller.manages_recovery()).then(|| {
+                // until the caller's PRR step: room for the first retransmission
+                self.cwnd = in_flight + 1;
+                ProportionalRateReduction::new(prior_cwnd, self.controller.ssthresh())
+            });
             self.state = State::Recovery {
                 high_seq: self.scoreboard.next(),
                 reduction,
-                cwnd,
             };
         }
-        lost
     }
 
-    /// When `on_timer` wants to be called next, if at all.
+    /// When `on_timer` and then `poll_transmit` want to be called next, if at all.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
-        match (self.timeout_at, self.reorder_at) {
-            (Some(timeout), Some(reorder)) => Some(timeout.min(reorder)),
-            (timeout, reorder) => timeout.or(reorder),
-        }
+        [self.timeout_at, self.reorder_at, self.paced_until]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Does what is due at `now`; then call `poll_transmit`.
@@ -257,85 +295,14 @@ impl Sender {
             self.reorder_at = None;
             self.rtt.back_off();
             self.timeout_at = Some(now + self.rtt.rto());
+            self.follow_controller();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use pathcast_congestion::Scheme;
-
-    use super::*;
-    use crate::receiver::Receiver;
-
-    /// A wire of 50 ms each way on which `lost(seq, copy)` decides what arrives.
-    struct Wire<F> {
-        sender: Sender,
-        receiver: Receiver,
-        lost: F,
-        copies: std::collections::BTreeMap<u64, u32>,
-        data: std::collections::VecDeque<(Time, u64)>,
-        acks: std::collections::VecDeque<(Time, AckSegment)>,
-        now: Time,
-    }
-
-    impl<F: FnMut(u64, u32) -> bool> Wire<F> {
-        fn new(packets: u64, lost: F) -> Self {
-            let config = SenderConfig {
-                packets: Some(packets),
-                ..SenderConfig::default()
-            };
-            Self {
-                sender: Sender::new(config, Scheme::Reno.controller()),
-                receiver: Receiver::default(),
-                lost,
-                copies: Default::default(),
-                data: Default::default(),
-                acks: Default::default(),
-                now: Time::ZERO,
-            }
-        }
-
-        /// Runs until all is acknowledged; returns the seconds it took.
-        fn run(&mut self) -> f64 {
-            let delay = Span::from_millis(50);
-            while !self.sender.is_done() {
-                while let Some(DataSegment { seq, .. }) = self.sender.poll_transmit(self.now) {
-                    let copy = self.copies.entry(seq).or_default();
-                    if !(self.lost)(seq, *copy) {
-                        self.data.push_back((self.now + delay, seq));
-                    }
-                    *copy += 1;
-                }
-                let times = [
-                    self.data.front().map(|d| d.0),
-                    self.acks.front().map(|a| a.0),
-                    self.receiver.next_timer(),
-                    self.sender.next_timer(),
-                ];
-                self.now = times
-                    .into_iter()
-                    .flatten()
-                    .min()
-                    .expect("something is under way");
-                assert!(self.now.as_secs() < 1000.0, "no progress");
-                if let Some((_, seq)) = self.data.pop_front_if(|d| d.0 <= self.now)
-                    && let Some(ack) = self.receiver.on_data(self.now, seq)
-                {
-                    self.acks.push_back((self.now + delay, ack));
-                } else if let Some((_, ack)) = self.acks.pop_front_if(|a| a.0 <= self.now) {
-                    self.sender.on_ack(self.now, &ack);
-                } else if let Some(ack) = self.receiver.on_timer(self.now) {
-                    self.acks.push_back((self.now + delay, ack));
-                } else {
-                    self.sender.on_timer(self.now);
-                }
-            }
-            assert_eq!(self.sender.in_flight(), 0);
-            assert_eq!(self.receiver.delivered(), self.sender.una_and_next().0);
-            self.now.as_secs()
-        }
-    }
+    use crate::testing::{Report, Spy, Wire};
 
     #[test]
     fn slow_start_doubles_the_window_each_round_trip() {
@@ -392,6 +359,95 @@ mod tests {
         let took_s = wire.run();
         // 1 + 2 + 4 + 8 s, then a round trip
         assert!((15.0..15.2).contains(&took_s), "{took_s}");
+    }
+
+    #[test]
+    fn the_window_is_delivered_once_a_round_trip() {
+        let spy = Spy {
+            cwnd: 20.0,
+            ..Spy::default()
+        };
+        Wire::with(400, Box::new(spy.clone()), |_, _| false).run();
+        let Report { acks, .. } = spy.read();
+        assert_eq!(acks.last().unwrap().delivered, 400);
+        // after the first round trip, which starts from nothing
+        for ack in &acks[20..] {
+            let rate = ack.rate.unwrap().packets_per_s().unwrap();
+            assert!((190.0..=210.0).contains(&rate), "{rate}");
+            assert_eq!(ack.in_flight + ack.acked_packets, ack.prior_in_flight);
+        }
+        let limited = acks.iter().filter(|ack| ack.rate.unwrap().app_limited);
+        assert_eq!(
+            limited.count(),
+            0,
+            "the last window was sent with all its data there"
+        );
+    }
+
+    #[test]
+    fn a_controller_that_manages_recovery_sees_every_ack_and_keeps_its_window() {
+        let spy = |manages_recovery| Spy {
+            cwnd: 20.0,
+            manages_recovery,
+            ..Spy::default()
+        };
+        let lost = |seq, copy| seq == 100 && copy == 0;
+        let (managing, leaving) = (spy(true), spy(false));
+        let mut wire = Wire::with(300, Box::new(managing.clone()), lost);
+        wire.run();
+        Wire::with(300, Box::new(leaving.clone()), lost).run();
+        let (managing, leaving) = (managing.read(), leaving.read());
+        assert!(managing.acks.iter().any(|ack| ack.in_recovery));
+        assert!(leaving.acks.iter().all(|ack| !ack.in_recovery));
+        for report in [&managing, &leaving] {
+            assert_eq!((report.congestion.len(), report.recoveries_ended), (1, 1));
+        }
+        let told: u64 = managing.acks.iter().map(|ack| ack.acked_packets).sum();
+        assert_eq!(told, 300);
+        let told: u64 = managing.acks.iter().map(|ack| ack.lost_packets).sum();
+        assert_eq!(told, 1);
+        // no less is on its way during recovery than the controller wants
+        assert!(
+            managing
+                .acks
+                .iter()
+                .skip(30)
+                .all(|ack| ack.prior_in_flight >= 15 || ack.delivered > 280)
+        );
+    }
+
+    #[test]
+    fn packets_leave_at_the_pace_that_the_controller_sets() {
+        let spy = Spy {
+            cwnd: 1000.0,
+            pacing_rate: Some(100.0),
+            ..Spy::default()
+        };
+        let mut wire = Wire::with(100, Box::new(spy.clone()), |_, _| false);
+        wire.run();
+        for (i, (at, _)) in wire.sent.iter().enumerate() {
+            assert_eq!(at.as_nanos(), i as u64 / 2 * 20_000_000); // two each 20 ms
+        }
+        let acks = spy.read().acks;
+        let rate = acks[45].rate.unwrap().packets_per_s().unwrap();
+        assert!((90.0..=110.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_sender_without_data_says_so_in_its_samples() {
+        let spy = Spy {
+            cwnd: 50.0,
+            pacing_rate: Some(10_000.0),
+            ..Spy::default()
+        };
+        let mut wire = Wire::with(60, Box::new(spy.clone()), |seq, copy| {
+            seq == 58 && copy == 0
+        });
+        wire.run();
+        let acks = spy.read().acks;
+        assert!(!acks[0].rate.unwrap().app_limited);
+        // sent again when nothing else was left to send
+        assert!(acks.last().unwrap().rate.unwrap().app_limited);
     }
 
     proptest::proptest! {

@@ -1,0 +1,142 @@
+//! Pacing: when the next packets may leave (as Linux's internal pacing, without the fq scheduler).
+//!
+//! Packets leave in small bursts, a millisecond's worth or two packets, and the next burst may leave
+//! when this one is paid for. A burst that leaves late gets up to half of its own time back.
+
+use pathcast_path::{Span, Time};
+
+/// Seconds of sending in one burst (Linux's `sk_pacing_shift` of 10, so a 1024th).
+const BURST_S: f64 = 1.0 / 1024.0;
+/// Least and most packets in one burst (Linux's `tcp_min_tso_segs`, and 64 KiB).
+const BURST_PACKETS: (f64, f64) = (2.0, 45.0);
+/// No packet waits longer.
+const MAX_GAP: Span = Span::from_millis(100_000);
+/// Part of a nanosecond to which gaps are kept.
+const FRACTION_BITS: u32 = 16;
+
+/// A clock for departures; without a rate it lets everything pass.
+#[derive(Clone, Debug, Default)]
+pub struct Pacer {
+    rate: Option<f64>,
+    /// Between packets, in 2^-16 ns.
+    gap: u64,
+    burst_packets: u32,
+    /// When the next burst may leave; and what is owed below a nanosecond.
+    next: Time,
+    fraction: u64,
+    /// The burst that is leaving: since when, how many more packets, and the time it gets back.
+    burst_at: Option<Time>,
+    left: u32,
+    credit: u64,
+}
+
+impl Pacer {
+    /// Sends at `rate` packets a second from now on; none: as fast as anyone likes.
+    #[inline]
+    pub fn set_rate(&mut self, rate: Option<f64>) {
+        if rate == self.rate {
+            return;
+        }
+        self.rate = rate;
+        if let Some(rate) = rate {
+            let gap_ns = (1e9 / rate.max(0.0)).min(MAX_GAP.as_nanos() as f64);
+            self.gap = (gap_ns * f64::from(1u32 << FRACTION_BITS)) as u64;
+            let (least, most) = BURST_PACKETS;
+            self.burst_packets = (rate * BURST_S).clamp(least, most) as u32;
+        }
+    }
+
+    /// When the next packet may leave, if not at `now`.
+    #[inline]
+    pub fn blocked_until(&self, now: Time) -> Option<Time> {
+        self.rate?;
+        let in_burst = self.burst_at == Some(now) && self.left > 0;
+        (self.next > now && !in_burst).then_some(self.next)
+    }
+
+    /// A packet left at `now`.
+    #[inline]
+    pub fn on_send(&mut self, now: Time) {
+        if self.rate.is_none() {
+            return;
+        }
+        if self.burst_at != Some(now) || self.left == 0 {
+            self.burst_at = Some(now);
+            self.left = self.burst_packets;
+            self.credit = now.since(self.next).as_nanos();
+            self.next = self.next.max(now);
+        }
+        self.left -= 1;
+        let cost = self.gap + self.fraction;
+        self.fraction = cost & ((1 << FRACTION_BITS) - 1);
+        let cost_ns = cost >> FRACTION_BITS;
+        let back_ns = (cost_ns / 2).min(self.credit);
+        self.credit -= back_ns;
+        self.next += Span::from_nanos(cost_ns - back_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends `packets` as soon as they may leave; returns when each did.
+    fn departures(pacer: &mut Pacer, from: Time, packets: usize) -> Vec<Time> {
+        let mut now = from;
+        (0..packets)
+            .map(|_| {
+                now = pacer.blocked_until(now).unwrap_or(now);
+                pacer.on_send(now);
+                now
+            })
+            .collect()
+    }
+
+    #[test]
+    fn packets_leave_at_the_rate_two_at_a_time() {
+        let mut pacer = Pacer::default();
+        pacer.set_rate(Some(1000.0));
+        let micros: Vec<u64> = departures(&mut pacer, Time::ZERO, 6)
+            .iter()
+            .map(|at| at.as_nanos() / 1000)
+            .collect();
+        assert_eq!(micros, [0, 0, 2000, 2000, 4000, 4000]);
+    }
+
+    #[test]
+    fn bursts_are_about_a_millisecond_long() {
+        let mut pacer = Pacer::default();
+        pacer.set_rate(Some(10_240.0));
+        let times = departures(&mut pacer, Time::ZERO, 20);
+        assert_eq!(times[9], Time::ZERO);
+        assert!((times[10].as_secs() - 10.0 / 10_240.0).abs() < 1e-8);
+    }
+
+    #[test]
+    fn the_rate_holds_over_many_packets() {
+        let mut pacer = Pacer::default();
+        pacer.set_rate(Some(777_777.0));
+        let times = departures(&mut pacer, Time::ZERO, 1_000_000);
+        let expected_s = 1e6 / 777_777.0;
+        assert!((times[999_999].as_secs() / expected_s - 1.0).abs() < 1e-4);
+    }
+
+    #[test]
+    fn a_burst_that_leaves_late_gets_half_its_time_back_at_most() {
+        let mut pacer = Pacer::default();
+        pacer.set_rate(Some(1000.0));
+        departures(&mut pacer, Time::ZERO, 2); // the next may leave at 2 ms
+        let late = Time::ZERO + Span::from_millis(50);
+        let times = departures(&mut pacer, late, 3);
+        assert_eq!(times[2], late + Span::from_millis(1));
+    }
+
+    #[test]
+    fn without_a_rate_nothing_waits() {
+        let mut pacer = Pacer::default();
+        let times = departures(&mut pacer, Time::ZERO, 100);
+        assert!(times.iter().all(|at| *at == Time::ZERO));
+        pacer.set_rate(Some(f64::INFINITY));
+        assert_eq!(departures(&mut pacer, Time::ZERO, 100)[99], Time::ZERO);
+    }
+}

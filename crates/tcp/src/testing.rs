@@ -1,0 +1,157 @@
+//! A wire between a sender and a receiver, in virtual time, and a controller that takes notes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use pathcast_congestion::{Ack, Congestion, Controller, Scheme};
+use pathcast_path::{Span, Time};
+
+use crate::receiver::Receiver;
+use crate::segment::{AckSegment, DataSegment};
+use crate::sender::{Sender, SenderConfig};
+
+/// A wire of 50 ms each way on which `lost(seq, copy)` decides what arrives.
+pub struct Wire<F> {
+    pub sender: Sender,
+    pub receiver: Receiver,
+    lost: F,
+    copies: BTreeMap<u64, u32>,
+    data: VecDeque<(Time, u64)>,
+    acks: VecDeque<(Time, AckSegment)>,
+    /// When each packet was sent.
+    pub sent: Vec<(Time, u64)>,
+    now: Time,
+}
+
+impl<F: FnMut(u64, u32) -> bool> Wire<F> {
+    /// `packets` to send by Reno.
+    pub fn new(packets: u64, lost: F) -> Self {
+        Self::with(packets, Scheme::Reno.controller(), lost)
+    }
+
+    /// `packets` to send by `controller`.
+    pub fn with(packets: u64, controller: Box<dyn Controller>, lost: F) -> Self {
+        let config = SenderConfig {
+            packets: Some(packets),
+            ..SenderConfig::default()
+        };
+        Self {
+            sender: Sender::new(config, controller),
+            receiver: Receiver::default(),
+            lost,
+            copies: BTreeMap::new(),
+            data: VecDeque::new(),
+            acks: VecDeque::new(),
+            sent: Vec::new(),
+            now: Time::ZERO,
+        }
+    }
+
+    /// Runs until all is acknowledged; returns the seconds it took.
+    pub fn run(&mut self) -> f64 {
+        let delay = Span::from_millis(50);
+        while !self.sender.is_done() {
+            while let Some(DataSegment { seq, .. }) = self.sender.poll_transmit(self.now) {
+                self.sent.push((self.now, seq));
+                let copy = self.copies.entry(seq).or_default();
+                if !(self.lost)(seq, *copy) {
+                    self.data.push_back((self.now + delay, seq));
+                }
+                *copy += 1;
+            }
+            let times = [
+                self.data.front().map(|d| d.0),
+                self.acks.front().map(|a| a.0),
+                self.receiver.next_timer(),
+                self.sender.next_timer(),
+            ];
+            self.now = times
+                .into_iter()
+                .flatten()
+                .min()
+                .expect("something is under way");
+            assert!(self.now.as_secs() < 1000.0, "no progress");
+            if let Some((_, seq)) = self.data.pop_front_if(|d| d.0 <= self.now)
+                && let Some(ack) = self.receiver.on_data(self.now, seq)
+            {
+                self.acks.push_back((self.now + delay, ack));
+            } else if let Some((_, ack)) = self.acks.pop_front_if(|a| a.0 <= self.now) {
+                self.sender.on_ack(self.now, &ack);
+            } else if let Some(ack) = self.receiver.on_timer(self.now) {
+                self.acks.push_back((self.now + delay, ack));
+            } else {
+                self.sender.on_timer(self.now);
+            }
+        }
+        assert_eq!(self.sender.in_flight(), 0);
+        assert_eq!(self.receiver.delivered(), self.sender.una_and_next().0);
+        self.now.as_secs()
+    }
+}
+
+/// What a [`Spy`] was told.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub acks: Vec<Ack>,
+    pub congestion: Vec<Congestion>,
+    pub timeouts: usize,
+    pub recoveries_ended: usize,
+}
+
+/// A controller of fixed window and pace that writes down what it is told.
+#[derive(Clone, Debug, Default)]
+pub struct Spy {
+    pub cwnd: f64,
+    pub manages_recovery: bool,
+    pub pacing_rate: Option<f64>,
+    pub report: Arc<Mutex<Report>>,
+}
+
+impl Spy {
+    /// What it was told so far.
+    pub fn read(&self) -> Report {
+        self.report.lock().expect("not poisoned").clone()
+    }
+
+    fn note(&self, what: impl FnOnce(&mut Report)) {
+        what(&mut self.report.lock().expect("not poisoned"));
+    }
+}
+
+impl Controller for Spy {
+    fn name(&self) -> &'static str {
+        "spy"
+    }
+
+    fn cwnd(&self) -> f64 {
+        self.cwnd
+    }
+
+    fn ssthresh(&self) -> f64 {
+        self.cwnd / 2.0
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        self.note(|report| report.acks.push(*ack));
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.note(|report| report.congestion.push(*event));
+    }
+
+    fn on_timeout(&mut self, _now: Time) {
+        self.note(|report| report.timeouts += 1);
+    }
+
+    fn on_recovery_end(&mut self, _now: Time) {
+        self.note(|report| report.recoveries_ended += 1);
+    }
+
+    fn manages_recovery(&self) -> bool {
+        self.manages_recovery
+    }
+
+    fn pacing_rate(&self) -> Option<f64> {
+        self.pacing_rate
+    }
+}
