@@ -11,13 +11,14 @@
 //! `W_est`, Reno's window with CUBIC's smaller decrease: the Reno-friendly region.
 //!
 //! [`CubicConfig::linux`] differs from the RFC where Linux does: `W_est` keeps its small slope past
-//! the last maximum, and slow start ends by HyStart.
+//! the last maximum, and slow start ends by HyStart. HyStart++ (RFC 9406) is there by choice.
 
 use pathcast_path::Time;
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller, Signal};
 use crate::hystart::HyStart;
+use crate::hystart_plus_plus::HyStartPlusPlus;
 use crate::reno::slow_start;
 
 /// Packets a second cubed (RFC 9438, section 5).
@@ -30,11 +31,22 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// At most this share is added in a round trip (Linux: one packet for each two acknowledged).
 const MAX_GROWTH: f64 = 0.5;
 
+/// What ends slow start before it overflows the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowStartExit {
+    /// Nothing does.
+    Loss,
+    /// HyStart, as in Linux.
+    HyStart,
+    /// HyStart++ (RFC 9406), in the first slow start only, as it says.
+    HyStartPlusPlus,
+}
+
 /// Where implementations of CUBIC differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CubicConfig {
-    /// Leave slow start by HyStart.
-    pub hystart: bool,
+    /// How slow start ends.
+    pub slow_start_exit: SlowStartExit,
     /// Let `W_est` grow by a whole packet a round trip once it has passed the window before the last
     /// loss (RFC 9438, section 4.3); Linux does not.
     pub reno_slope_past_last_max: bool,
@@ -44,7 +56,7 @@ impl CubicConfig {
     /// As the RFC says; it leaves the way out of slow start open.
     pub const fn rfc9438() -> Self {
         Self {
-            hystart: false,
+            slow_start_exit: SlowStartExit::Loss,
             reno_slope_past_last_max: true,
         }
     }
@@ -52,8 +64,16 @@ impl CubicConfig {
     /// As Linux does.
     pub const fn linux() -> Self {
         Self {
-            hystart: true,
+            slow_start_exit: SlowStartExit::HyStart,
             reno_slope_past_last_max: false,
+        }
+    }
+
+    /// As Linux does, but for HyStart++ in place of HyStart.
+    pub const fn hystart_plus_plus() -> Self {
+        Self {
+            slow_start_exit: SlowStartExit::HyStartPlusPlus,
+            ..Self::linux()
         }
     }
 }
@@ -82,6 +102,7 @@ pub struct Cubic {
     cwnd_prior: f64,
     epoch: Option<Epoch>,
     hystart: HyStart,
+    hystart_plus_plus: HyStartPlusPlus,
 }
 
 impl Cubic {
@@ -95,7 +116,27 @@ impl Cubic {
             cwnd_prior: 0.0,
             epoch: None,
             hystart: HyStart::default(),
+            hystart_plus_plus: HyStartPlusPlus::default(),
         }
+    }
+
+    /// Slow start's part of an acknowledgment; returns the packets left for congestion avoidance.
+    fn slow_start(&mut self, ack: &Ack) -> f64 {
+        let acked = ack.acked_packets as f64;
+        match self.config.slow_start_exit {
+            SlowStartExit::HyStartPlusPlus if self.ssthresh == f64::INFINITY => {
+                match self.hystart_plus_plus.growth(ack) {
+                    Some(growth) => self.cwnd += growth,
+                    None => self.ssthresh = self.cwnd,
+                }
+                return 0.0;
+            }
+            SlowStartExit::HyStart if self.hystart.should_exit(ack, self.cwnd) => {
+                self.ssthresh = self.cwnd;
+            }
+            _ => {}
+        }
+        slow_start(&mut self.cwnd, self.ssthresh, acked)
     }
 
     fn begin_epoch(&self, now: Time) -> Epoch {
@@ -158,13 +199,11 @@ impl Controller for Cubic {
         if !ack.cwnd_limited {
             return;
         }
-        let mut acked = ack.acked_packets as f64;
-        if self.in_slow_start() {
-            if self.config.hystart && self.hystart.should_exit(ack, self.cwnd) {
-                self.ssthresh = self.cwnd;
-            }
-            acked = slow_start(&mut self.cwnd, self.ssthresh, acked);
-        }
+        let acked = if self.in_slow_start() {
+            self.slow_start(ack)
+        } else {
+            ack.acked_packets as f64
+        };
         if acked > 0.0 {
             self.avoid_congestion(ack, acked);
         }
@@ -199,6 +238,7 @@ impl Controller for Cubic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bottleneck::{Bottleneck, run};
     use crate::controller::tests::{ack, loss};
 
     /// Feeds one round trip of 100 ms after another, one acknowledgment for two packets, and
@@ -269,10 +309,19 @@ mod tests {
             windows[19] - windows[14]
         };
         let linux = CubicConfig {
-            hystart: false,
+            slow_start_exit: SlowStartExit::Loss,
             ..CubicConfig::linux()
         };
         assert!(last_rounds(CubicConfig::rfc9438()) > 1.6 * last_rounds(linux));
+    }
+
+    #[test]
+    fn hystart_plus_plus_leaves_slow_start_without_a_loss() {
+        // three times the window at the first sign of a queue fits into a buffer of 10 BDP
+        let path = Bottleneck::of_12mbps_60ms(10.0);
+        let lost = |config| run(&mut Cubic::new(config), path, 2.0, 0.0).loss;
+        assert!(lost(CubicConfig::rfc9438()) > 0.02);
+        assert_eq!(lost(CubicConfig::hystart_plus_plus()), 0.0);
     }
 
     #[test]

@@ -1,21 +1,42 @@
 //! Congestion controllers, one file each, behind one trait.
 //!
-//! A [`Controller`] turns acknowledgments and congestion events into a congestion window. It knows
-//! neither sequence numbers nor retransmissions: the transport (crate `tcp`, or any other) finds
-//! losses, tells the controller once for each round trip in which it found some, and decides how to
-//! get from the old window down to the new one.
+//! A [`Controller`] turns acknowledgments and congestion events into a congestion window and, for
+//! some, a pacing rate. It knows neither sequence numbers nor retransmissions: the transport (crate
+//! `tcp`, or any other) finds losses, tells the controller once for each round trip in which it found
+//! some, and decides how to get from the old window down to the new one, unless the controller
+//! manages recovery itself.
+//!
+//! [`Scheme`] has them all by name.
 
+mod bbr;
 mod controller;
 mod cubic;
+mod fixed;
 mod hystart;
+mod hystart_plus_plus;
+mod ledbat;
+mod policer;
+mod random;
 mod reno;
+mod scalable;
 mod scheme;
+mod vegas;
+mod window_filter;
 
+#[cfg(test)]
+mod bottleneck;
+
+pub use bbr::Bbr;
 pub use controller::{Ack, Congestion, Controller, RateSample, Signal};
-pub use cubic::{Cubic, CubicConfig};
+pub use cubic::{Cubic, CubicConfig, SlowStartExit};
+pub use fixed::FixedWindow;
 pub use hystart::HyStart;
+pub use hystart_plus_plus::HyStartPlusPlus;
+pub use ledbat::{Ledbat, LedbatConfig};
 pub use reno::Reno;
+pub use scalable::Scalable;
 pub use scheme::{Scheme, SchemeError};
+pub use vegas::Vegas;
 
 /// Window of a new connection, in packets (RFC 6928; Linux's TCP_INIT_CWND).
 pub const INITIAL_WINDOW: f64 = 10.0;

@@ -5,9 +5,14 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::bbr::Bbr;
 use crate::controller::Controller;
 use crate::cubic::{Cubic, CubicConfig};
+use crate::fixed::FixedWindow;
+use crate::ledbat::{Ledbat, LedbatConfig};
 use crate::reno::Reno;
+use crate::scalable::Scalable;
+use crate::vegas::Vegas;
 
 /// A congestion controller that the simulator can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,25 +21,59 @@ pub enum Scheme {
     Cubic,
     /// `cubic-rfc9438`: CUBIC as RFC 9438 has it.
     CubicRfc9438,
+    /// `cubic-hystart++`: CUBIC as Linux has it, but for HyStart++ (RFC 9406) in slow start.
+    CubicHyStartPlusPlus,
     /// `reno`.
     Reno,
+    /// `bbr`: BBR version 1, as Linux has it.
+    Bbr,
+    /// `vegas`, as Linux has it.
+    Vegas,
+    /// `scalable`: Scalable TCP, as Linux has it.
+    Scalable,
+    /// `ledbat`: RFC 6817.
+    Ledbat,
+    /// `ledbat++`: draft-irtf-iccrg-ledbat-plus-plus.
+    LedbatPlusPlus,
+    /// `fixed:N`: a window of N packets whatever happens.
+    Fixed(u32),
 }
 
 /// A name that is no scheme.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0:?} is no scheme of the simulator, expected one of {names}", names = Scheme::names())]
+#[error(
+    "{0:?} is no scheme of the simulator, expected one of {names}, fixed:N with N packets from 1 on",
+    names = Scheme::names()
+)]
 pub struct SchemeError(pub String);
 
 impl Scheme {
-    /// All schemes.
-    pub const ALL: [Self; 3] = [Self::Cubic, Self::CubicRfc9438, Self::Reno];
+    /// All schemes but [`Scheme::Fixed`], of which there is one for each window.
+    pub const ALL: [Self; 9] = [
+        Self::Cubic,
+        Self::CubicRfc9438,
+        Self::CubicHyStartPlusPlus,
+        Self::Reno,
+        Self::Bbr,
+        Self::Vegas,
+        Self::Scalable,
+        Self::Ledbat,
+        Self::LedbatPlusPlus,
+    ];
 
-    /// The scheme's name.
+    /// The scheme's name; that of a fixed window is without its size, which `to_string` has.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
             Self::CubicRfc9438 => "cubic-rfc9438",
+            Self::CubicHyStartPlusPlus => "cubic-hystart++",
             Self::Reno => "reno",
+            Self::Bbr => "bbr",
+            Self::Vegas => "vegas",
+            Self::Scalable => "scalable",
+            Self::Ledbat => "ledbat",
+            Self::LedbatPlusPlus => "ledbat++",
+            Self::Fixed(_) => "fixed",
         }
     }
 
@@ -47,7 +86,14 @@ impl Scheme {
         match self {
             Self::Cubic => Box::new(Cubic::new(CubicConfig::linux())),
             Self::CubicRfc9438 => Box::new(Cubic::new(CubicConfig::rfc9438())),
+            Self::CubicHyStartPlusPlus => Box::new(Cubic::new(CubicConfig::hystart_plus_plus())),
             Self::Reno => Box::new(Reno::default()),
+            Self::Bbr => Box::new(Bbr::new(0)),
+            Self::Vegas => Box::new(Vegas::default()),
+            Self::Scalable => Box::new(Scalable::default()),
+            Self::Ledbat => Box::new(Ledbat::new(LedbatConfig::rfc6817())),
+            Self::LedbatPlusPlus => Box::new(Ledbat::new(LedbatConfig::plus_plus())),
+            Self::Fixed(packets) => Box::new(FixedWindow::new(packets)),
         }
     }
 }
@@ -55,15 +101,48 @@ impl Scheme {
 impl FromStr for Scheme {
     type Err = SchemeError;
     fn from_str(name: &str) -> Result<Self, SchemeError> {
+        let fixed = name
+            .strip_prefix("fixed:")
+            .and_then(|packets| packets.parse().ok())
+            .filter(|&packets| packets > 0)
+            .map(Self::Fixed);
         Self::ALL
             .into_iter()
             .find(|scheme| scheme.name() == name)
+            .or(fixed)
             .ok_or_else(|| SchemeError(name.to_string()))
     }
 }
 
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Self::Fixed(packets) => write!(f, "fixed:{packets}"),
+            _ => f.write_str(self.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for scheme in Scheme::ALL.into_iter().chain([Scheme::Fixed(64)]) {
+            assert_eq!(scheme.to_string().parse(), Ok(scheme));
+        }
+        assert_eq!("fixed:64".parse(), Ok(Scheme::Fixed(64)));
+    }
+
+    #[test]
+    fn other_names_are_refused_with_those_there_are() {
+        for name in [
+            "", "fixed", "fixed:0", "fixed:-1", "fixed:x", "Cubic", "cubic ",
+        ] {
+            let error = name.parse::<Scheme>().unwrap_err().to_string();
+            assert!(error.contains("ledbat++, "), "{error}");
+            assert!(error.contains("fixed:N"), "{error}");
+        }
     }
 }

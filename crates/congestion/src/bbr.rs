@@ -1,0 +1,657 @@
+//! BBR, version 1 (Cardwell, Cheng, Gunn, Hassas Yeganeh and Jacobson 2016;
+//! draft-cardwell-iccrg-bbr-congestion-control-00), as Linux has it.
+//!
+//! BBR keeps a model of the path, the largest delivery rate of the last ten round trips and the
+//! smallest RTT of the last ten seconds, and sends at that rate with little more in flight than
+//! their product:
+//!
+//! ```text
+//! pacing rate = 0.99 pacing_gain BtlBw                                   (1)
+//! cwnd        = cwnd_gain BtlBw RTprop + 3 quanta + extra_acked          (2)
+//! ```
+//!
+//! The gains change with the mode. Startup doubles the rate each round trip until it stops growing,
+//! Drain empties the queue that this made, ProbeBW goes round a cycle of eight phases of one RTprop
+//! (more, less, then as much as the path delivers), and ProbeRTT sends four packets for 200 ms if the
+//! smallest RTT has not been seen again for ten seconds.
+//!
+//! Losses do not move the model. In the first round trip of a recovery a packet is sent for each one
+//! delivered; afterwards the window is what it was. Heavy and even loss is taken for a policer
+//! (`policer.rs`).
+//!
+//! Where this differs from Linux: packets are paced one by one, so that Linux's correction of the
+//! packets in flight for segments that wait in the host (`bbr_packets_in_net_at_edt`) is not needed;
+//! the RTT of a delayed acknowledgment is not told from others.
+
+use pathcast_path::{Span, Time};
+
+use crate::INITIAL_WINDOW;
+use crate::controller::{Ack, Congestion, Controller, RateSample};
+use crate::policer::Policer;
+use crate::random::SplitMix64;
+use crate::window_filter::RoundMax;
+
+/// 2/ln 2: the smallest gain that doubles the rate each round trip (Linux's bbr_high_gain).
+const HIGH_GAIN: f64 = 2885.0 / 1000.0;
+/// Undoes in one round trip what Startup queued (bbr_drain_gain).
+const DRAIN_GAIN: f64 = 1.0 / HIGH_GAIN;
+/// ProbeBW's window in BDPs, for acknowledgments that are late or come in lumps (bbr_cwnd_gain).
+const CWND_GAIN: f64 = 2.0;
+/// ProbeBW's phases (bbr_pacing_gain): probe, drain what the probe queued, cruise.
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// Round trips that the largest rate is remembered (bbr_bw_rtts); it may be that old and counts.
+const BW_ROUNDS: usize = CYCLE.len() + 2;
+/// How long the smallest RTT holds (bbr_min_rtt_win_sec).
+const MIN_RTT_WINDOW: Span = Span::from_millis(10_000);
+/// How long ProbeRTT keeps to its window (bbr_probe_rtt_mode_ms).
+const PROBE_RTT: Span = Span::from_millis(200);
+/// The smallest window, and ProbeRTT's (bbr_cwnd_min_target).
+const MIN_WINDOW: f64 = 4.0;
+/// Growth below this says that the path may be full (bbr_full_bw_thresh),
+const FULL_BW_GROWTH: f64 = 1.25;
+/// and so many rounds of it that it is (bbr_full_bw_cnt).
+const FULL_BW_ROUNDS: u32 = 3;
+/// Pacing stays this much below the model's rate, lest a queue build up (bbr_pacing_margin_percent).
+const PACING_MARGIN: f64 = 0.01;
+/// Round trips in each half of the window of `extra_acked` (bbr_extra_acked_win_rtts).
+const EXTRA_ACKED_ROUNDS: u32 = 5;
+/// Cap on `extra_acked`, as time at the model's rate (bbr_extra_acked_max_us).
+const EXTRA_ACKED_MAX: Span = Span::from_millis(100);
+
+/// What BBR is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBw,
+    ProbeRtt,
+}
+
+/// BBR's state.
+#[derive(Clone, Debug)]
+pub struct Bbr {
+    mode: Mode,
+    cwnd: f64,
+    ssthresh: f64,
+    pacing_rate: f64,
+    pacing_gain: f64,
+    cwnd_gain: f64,
+    /// The window before recovery or ProbeRTT.
+    prior_cwnd: f64,
+    seen_rtt: bool,
+
+    round: u64,
+    round_starts: bool,
+    /// The round trip ends with a packet sent when this many had been delivered.
+    next_round_delivered: u64,
+    max_bw: RoundMax<{ BW_ROUNDS + 1 }>,
+    /// Samples of packets sent before this many were delivered are no measure (ProbeRTT).
+    limited_until: u64,
+
+    full_bw: f64,
+    full_bw_rounds: u32,
+    full_pipe: bool,
+
+    min_rtt: Option<Span>,
+    min_rtt_at: Time,
+    probe_rtt_done_at: Option<Time>,
+    probe_rtt_round_done: bool,
+    idle_restart: bool,
+
+    phase: usize,
+    phase_at: Time,
+    random: SplitMix64,
+
+    in_recovery: bool,
+    /// One packet out for each delivered, in the first round trip of a recovery.
+    packet_conservation: bool,
+    after_timeout: bool,
+
+    extra_acked: [f64; 2],
+    extra_acked_rounds: u32,
+    extra_acked_slot: usize,
+    epoch_at: Time,
+    epoch_acked: f64,
+
+    policer: Policer,
+}
+
+impl Bbr {
+    /// A new connection's controller; `seed` goes into the choice of the phase that ProbeBW begins
+    /// with.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            mode: Mode::Startup,
+            cwnd: INITIAL_WINDOW,
+            ssthresh: f64::INFINITY,
+            // without an RTT yet, Linux takes 1 ms
+            pacing_rate: HIGH_GAIN * INITIAL_WINDOW / 1e-3,
+            pacing_gain: HIGH_GAIN,
+            cwnd_gain: HIGH_GAIN,
+            prior_cwnd: 0.0,
+            seen_rtt: false,
+            round: 0,
+            round_starts: false,
+            next_round_delivered: 0,
+            max_bw: RoundMax::new(),
+            limited_until: 0,
+            full_bw: 0.0,
+            full_bw_rounds: 0,
+            full_pipe: false,
+            min_rtt: None,
+            min_rtt_at: Time::ZERO,
+            probe_rtt_done_at: None,
+            probe_rtt_round_done: false,
+            idle_restart: false,
+            phase: 0,
+            phase_at: Time::ZERO,
+            random: SplitMix64::new(seed),
+            in_recovery: false,
+            packet_conservation: false,
+            after_timeout: false,
+            extra_acked: [0.0; 2],
+            extra_acked_rounds: 0,
+            extra_acked_slot: 0,
+            epoch_at: Time::ZERO,
+            epoch_acked: 0.0,
+            policer: Policer::default(),
+        }
+    }
+
+    /// The model's rate in packets a second.
+    fn bw(&self) -> f64 {
+        self.policer.rate().unwrap_or(self.max_bw.max())
+    }
+
+    /// `gain` times the bandwidth-delay product, in packets.
+    fn bdp(&self, bw: f64, gain: f64) -> f64 {
+        self.min_rtt.map_or(INITIAL_WINDOW, |min_rtt| {
+            (bw * min_rtt.as_secs() * gain).ceil()
+        })
+    }
+
+    /// Room for what the hosts hold while they send and receive in quanta (bbr_quantization_budget).
+    fn with_quanta(&self, packets: f64) -> f64 {
+        let even = ((packets + 3.0 * quantum(self.pacing_rate)) / 2.0).ceil() * 2.0;
+        let probing = self.mode == Mode::ProbeBw && self.phase == 0;
+        even + if probing { 2.0 } else { 0.0 }
+    }
+
+    /// Packets in flight at which the path holds `gain` BDPs.
+    fn target_in_flight(&self, bw: f64, gain: f64) -> f64 {
+        self.with_quanta(self.bdp(bw, gain))
+    }
+
+    fn update_round_and_bw(&mut self, ack: &Ack, rate: &RateSample) {
+        self.round_starts = rate.prior_delivered >= self.next_round_delivered;
+        if self.round_starts {
+            self.next_round_delivered = ack.delivered;
+            self.round += 1;
+            self.packet_conservation = false;
+        }
+        let restart = self
+            .policer
+            .on_ack(ack, rate, self.round_starts, self.mode == Mode::ProbeBw);
+        if restart {
+            self.enter_probe_bw(ack.now);
+        }
+        if let Some(bw) = rate.packets_per_s() {
+            let limited = rate.app_limited || rate.prior_delivered < self.limited_until;
+            if !limited || bw >= self.max_bw.max() {
+                self.max_bw.update(self.round, bw);
+            }
+        }
+    }
+
+    /// How many packets more than the model's rate accounts for were acknowledged at once: links
+    /// that send in lumps (bbr_update_ack_aggregation).
+    fn update_extra_acked(&mut self, ack: &Ack) {
+        if self.round_starts {
+            self.extra_acked_rounds += 1;
+            if self.extra_acked_rounds >= EXTRA_ACKED_ROUNDS {
+                self.extra_acked_rounds = 0;
+                self.extra_acked_slot ^= 1;
+                self.extra_acked[self.extra_acked_slot] = 0.0;
+            }
+        }
+        let mut expected = self.bw() * ack.now.since(self.epoch_at).as_secs();
+        if self.epoch_acked <= expected {
+            self.epoch_acked = 0.0;
+            self.epoch_at = ack.now;
+            expected = 0.0;
+        }
+        self.epoch_acked += ack.acked_packets as f64;
+        let extra = (self.epoch_acked - expected).min(self.cwnd);
+        let slot = &mut self.extra_acked[self.extra_acked_slot];
+        *slot = slot.max(extra);
+    }
+
+    fn enter_probe_bw(&mut self, now: Time) {
+        self.mode = Mode::ProbeBw;
+        self.random.stir(now);
+        // any phase but that which drains what no probe has queued
+        self.phase = CYCLE.len() - 1 - self.random.below(CYCLE.len() as u64 - 1) as usize;
+        self.next_phase(now);
+    }
+
+    fn next_phase(&mut self, now: Time) {
+        self.phase = (self.phase + 1) % CYCLE.len();
+        self.phase_at = now;
+    }
+
+    fn update_phase(&mut self, ack: &Ack) {
+        if self.mode != Mode::ProbeBw {
+            return;
+        }
+        let min_rtt = self.min_rtt.unwrap_or(Span::ZERO);
+        let whole = ack.now.since(self.phase_at) > min_rtt;
+        let in_flight = ack.prior_in_flight as f64;
+        let bw = self.max_bw.max();
+        let over = match CYCLE[self.phase] {
+            _ if self.policer.rate().is_some() => whole,
+            // probe until the probe is in flight, or was too much
+            gain if gain > 1.0 => {
+                whole && (ack.lost_packets > 0 || in_flight >= self.target_in_flight(bw, gain))
+            }
+            // drain until drained
+            gain if gain < 1.0 => whole || in_flight <= self.target_in_flight(bw, 1.0),
+            _ => whole,
+        };
+        if over {
+            self.next_phase(ack.now);
+        }
+    }
+
+    fn check_full_pipe(&mut self, rate: &RateSample) {
+        if self.full_pipe || !self.round_starts || rate.app_limited {
+            return;
+        }
+        if self.max_bw.max() >= self.full_bw * FULL_BW_GROWTH {
+            self.full_bw = self.max_bw.max();
+            self.full_bw_rounds = 0;
+        } else {
+            self.full_bw_rounds += 1;
+            self.full_pipe = self.full_bw_rounds >= FULL_BW_ROUNDS;
+        }
+    }
+
+    fn check_drain(&mut self, ack: &Ack) {
+        if self.mode == Mode::Startup && self.full_pipe {
+            self.mode = Mode::Drain;
+            self.ssthresh = self.target_in_flight(self.max_bw.max(), 1.0);
+        }
+        if self.mode == Mode::Drain
+            && ack.in_flight as f64 <= self.target_in_flight(self.max_bw.max(), 1.0)
+        {
+            self.enter_probe_bw(ack.now);
+        }
+    }
+
+    fn update_min_rtt(&mut self, ack: &Ack) {
+        let expired = self.min_rtt.is_some() && ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
+        if let Some(rtt) = ack.rtt
+            && (expired || self.min_rtt.is_none_or(|min_rtt| rtt < min_rtt))
+        {
+            self.min_rtt = Some(rtt);
+            self.min_rtt_at = ack.now;
+        }
+        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
+            self.save_cwnd();
+            self.mode = Mode::ProbeRtt;
+            self.probe_rtt_done_at = None;
+        }
+        if self.mode == Mode::ProbeRtt {
+            // four packets in flight are no measure of the path's rate
+            self.limited_until = ack.delivered + ack.in_flight.max(1);
+            if self.probe_rtt_done_at.is_some() {
+                self.probe_rtt_round_done |= self.round_starts;
+                if self.probe_rtt_round_done {
+                    self.check_probe_rtt_done(ack.now);
+                }
+            } else if ack.in_flight as f64 <= MIN_WINDOW {
+                self.probe_rtt_done_at = Some(ack.now + PROBE_RTT);
+                self.probe_rtt_round_done = false;
+                self.next_round_delivered = ack.delivered;
+            }
+        }
+        self.idle_restart = false;
+    }
+
+    fn check_probe_rtt_done(&mut self, now: Time) {
+        if self.probe_rtt_done_at.is_some_and(|at| now > at) {
+            self.min_rtt_at = now;
+            self.cwnd = self.cwnd.max(self.prior_cwnd);
+            if self.full_pipe {
+                self.enter_probe_bw(now);
+            } else {
+                self.mode = Mode::Startup;
+            }
+        }
+    }
+
+    fn update_gains(&mut self) {
+        (self.pacing_gain, self.cwnd_gain) = match self.mode {
+            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            Mode::ProbeBw if self.policer.rate().is_some() => (1.0, CWND_GAIN),
+            Mode::ProbeBw => (CYCLE[self.phase], CWND_GAIN),
+            Mode::ProbeRtt => (1.0, 1.0),
+        };
+    }
+
+    fn set_pacing_rate(&mut self, gain: f64) {
+        let rate = self.bw() * gain * (1.0 - PACING_MARGIN); // (1)
+        if self.full_pipe || rate > self.pacing_rate {
+            self.pacing_rate = rate.max(1e-3);
+        }
+    }
+
+    fn set_cwnd(&mut self, ack: &Ack) {
+        let acked = ack.acked_packets as f64;
+        if acked > 0.0 && !self.modulate_for_recovery(ack) {
+            let mut target = self.bdp(self.bw(), self.cwnd_gain);
+            if self.full_pipe {
+                let most = self.bw() * EXTRA_ACKED_MAX.as_secs();
+                target += self.extra_acked[0]
+                    .max(self.extra_acked[1])
+                    .min(most)
+                    .ceil();
+            }
+            let target = self.with_quanta(target); // (2)
+            if self.full_pipe {
+                self.cwnd = (self.cwnd + acked).min(target);
+            } else if self.cwnd < target || (ack.delivered as f64) < INITIAL_WINDOW {
+                self.cwnd += acked;
+            }
+            self.cwnd = self.cwnd.max(MIN_WINDOW);
+        }
+        if self.mode == Mode::ProbeRtt {
+            self.cwnd = self.cwnd.min(MIN_WINDOW);
+        }
+    }
+
+    /// Recovery's part of the window; whether that is all for this acknowledgment
+    /// (bbr_set_cwnd_to_recover_or_restore).
+    fn modulate_for_recovery(&mut self, ack: &Ack) -> bool {
+        let room = (ack.in_flight + ack.acked_packets) as f64;
+        self.cwnd = (self.cwnd - ack.lost_packets as f64).max(1.0);
+        if ack.in_recovery && !self.in_recovery && !self.after_timeout {
+            self.packet_conservation = true;
+            self.next_round_delivered = ack.delivered;
+            self.cwnd = room;
+        } else if !ack.in_recovery && self.in_recovery {
+            self.restore_cwnd();
+        }
+        self.in_recovery = ack.in_recovery;
+        if self.packet_conservation {
+            self.cwnd = self.cwnd.max(room);
+        }
+        self.packet_conservation
+    }
+
+    fn save_cwnd(&mut self) {
+        self.prior_cwnd = if self.in_recovery || self.after_timeout || self.mode == Mode::ProbeRtt {
+            self.prior_cwnd.max(self.cwnd)
+        } else {
+            self.cwnd
+        };
+    }
+
+    fn restore_cwnd(&mut self) {
+        self.cwnd = self.cwnd.max(self.prior_cwnd);
+        self.packet_conservation = false;
+        self.in_recovery = false;
+        self.after_timeout = false;
+    }
+}
+
+/// Packets that a Linux host sends at once at this rate, a millisecond's worth (bbr_tso_segs_goal);
+/// 1.2 Mbit/s and 64 KiB are taken in packets of 1,448 bytes.
+pub(crate) fn quantum(pacing_rate: f64) -> f64 {
+    const SLOW: f64 = 1.2e6 / 8.0 / 1448.0;
+    let least = if pacing_rate < SLOW { 1.0 } else { 2.0 };
+    (pacing_rate / 1024.0).floor().clamp(least, 44.0)
+}
+
+impl Controller for Bbr {
+    fn name(&self) -> &'static str {
+        "bbr"
+    }
+
+    fn cwnd(&self) -> f64 {
+        self.cwnd
+    }
+
+    fn ssthresh(&self) -> f64 {
+        self.ssthresh
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        if !self.seen_rtt && ack.srtt > Span::ZERO {
+            self.seen_rtt = true;
+            self.pacing_rate = HIGH_GAIN * INITIAL_WINDOW / ack.srtt.as_secs();
+        }
+        self.round_starts = false;
+        if let Some(rate) = &ack.rate {
+            self.update_round_and_bw(ack, rate);
+            self.update_extra_acked(ack);
+            self.update_phase(ack);
+            self.check_full_pipe(rate);
+        }
+        self.check_drain(ack);
+        self.update_min_rtt(ack);
+        self.update_gains();
+        self.set_pacing_rate(self.pacing_gain);
+        self.set_cwnd(ack);
+    }
+
+    fn on_congestion(&mut self, _event: &Congestion) {
+        self.save_cwnd();
+    }
+
+    fn on_timeout(&mut self, _now: Time) {
+        self.save_cwnd();
+        self.after_timeout = true;
+        self.packet_conservation = false;
+        self.full_bw = 0.0;
+        self.cwnd = 1.0;
+    }
+
+    fn on_recovery_end(&mut self, _now: Time) {
+        self.restore_cwnd();
+    }
+
+    fn on_idle_restart(&mut self, now: Time, _idle: Span) {
+        self.idle_restart = true;
+        self.epoch_at = now;
+        self.epoch_acked = 0.0;
+        match self.mode {
+            // back to a full pipe without a queue
+            Mode::ProbeBw => self.set_pacing_rate(1.0),
+            Mode::ProbeRtt => self.check_probe_rtt_done(now),
+            Mode::Startup | Mode::Drain => {}
+        }
+    }
+
+    fn manages_recovery(&self) -> bool {
+        true
+    }
+
+    fn pacing_rate(&self) -> Option<f64> {
+        Some(self.pacing_rate)
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.mode == Mode::Startup
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bottleneck::{Bottleneck, run, run_and_look};
+    use crate::controller::tests::ack;
+
+    fn bbr_in_probe_bw() -> Bbr {
+        let mut bbr = Bbr::new(1);
+        bbr.full_pipe = true;
+        bbr.seen_rtt = true;
+        bbr.min_rtt = Some(Span::from_millis(100));
+        bbr.max_bw.update(0, 1000.0);
+        bbr.enter_probe_bw(Time::ZERO);
+        bbr
+    }
+
+    #[test]
+    fn startup_finds_the_rate_and_leaves_when_it_stops_growing() {
+        let path = Bottleneck::of_12mbps_60ms(10.0);
+        let mut left_s = None;
+        let mut bbr = Bbr::new(1);
+        run_and_look(&mut bbr, path, 3.0, 0.0, |ack, controller| {
+            if !controller.in_slow_start() {
+                left_s.get_or_insert(ack.now.as_secs());
+            }
+        });
+        // the rate doubles from 10 packets in 60 ms to 60, in three round trips, and then does not
+        // for three more, which the queue makes twice as long
+        assert!((0.3..0.9).contains(&left_s.unwrap()), "{left_s:?}");
+        assert!(
+            (bbr.max_bw.max() / 1000.0 - 1.0).abs() < 0.02,
+            "{}",
+            bbr.max_bw.max()
+        );
+    }
+
+    #[test]
+    fn the_first_phase_is_any_but_the_draining_one() {
+        let mut counts = [0u32; CYCLE.len()];
+        for seed in 0..700 {
+            let mut bbr = Bbr::new(seed);
+            bbr.enter_probe_bw(Time::ZERO);
+            counts[bbr.phase] += 1;
+        }
+        assert_eq!(counts[1], 0);
+        let others = counts.iter().enumerate().filter(|&(phase, _)| phase != 1);
+        assert!(others.clone().all(|(_, &n)| n > 60), "{counts:?}");
+    }
+
+    #[test]
+    fn a_cycle_is_one_probe_one_drain_and_six_cruises() {
+        let path = Bottleneck::of_12mbps_60ms(4.0);
+        let mut gains: Vec<f64> = Vec::new();
+        let mut bbr = Bbr::new(1);
+        let mut last = 0.0;
+        run_and_look(&mut bbr, path, 9.0, 0.0, |ack, controller| {
+            let gain = controller.pacing_rate().unwrap() / 990.0;
+            if ack.now.as_secs() > 5.0 && (gain - last).abs() > 0.1 {
+                gains.push(gain);
+            }
+            last = gain;
+        });
+        // each cycle shows as three steps: up to 1.25, down to 0.75, back to 1
+        assert!(gains.len() > 12, "{gains:?}");
+        let up = gains.iter().position(|gain| *gain > 1.2).unwrap();
+        for cycle in gains[up..].chunks_exact(3) {
+            for (gain, expected) in cycle.iter().zip([1.25, 0.75, 1.0]) {
+                assert!((gain - expected).abs() < 0.03, "{cycle:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_window_is_two_bdp_and_three_quanta() {
+        let mut bbr = bbr_in_probe_bw();
+        bbr.phase = 3;
+        for i in 0..400 {
+            let now_s = 0.001 * f64::from(i);
+            bbr.on_ack(&Ack {
+                in_flight: 150,
+                ..ack(now_s, 1)
+            });
+        }
+        // 2 * 1000 a second * 100 ms, and 3 * 2
+        assert_eq!(bbr.cwnd(), 206.0);
+        assert!((bbr.pacing_rate().unwrap() - 990.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn recovery_begins_with_packet_conservation_and_ends_with_the_window_before() {
+        let mut bbr = bbr_in_probe_bw();
+        bbr.cwnd = 200.0;
+        bbr.on_congestion(&crate::controller::tests::loss());
+        let mut event = Ack {
+            in_flight: 120,
+            in_recovery: true,
+            lost_packets: 10,
+            ..ack(0.01, 1)
+        };
+        bbr.on_ack(&event);
+        assert_eq!(bbr.cwnd(), 121.0);
+        event.lost_packets = 0;
+        event.in_flight = 110;
+        bbr.on_ack(&event);
+        assert_eq!(bbr.cwnd(), 121.0);
+        bbr.on_recovery_end(Time::ZERO);
+        assert_eq!(bbr.cwnd(), 200.0);
+    }
+
+    #[test]
+    fn four_packets_for_200_ms_every_ten_seconds() {
+        let path = Bottleneck::of_12mbps_60ms(4.0);
+        let mut bbr = Bbr::new(1);
+        let mut small: Vec<f64> = Vec::new();
+        run_and_look(&mut bbr, path, 25.0, 0.0, |ack, controller| {
+            if ack.now.as_secs() > 1.0 && controller.cwnd() <= MIN_WINDOW {
+                small.push(ack.now.as_secs());
+            }
+        });
+        let began: Vec<f64> = std::iter::once(small[0])
+            .chain(small.windows(2).filter(|w| w[1] - w[0] > 1.0).map(|w| w[1]))
+            .collect();
+        assert_eq!(began.len(), 2, "{began:?}");
+        assert!((began[1] - began[0] - 10.3).abs() < 0.3, "{began:?}");
+        let first_ended = small.iter().rfind(|&&at| at < began[1]).unwrap();
+        assert!((0.2..0.5).contains(&(first_ended - began[0])));
+    }
+
+    #[test]
+    fn the_link_is_full_with_about_one_bdp_in_flight() {
+        let path = Bottleneck::of_12mbps_60ms(4.0);
+        let outcome = run(&mut Bbr::new(1), path, 60.0, 10.0);
+        assert!(outcome.utilisation > 0.96, "{outcome:?}");
+        // 61 packets fill the path; the probes and the margin for quanta add some
+        assert!((55.0..75.0).contains(&outcome.in_flight), "{outcome:?}");
+        assert_eq!(outcome.loss, 0.0);
+    }
+
+    #[test]
+    fn one_percent_of_loss_costs_little() {
+        let path = Bottleneck {
+            loss: 0.01,
+            ..Bottleneck::of_12mbps_60ms(1.0)
+        };
+        let outcome = run(&mut Bbr::new(1), path, 60.0, 10.0);
+        assert!(outcome.utilisation > 0.93, "{outcome:?}");
+    }
+
+    #[test]
+    fn a_sample_that_the_application_limited_counts_only_if_it_is_larger() {
+        let mut bbr = bbr_in_probe_bw();
+        let sample = |bw: u64| Ack {
+            rate: Some(RateSample {
+                delivered_packets: bw,
+                interval: Span::from_millis(1000),
+                prior_delivered: 0,
+                sent_in_flight: 10,
+                lost_packets: 0,
+                app_limited: true,
+            }),
+            ..ack(0.01, 1)
+        };
+        bbr.next_round_delivered = 1;
+        bbr.on_ack(&sample(500));
+        assert_eq!(bbr.max_bw.max(), 1000.0);
+        bbr.on_ack(&sample(1500));
+        assert_eq!(bbr.max_bw.max(), 1500.0);
+    }
+}
