@@ -9,6 +9,7 @@
 //! [`Scheme`] has them all by name.
 
 mod bbr;
+mod bbr3;
 mod controller;
 mod cubic;
 mod fixed;
@@ -27,6 +28,7 @@ mod window_filter;
 mod bottleneck;
 
 pub use bbr::Bbr;
+pub use bbr3::Bbr3;
 pub use controller::{Ack, Congestion, Controller, RateSample, Signal};
 pub use cubic::{Cubic, CubicConfig, SlowStartExit};
 pub use fixed::FixedWindow;

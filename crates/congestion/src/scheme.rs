@@ -6,6 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::bbr::Bbr;
+use crate::bbr3::Bbr3;
 use crate::controller::Controller;
 use crate::cubic::{Cubic, CubicConfig};
 use crate::fixed::FixedWindow;
@@ -27,6 +28,8 @@ pub enum Scheme {
     Reno,
     /// `bbr`: BBR version 1, as Linux has it.
     Bbr,
+    /// `bbr3`: BBR version 3 (draft-ietf-ccwg-bbr).
+    Bbr3,
     /// `vegas`, as Linux has it.
     Vegas,
     /// `scalable`: Scalable TCP, as Linux has it.
@@ -49,12 +52,13 @@ pub struct SchemeError(pub String);
 
 impl Scheme {
     /// All schemes but [`Scheme::Fixed`], of which there is one for each window.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Cubic,
         Self::CubicRfc9438,
         Self::CubicHyStartPlusPlus,
         Self::Reno,
         Self::Bbr,
+        Self::Bbr3,
         Self::Vegas,
         Self::Scalable,
         Self::Ledbat,
@@ -69,6 +73,7 @@ impl Scheme {
             Self::CubicHyStartPlusPlus => "cubic-hystart++",
             Self::Reno => "reno",
             Self::Bbr => "bbr",
+            Self::Bbr3 => "bbr3",
             Self::Vegas => "vegas",
             Self::Scalable => "scalable",
             Self::Ledbat => "ledbat",
@@ -89,6 +94,7 @@ impl Scheme {
             Self::CubicHyStartPlusPlus => Box::new(Cubic::new(CubicConfig::hystart_plus_plus())),
             Self::Reno => Box::new(Reno::default()),
             Self::Bbr => Box::new(Bbr::new(0)),
+            Self::Bbr3 => Box::new(Bbr3::new(0)),
             Self::Vegas => Box::new(Vegas::default()),
             Self::Scalable => Box::new(Scalable::default()),
             Self::Ledbat => Box::new(Ledbat::new(LedbatConfig::rfc6817())),
