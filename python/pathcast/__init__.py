@@ -12,6 +12,7 @@ scores = pathcast.evaluate(trace, [1, 5, 10]).horizons
 
 from importlib.metadata import version
 
+from pathcast.batch import Results, Simulation, simulate_many
 from pathcast.exceptions import (
     EmulatorError,
     ModelError,
@@ -71,8 +72,10 @@ __all__ = [
     "PathFileError",
     "PathcastError",
     "Predictions",
+    "Results",
     "RunReport",
     "SchemeError",
+    "Simulation",
     "Trace",
     "TraceError",
     "capabilities",
@@ -82,4 +85,5 @@ __all__ = [
     "pooled",
     "read_trace",
     "simulate",
+    "simulate_many",
 ]

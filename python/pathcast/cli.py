@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pathcast import __version__, demo, models, report, runs
+from pathcast import __version__, batch, demo, models, report, runs
 from pathcast.exceptions import PathcastError
 from pathcast.files import check_output, write_beside
 from pathcast.path import Path
@@ -65,20 +65,20 @@ class Protocol(StrEnum):
 
 
 @contextlib.contextmanager
-def _progress(what: str, total_s: float) -> Iterator[Callable[[float], None]]:
+def _progress(what: str, total: float, unit: str = "s") -> Iterator[Callable[[float], None]]:
     """A progress bar on standard error, where that is a terminal."""
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:.0f} of {task.total:.0f} s"),
+        TextColumn(f"{{task.completed:.0f}} of {{task.total:.0f}} {unit}"),
         TimeElapsedColumn(),
         console=_err,
         transient=True,
         disable=not _err.is_terminal,
     ) as bar:
-        task = bar.add_task(what, total=total_s)
+        task = bar.add_task(what, total=total)
         try:
-            yield lambda done_s: bar.update(task, completed=min(done_s, total_s))
+            yield lambda done: bar.update(task, completed=min(done, total))
         except KeyboardInterrupt:
             _err.print("interrupted; nothing was written and nothing is left running")
             raise typer.Exit(INTERRUPTED) from None
@@ -183,6 +183,74 @@ def emulate(
             progress=progress,
         )
     _finish_run(run, trace, output, as_json)
+
+
+@app.command()
+def sweep(
+    path_files: Annotated[
+        list[FilePath], typer.Argument(metavar="PATH.toml...", help="Paths to run over.")
+    ],
+    scheme: Scheme = ["cubic"],  # noqa: B006 - typer's way to give a list's default
+    seeds: Annotated[int, typer.Option(help="Runs of each, with seeds 1, 2, ...", min=1)] = 10,
+    duration: Annotated[float, typer.Option(metavar="SECONDS", help="Virtual time.")] = 60.0,
+    threads: Annotated[
+        int | None, typer.Option(help="Runs at once; default: one a core.", min=1)
+    ] = None,
+    output: Annotated[
+        FilePath | None, typer.Option("--output", "-o", help="Write each run here, as Parquet.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate every path with every scheme, one flow, many seeds, on all cores."""
+    if output is not None:
+        check_output(output)
+    cells = [(Path.load(file), name) for file in path_files for name in scheme]
+    specs = [
+        batch.Simulation(path, (name,), duration, seed)
+        for path, name in cells
+        for seed in range(1, seeds + 1)
+    ]
+    with _progress("simulating", len(specs), "runs") as progress:
+        results = batch.simulate_many(specs, threads=threads, progress=progress)
+    if output is not None:
+        results.write(output)
+    columns = {
+        name: results.column(name).reshape(len(cells), seeds)
+        for name in ("goodput_bps", "loss_rate", "one_way_delay_p95_ms")
+    }
+    rows: list[dict[str, Any]] = []
+    for i, (path, name) in enumerate(cells):
+        goodput = columns["goodput_bps"][i]
+        rows.append(
+            {
+                "path": path.file,
+                "scheme": name,
+                "runs": seeds,
+                "goodput_bps": float(goodput.mean()),
+                "goodput_stderr_bps": float(goodput.std(ddof=1) / seeds**0.5)
+                if seeds > 1
+                else None,
+                "loss_rate": float(columns["loss_rate"][i].mean()),
+                "one_way_delay_p95_ms": float(columns["one_way_delay_p95_ms"][i].mean()),
+            }
+        )
+    if as_json:
+        _print_json(rows)
+        return
+    table = Table("path", "scheme", "goodput", "+- (standard error)", "loss", "95 % delay")
+    for row in rows:
+        error = row["goodput_stderr_bps"]
+        table.add_row(
+            str(row["path"]),
+            str(row["scheme"]),
+            _mbps(row["goodput_bps"]),
+            "-" if error is None else _mbps(error),
+            f"{row['loss_rate']:.3%}",
+            f"{row['one_way_delay_p95_ms']:.1f} ms",
+        )
+    _out.print(table)
+    if output is not None:
+        _out.print(f"runs written to {output}")
 
 
 @app.command()

@@ -111,7 +111,14 @@ def capabilities() -> Capabilities:
     return Capabilities(root, tun, fifo, tcp_probe, tuple(schemes), tuple(reasons))
 
 
-def _checked(schemes: Sequence[str], duration_s: float, seed: int) -> list[str]:
+def checked(schemes: Sequence[str], duration_s: float, seed: int) -> list[str]:
+    """The schemes as a list, if a run of them can be asked for.
+
+    Raises:
+        SchemeError: there is none.
+        PathcastError: the duration or the seed is out of range.
+
+    """
     if not (math.isfinite(duration_s) and 0 < duration_s <= 1e6):
         raise PathcastError(f"duration is {duration_s} s, expected more than 0 and at most 1e6 s")
     if not 0 <= seed < 2**64:
@@ -154,7 +161,7 @@ def simulate(
         True
 
     """
-    names = _checked(schemes, duration_s, seed)
+    names = checked(schemes, duration_s, seed)
     with translated():
         report, trace = _internal.simulate(
             path.toml, path.file, names, duration_s, seed, record, progress
@@ -187,7 +194,7 @@ def emulate(
         PathcastError: a duration or seed out of range.
 
     """
-    names = _checked(schemes, duration_s, seed)
+    names = checked(schemes, duration_s, seed)
     with translated():
         report, trace = _internal.emulate(path.toml, path.file, names, duration_s, seed, progress)
     assert trace is not None, "the emulator always records"  # noqa: S101

@@ -6,6 +6,7 @@
 // Python hands over owned values
 #![allow(clippy::needless_pass_by_value)]
 
+mod batch;
 mod errors;
 mod models;
 mod path;
@@ -16,6 +17,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _internal {
+    #[pymodule_export]
+    use crate::batch::{ArrowTable, simulate_many};
     #[pymodule_export]
     use crate::errors::{EmulatorError, ModelError, PathFileError, SchemeError, TraceError};
     #[pymodule_export]

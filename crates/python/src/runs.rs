@@ -25,7 +25,7 @@ fn thread_cpu_s() -> f64 {
 }
 
 /// Tells Python how far the run is; an exception there (Ctrl-C among them) is kept and ends the run.
-fn tell(progress: Option<&Py<PyAny>>, elapsed_s: f64, raised: &mut Option<PyErr>) -> bool {
+pub fn tell(progress: Option<&Py<PyAny>>, elapsed_s: f64, raised: &mut Option<PyErr>) -> bool {
     let told = Python::attach(|py| {
         py.check_signals()?;
         progress.map_or(Ok(()), |progress| {

@@ -18,6 +18,6 @@ pub use csv_reader::read_csv;
 pub use delay::DelayHistogram;
 pub use error::TraceError;
 pub use file::{read, write_beside};
-pub use parquet_file::{Row, TableWriter, read_parquet, write_parquet};
+pub use parquet_file::{Row, TableWriter, read_parquet, write_batch, write_parquet};
 pub use record::{Metadata, PacketEvent, PacketRecord, Record, SCHEMA_VERSION, Source, Trace};
 pub use report::{FlowReport, OneWayDelay, RunReport, Slip};

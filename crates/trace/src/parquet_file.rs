@@ -208,6 +208,25 @@ pub fn write_parquet(path: &Path, trace: &Trace) -> Result<(), TraceError> {
     })
 }
 
+/// Writes any table to `path`, whole or not at all.
+///
+/// # Errors
+/// A [`TraceError`] if the file cannot be created or written.
+pub fn write_batch(path: &Path, batch: &RecordBatch) -> Result<(), TraceError> {
+    write_beside(path, |file| {
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .build();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties))
+            .map_err(|error| error.to_string())?;
+        writer.write(batch).map_err(|error| error.to_string())?;
+        writer
+            .close()
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    })
+}
+
 /// Reads a trace that [`write_parquet`] wrote.
 ///
 /// # Errors
