@@ -11,6 +11,7 @@
 mod bbr;
 mod bbr3;
 mod controller;
+mod copa;
 mod cubic;
 mod fixed;
 mod hystart;
@@ -22,6 +23,7 @@ mod reno;
 mod scalable;
 mod scheme;
 mod vegas;
+mod vivace;
 mod window_filter;
 
 #[cfg(test)]
@@ -30,6 +32,7 @@ mod bottleneck;
 pub use bbr::Bbr;
 pub use bbr3::Bbr3;
 pub use controller::{Ack, Congestion, Controller, RateSample, Signal};
+pub use copa::Copa;
 pub use cubic::{Cubic, CubicConfig, SlowStartExit};
 pub use fixed::FixedWindow;
 pub use hystart::HyStart;
@@ -39,6 +42,7 @@ pub use reno::Reno;
 pub use scalable::Scalable;
 pub use scheme::{Scheme, SchemeError};
 pub use vegas::Vegas;
+pub use vivace::{Vivace, utility};
 
 /// Window of a new connection, in packets (RFC 6928; Linux's TCP_INIT_CWND).
 pub const INITIAL_WINDOW: f64 = 10.0;

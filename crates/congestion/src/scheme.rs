@@ -8,12 +8,14 @@ use thiserror::Error;
 use crate::bbr::Bbr;
 use crate::bbr3::Bbr3;
 use crate::controller::Controller;
+use crate::copa::Copa;
 use crate::cubic::{Cubic, CubicConfig};
 use crate::fixed::FixedWindow;
 use crate::ledbat::{Ledbat, LedbatConfig};
 use crate::reno::Reno;
 use crate::scalable::Scalable;
 use crate::vegas::Vegas;
+use crate::vivace::Vivace;
 
 /// A congestion controller that the simulator can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,10 @@ pub enum Scheme {
     Vegas,
     /// `scalable`: Scalable TCP, as Linux has it.
     Scalable,
+    /// `copa` (Arun and Balakrishnan 2018).
+    Copa,
+    /// `vivace`: PCC Vivace-latency (Dong et al. 2018).
+    Vivace,
     /// `ledbat`: RFC 6817.
     Ledbat,
     /// `ledbat++`: draft-irtf-iccrg-ledbat-plus-plus.
@@ -52,7 +58,7 @@ pub struct SchemeError(pub String);
 
 impl Scheme {
     /// All schemes but [`Scheme::Fixed`], of which there is one for each window.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Cubic,
         Self::CubicRfc9438,
         Self::CubicHyStartPlusPlus,
@@ -61,6 +67,8 @@ impl Scheme {
         Self::Bbr3,
         Self::Vegas,
         Self::Scalable,
+        Self::Copa,
+        Self::Vivace,
         Self::Ledbat,
         Self::LedbatPlusPlus,
     ];
@@ -76,6 +84,8 @@ impl Scheme {
             Self::Bbr3 => "bbr3",
             Self::Vegas => "vegas",
             Self::Scalable => "scalable",
+            Self::Copa => "copa",
+            Self::Vivace => "vivace",
             Self::Ledbat => "ledbat",
             Self::LedbatPlusPlus => "ledbat++",
             Self::Fixed(_) => "fixed",
@@ -97,6 +107,8 @@ impl Scheme {
             Self::Bbr3 => Box::new(Bbr3::new(0)),
             Self::Vegas => Box::new(Vegas::default()),
             Self::Scalable => Box::new(Scalable::default()),
+            Self::Copa => Box::new(Copa::default()),
+            Self::Vivace => Box::new(Vivace::new(0)),
             Self::Ledbat => Box::new(Ledbat::new(LedbatConfig::rfc6817())),
             Self::LedbatPlusPlus => Box::new(Ledbat::new(LedbatConfig::plus_plus())),
             Self::Fixed(packets) => Box::new(FixedWindow::new(packets)),
