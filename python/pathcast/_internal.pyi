@@ -54,6 +54,8 @@ def simulate(
     seed: int,
     record: bool,
     progress: Callable[[float], None] | None = None,
+    trace_file: Path | None = None,
+    packets_file: Path | None = None,
 ) -> tuple[str, Trace | None]: ...
 def emulate(
     path_text: str,

@@ -142,22 +142,35 @@ def simulate(
     duration: Annotated[float, typer.Option(metavar="SECONDS", help="Virtual time.")] = 60.0,
     seed: Seed = 1,
     output: Output = None,
+    packets: Annotated[
+        FilePath | None,
+        typer.Option("--packets", help="Write every event of every data packet here, as Parquet."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run TCP flows over a path in the simulator."""
     path = Path.load(path_file)
-    if output is not None:
-        check_output(output)
+    for file in (output, packets):
+        if file is not None:
+            check_output(file)
     with _progress("simulating", duration) as progress:
-        run, trace = runs.simulate(
+        run, _ = runs.simulate(
             path,
             [name for name in scheme for _ in range(flows)],
             duration_s=duration,
             seed=seed,
-            record=output is not None,
+            record=False,
+            trace_file=output,
+            packets_file=packets,
             progress=progress,
         )
-    _finish_run(run, trace, output, as_json)
+    if as_json:
+        _print_json(run.to_dict())
+        return
+    _print_run(run)
+    for what, file in (("trace", output), ("packets", packets)):
+        if file is not None:
+            _out.print(f"{what} written to {file}")
 
 
 @app.command()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast import _internal
@@ -135,6 +137,8 @@ def simulate(
     duration_s: float = 60.0,
     seed: int = 1,
     record: bool = True,
+    trace_file: str | os.PathLike[str] | None = None,
+    packets_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[RunReport, Trace | None]:
     """Runs bulk flows over `path` in the simulator. The same seed gives the same run.
@@ -144,14 +148,17 @@ def simulate(
         schemes: one flow for each: `cubic`, `cubic-rfc9438` or `reno`.
         duration_s: how much virtual time passes, in seconds.
         seed: of all that is random.
-        record: whether to keep a trace of the senders.
+        record: whether to keep a trace of the senders in memory.
+        trace_file: write the trace here instead, as the run goes on, in bounded memory.
+        packets_file: write every event of every data packet here, likewise.
         progress: called now and then with the virtual time; may raise to stop the run.
 
     Returns:
-        The report and, if `record`, the trace.
+        The report and, if `record` and neither file is asked for, the trace.
 
     Raises:
         SchemeError: a scheme that the simulator lacks.
+        TraceError: a file that cannot be written; nothing of it is left then.
         PathcastError: a duration or seed out of range.
 
     Example:
@@ -164,7 +171,15 @@ def simulate(
     names = checked(schemes, duration_s, seed)
     with translated():
         report, trace = _internal.simulate(
-            path.toml, path.file, names, duration_s, seed, record, progress
+            path.toml,
+            path.file,
+            names,
+            duration_s,
+            seed,
+            record,
+            progress,
+            None if trace_file is None else FilePath(trace_file),
+            None if packets_file is None else FilePath(packets_file),
         )
     return RunReport.from_json(report), None if trace is None else Trace(trace)
 

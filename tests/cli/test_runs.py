@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -37,6 +38,43 @@ def test_simulate_prints_its_report_as_json(path_file, tmp_path):
     assert trace.metadata["source"] == "simulator"
     assert trace.metadata["seed"] == 7
     assert pathcast.Path.parse(trace.metadata["path_toml"]).rate_bps == 20e6
+
+
+def test_packets_are_written_and_add_up(path_file, tmp_path):
+    packets, trace = tmp_path / "packets.parquet", tmp_path / "trace.parquet"
+    done = run(
+        "simulate", path_file(PATH), "--duration", 20, "--packets", packets, "-o", trace, "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    table = pyarrow.parquet.read_table(packets)
+    events = table["event"].to_numpy()
+    sent, delivered = (events == 0).sum(), (events == 1).sum()
+    assert delivered == report["packets_delivered"]
+    assert (events >= 2).sum() / sent == pytest.approx(report["loss_rate"])
+    assert 0 <= sent - delivered - (events >= 2).sum() < 100  # in flight at the end
+    delay_ms = 1e3 * table["one_way_delay_s"].drop_null().to_numpy()
+    assert delay_ms.mean() == pytest.approx(report["one_way_delay_ms"]["mean"], rel=1e-6)
+    assert len(pathcast.read_trace(trace)) > 1000
+
+
+def test_recording_takes_no_memory_that_grows_with_the_run(path_file, tmp_path):
+    script = (
+        "import resource, sys, pathcast\n"
+        "path = pathcast.Path.load(sys.argv[1])\n"
+        "pathcast.simulate(path, duration_s=float(sys.argv[2]), packets_file=sys.argv[3],"
+        " trace_file=sys.argv[4])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+
+    def peak_kib(duration_s):
+        command = [sys.executable, "-c", script, path_file(PATH), str(duration_s)]
+        files = [tmp_path / "p.parquet", tmp_path / "t.parquet"]
+        done = subprocess.run(command + files, check=True, capture_output=True, timeout=120)
+        return int(done.stdout)
+
+    # 60 times the packets, some 170 MB of rows
+    assert peak_kib(1200) < peak_kib(20) + 60_000
 
 
 def test_the_same_seed_gives_the_same_file(path_file, tmp_path):

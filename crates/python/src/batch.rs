@@ -91,7 +91,6 @@ fn simulation(spec: Spec) -> PyResult<Simulation> {
         schemes,
         duration: Span::from_secs(duration_s),
         seed,
-        record: false,
     })
 }
 

@@ -1,15 +1,20 @@
 //! Runs in the simulator and the emulator, with progress and Ctrl-C.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use pathcast_congestion::Scheme;
 use pathcast_path::Span;
-use pathcast_sim::Simulation;
+use pathcast_sim::{NoRecorder, Recorder, Simulation};
+use pathcast_trace::{
+    Metadata, PacketRecord, Record, RunReport, TableWriter, TraceError as TraceFileError,
+    write_beside,
+};
 use pyo3::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::errors::SchemeError;
+use crate::errors::{SchemeError, TraceError};
 use crate::path::parse;
 use crate::trace::Trace;
 
@@ -38,9 +43,39 @@ pub fn tell(progress: Option<&Py<PyAny>>, elapsed_s: f64, raised: &mut Option<Py
     raised.is_none()
 }
 
-/// Runs the simulator: a run report as JSON, and the trace if `record`.
+/// Runs `spec` and tells `recorder`; the outcome, and the processor and wall time it took.
+fn run_timed(
+    spec: &Simulation,
+    progress: Option<&Py<PyAny>>,
+    raised: &mut Option<PyErr>,
+    recorder: &mut impl Recorder,
+) -> Result<RunReport, String> {
+    let (wall, cpu_s) = (Instant::now(), thread_cpu_s());
+    let outcome = spec.run_recorded(
+        &mut |now| match tell(progress, now.as_secs(), raised) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        },
+        recorder,
+    );
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    Ok(outcome.report(thread_cpu_s() - cpu_s, wall.elapsed().as_secs_f64()))
+}
+
+fn metadata(spec: &Simulation) -> Metadata {
+    let mut metadata = spec.metadata();
+    let version = env!("CARGO_PKG_VERSION").to_string();
+    metadata.environment.insert("pathcast".to_string(), version);
+    metadata
+}
+
+/// Runs the simulator: a run report as JSON, and the trace if `record`. `trace_file` and
+/// `packets_file` are written as the run goes on, in bounded memory.
 #[pyfunction]
-#[pyo3(signature = (path_text, file, schemes, duration_s, seed, record, progress=None))]
+#[pyo3(signature = (
+    path_text, file, schemes, duration_s, seed, record, progress=None, trace_file=None,
+    packets_file=None
+))]
 #[allow(clippy::too_many_arguments)] // Python calls it by name
 pub fn simulate(
     py: Python<'_>,
@@ -51,6 +86,8 @@ pub fn simulate(
     seed: u64,
     record: bool,
     progress: Option<Py<PyAny>>,
+    trace_file: Option<PathBuf>,
+    packets_file: Option<PathBuf>,
 ) -> PyResult<(String, Option<Trace>)> {
     let path = parse(path_text, file)?;
     let schemes = schemes
@@ -65,37 +102,74 @@ pub fn simulate(
         schemes,
         duration: Span::from_secs(duration_s),
         seed,
-        record,
     };
+    spec.check()
+        .map_err(|error| SchemeError::new_err(error.to_string()))?;
+    let metadata = metadata(&spec);
     let mut raised = None;
-    let (outcome, cpu_s, wall_s) = py.detach(|| {
-        let (wall, cpu_s) = (Instant::now(), thread_cpu_s());
-        let outcome = spec.run(
-            &mut |now| match tell(progress.as_ref(), now.as_secs(), &mut raised) {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            },
-        );
-        (
-            outcome,
-            thread_cpu_s() - cpu_s,
-            wall.elapsed().as_secs_f64(),
-        )
-    });
+    let (progress, told) = (progress.as_ref(), &mut raised);
+    let outcome = py.detach(
+        || -> Result<(RunReport, Option<Vec<Record>>), TraceFileError> {
+            // a run that was stopped leaves no file: the error makes the writer take back what it began
+            let whole = |report, told: &Option<PyErr>| match told {
+                None => Ok(report),
+                Some(_) => Err("the run was stopped".to_string()),
+            };
+            match (&trace_file, &packets_file) {
+                (None, None) if record => {
+                    let mut records = Vec::new();
+                    let report = run_timed(&spec, progress, told, &mut records).map_err(named)?;
+                    Ok((report, Some(records)))
+                }
+                (None, None) => {
+                    let report =
+                        run_timed(&spec, progress, told, &mut NoRecorder).map_err(named)?;
+                    Ok((report, None))
+                }
+                (Some(trace_file), None) => write_beside(trace_file, |file| {
+                    let mut rows = TableWriter::<Record>::new(file)?;
+                    let report = run_timed(&spec, progress, told, &mut rows)?;
+                    rows.finish(&metadata)?;
+                    whole((report, None), told)
+                }),
+                (None, Some(packets_file)) => write_beside(packets_file, |file| {
+                    let mut rows = TableWriter::<PacketRecord>::new(file)?;
+                    let report = run_timed(&spec, progress, told, &mut rows)?;
+                    rows.finish(&metadata)?;
+                    whole((report, None), told)
+                }),
+                (Some(trace_file), Some(packets_file)) => write_beside(trace_file, |file| {
+                    write_beside(packets_file, |packets| {
+                        let rows = (
+                            TableWriter::<Record>::new(file)?,
+                            TableWriter::new(packets)?,
+                        );
+                        let mut rows: (_, TableWriter<'_, PacketRecord>) = rows;
+                        let report = run_timed(&spec, progress, told, &mut rows)?;
+                        rows.0.finish(&metadata)?;
+                        rows.1.finish(&metadata)?;
+                        whole((report, None), told)
+                    })
+                    .map_err(|error| error.to_string())
+                }),
+            }
+        },
+    );
     if let Some(error) = raised {
         return Err(error);
     }
-    let outcome = outcome.map_err(|error| SchemeError::new_err(error.to_string()))?;
-    let report = serde_json::to_string(&outcome.report(cpu_s, wall_s)).expect("plain data");
-    let trace = outcome.trace.map(|mut trace| {
-        let version = env!("CARGO_PKG_VERSION").to_string();
-        trace
-            .metadata
-            .environment
-            .insert("pathcast".to_string(), version);
-        Trace(trace)
-    });
-    Ok((report, trace))
+    let (report, records) = outcome.map_err(|error| TraceError::new_err(error.to_string()))?;
+    let trace = records.map(|records| Trace(pathcast_trace::Trace { metadata, records }));
+    Ok((serde_json::to_string(&report).expect("plain data"), trace))
+}
+
+/// The error of a run that has no file to be named after.
+fn named(message: String) -> TraceFileError {
+    TraceFileError {
+        file: "simulation".to_string(),
+        place: None,
+        message,
+    }
 }
 
 #[cfg(target_os = "linux")]

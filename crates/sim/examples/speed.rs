@@ -60,7 +60,6 @@ fn main() {
             schemes: vec![scheme; flows],
             duration: Span::from_secs(duration_s * scale),
             seed: 1,
-            record: false,
         };
         let wall = Instant::now();
         let before_s = cpu_s();

@@ -55,7 +55,6 @@ mod tests {
                 schemes: vec![Scheme::Cubic, Scheme::Reno],
                 duration: Span::from_secs(2.0 + seed as f64),
                 seed,
-                record: false,
             })
             .collect()
     }

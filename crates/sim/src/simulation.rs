@@ -3,11 +3,14 @@
 use std::ops::ControlFlow;
 
 use pathcast_congestion::Scheme;
-use pathcast_path::{Channel, Counters, Path, Span, Time, seed};
+use pathcast_path::{Channel, Counters, DropReason, Path, Span, Time, seed};
 use pathcast_tcp::{Receiver, Sender, SenderConfig};
-use pathcast_trace::{DelayHistogram, FlowReport, Metadata, Record, RunReport, Source, Trace};
+use pathcast_trace::{
+    DelayHistogram, FlowReport, Metadata, PacketEvent, PacketRecord, Record, RunReport, Source,
+};
 use thiserror::Error;
 
+use crate::recorder::{NoRecorder, Recorder};
 use crate::timers::Timers;
 use crate::wire::{Ack, Data, MSS_BYTES, MTU_BYTES};
 
@@ -33,8 +36,6 @@ pub struct Simulation {
     pub duration: Span,
     /// Seed of all that is random.
     pub seed: u64,
-    /// Whether to keep a record of each acknowledgment at the senders.
-    pub record: bool,
 }
 
 /// What a simulation did.
@@ -46,8 +47,6 @@ pub struct Outcome {
     seed: u64,
     /// Virtual time that passed; less than asked for if the run was stopped.
     pub elapsed: Span,
-    /// The senders' record, if it was asked for.
-    pub trace: Option<Trace>,
 }
 
 impl Outcome {
@@ -104,6 +103,17 @@ impl Simulation {
         Ok(())
     }
 
+    /// What a trace of this simulation says of it.
+    pub fn metadata(&self) -> Metadata {
+        Metadata {
+            schemes: self.schemes.iter().map(ToString::to_string).collect(),
+            mss_bytes: Some(MSS_BYTES),
+            path_toml: Some(self.path.to_toml()),
+            seed: Some(self.seed),
+            ..Metadata::new(Source::Simulator)
+        }
+    }
+
     /// Runs to the end. `progress` is told the virtual time now and then, and may stop the run.
     ///
     /// # Errors
@@ -112,8 +122,21 @@ impl Simulation {
         &self,
         progress: &mut dyn FnMut(Time) -> ControlFlow<()>,
     ) -> Result<Outcome, SimError> {
+        self.run_recorded(progress, &mut NoRecorder)
+    }
+
+    /// As [`run`](Self::run), and tells `recorder` what happens. A run without one is compiled
+    /// without the telling.
+    ///
+    /// # Errors
+    /// A [`SimError`] if there is nothing to run.
+    pub fn run_recorded<R: Recorder>(
+        &self,
+        progress: &mut dyn FnMut(Time) -> ControlFlow<()>,
+        recorder: &mut R,
+    ) -> Result<Outcome, SimError> {
         self.check()?;
-        let mut world = World::new(self);
+        let mut world = World::new(self, recorder);
         let elapsed = world
             .run(Time::ZERO + self.duration, progress)
             .since(Time::ZERO);
@@ -122,18 +145,18 @@ impl Simulation {
 }
 
 /// Everything that moves.
-struct World {
+struct World<'a, R> {
     forward: Channel<Data>,
     reverse: Channel<Ack>,
     flows: Vec<Flow>,
     /// Timer 2 i is the sender's of flow i, 2 i + 1 the receiver's.
     timers: Timers,
     one_way_delay: DelayHistogram,
-    records: Option<Vec<Record>>,
+    recorder: &'a mut R,
 }
 
-impl World {
-    fn new(spec: &Simulation) -> Self {
+impl<'a, R: Recorder> World<'a, R> {
+    fn new(spec: &Simulation, recorder: &'a mut R) -> Self {
         let (forward, reverse) = spec.path.channels(spec.seed);
         let mut starts = seed::generator(spec.seed, "flow.start");
         let flows: Vec<Flow> = spec
@@ -161,7 +184,6 @@ impl World {
         for (i, flow) in flows.iter().enumerate() {
             timers.want(2 * i as u32, Some(flow.starts_at));
         }
-        let records = spec.record.then(Vec::new);
         let one_way_delay = DelayHistogram::default();
         Self {
             forward,
@@ -169,7 +191,7 @@ impl World {
             flows,
             timers,
             one_way_delay,
-            records,
+            recorder,
         }
     }
 
@@ -206,8 +228,15 @@ impl World {
         let Some((_, data)) = self.forward.dequeue(now) else {
             return;
         };
-        self.one_way_delay
-            .record(now.since(data.sent_at).as_nanos());
+        let delay = now.since(data.sent_at);
+        self.one_way_delay.record(delay.as_nanos());
+        if R::PACKETS {
+            let one_way_delay_s = Some(delay.as_secs());
+            self.recorder.packet(PacketRecord {
+                one_way_delay_s,
+                ..packet_record(now, &data, PacketEvent::Delivered)
+            });
+        }
         let receiver = &mut self.flows[data.flow as usize].receiver;
         if let Some(segment) = receiver.on_data(now, data.seq) {
             self.send_ack(
@@ -237,8 +266,9 @@ impl World {
             .sender
             .on_ack(now, &ack.segment);
         self.send_data(now, ack.flow);
-        if let Some(records) = &mut self.records {
-            records.push(record(now, ack.flow, &self.flows[ack.flow as usize].sender));
+        if R::ACKS {
+            let sender = &self.flows[ack.flow as usize].sender;
+            self.recorder.ack(ack_record(now, ack.flow, sender));
         }
     }
 
@@ -250,8 +280,20 @@ impl World {
                 seq: segment.seq,
                 sent_at: now,
             };
-            // the sender will find out
-            let _ = self.forward.enqueue(now, MTU_BYTES, data);
+            if R::PACKETS {
+                self.recorder
+                    .packet(packet_record(now, &data, PacketEvent::Sent));
+            }
+            // the sender will find out by itself
+            if let Err((data, reason)) = self.forward.enqueue(now, MTU_BYTES, data)
+                && R::PACKETS
+            {
+                let event = match reason {
+                    DropReason::Queue => PacketEvent::DroppedByQueue,
+                    DropReason::Loss => PacketEvent::DroppedByLoss,
+                };
+                self.recorder.packet(packet_record(now, &data, event));
+            }
         }
         self.timers.want(2 * flow, sender.next_timer());
     }
@@ -289,28 +331,28 @@ impl World {
                     / elapsed_s,
                 retransmits: flow.sender.retransmits(),
             });
-        let trace = self.records.map(|records| Trace {
-            metadata: Metadata {
-                schemes: spec.schemes.iter().map(ToString::to_string).collect(),
-                mss_bytes: Some(MSS_BYTES),
-                path_toml: Some(spec.path.to_toml()),
-                seed: Some(spec.seed),
-                ..Metadata::new(Source::Simulator)
-            },
-            records,
-        });
         Outcome {
             flows: flows.collect(),
             forward: self.forward.counters(),
             one_way_delay: self.one_way_delay,
             seed: spec.seed,
             elapsed,
-            trace,
         }
     }
 }
 
-fn record(now: Time, flow: u32, sender: &Sender) -> Record {
+fn packet_record(now: Time, data: &Data, event: PacketEvent) -> PacketRecord {
+    PacketRecord {
+        time_s: now.as_secs(),
+        flow: data.flow,
+        seq: data.seq,
+        size_bytes: MTU_BYTES,
+        event,
+        one_way_delay_s: None,
+    }
+}
+
+fn ack_record(now: Time, flow: u32, sender: &Sender) -> Record {
     let (una, next) = sender.una_and_next();
     let ssthresh = sender.controller().ssthresh();
     Record {
@@ -338,12 +380,29 @@ mod tests {
             schemes: schemes.to_vec(),
             duration: Span::from_secs(duration_s),
             seed,
-            record: false,
         }
     }
 
     fn run(spec: &Simulation) -> Outcome {
         spec.run(&mut |_| ControlFlow::Continue(())).unwrap()
+    }
+
+    /// Keeps everything.
+    #[derive(Default)]
+    struct Log {
+        acks: Vec<Record>,
+        packets: Vec<PacketRecord>,
+    }
+
+    impl Recorder for Log {
+        const ACKS: bool = true;
+        const PACKETS: bool = true;
+        fn ack(&mut self, record: Record) {
+            self.acks.push(record);
+        }
+        fn packet(&mut self, record: PacketRecord) {
+            self.packets.push(record);
+        }
     }
 
     /// Mean goodput over seeds 1 to 5, in bits a second.
@@ -446,8 +505,9 @@ mod tests {
                 "rate = '{rate_mbps} Mbit/s'\ndelay = '{delay_ms} ms'\nqueue = '{queue}'\nloss = {loss}\n\
                  [reverse]\nloss = {}\n", loss / 2.0
             );
-            let spec = Simulation { record: true, ..simulation(&path, &schemes, 2.0, seed) };
-            let mut world = World::new(&spec);
+            let spec = simulation(&path, &schemes, 2.0, seed);
+            let mut nothing = NoRecorder;
+            let mut world = World::new(&spec, &mut nothing);
             world.run(Time::ZERO + spec.duration, &mut |_| ControlFlow::Continue(()));
             let c = world.forward.counters();
             prop_assert_eq!(
@@ -458,9 +518,21 @@ mod tests {
                 let (una, next) = flow.sender.una_and_next();
                 prop_assert!(una <= flow.receiver.delivered() && flow.receiver.delivered() <= next);
             }
-            let (first, second) = (run(&spec), run(&spec));
-            prop_assert_eq!(first.trace, second.trace);
-            prop_assert_eq!(first.forward, second.forward);
+            let recorded = || {
+                let mut log = Log::default();
+                let run_on = &mut |_| ControlFlow::Continue(());
+                let outcome = spec.run_recorded(run_on, &mut log).unwrap();
+                (outcome.forward, log)
+            };
+            let ((first, log), (second, again)) = (recorded(), recorded());
+            prop_assert_eq!(first, second);
+            prop_assert_eq!(&log.acks, &again.acks);
+            prop_assert_eq!(&log.packets, &again.packets);
+            let count = |event| log.packets.iter().filter(|p| p.event == event).count() as u64;
+            prop_assert_eq!(count(PacketEvent::Sent), first.enqueued);
+            prop_assert_eq!(count(PacketEvent::Delivered), first.delivered);
+            prop_assert_eq!(count(PacketEvent::DroppedByQueue), first.dropped_by_queue);
+            prop_assert_eq!(count(PacketEvent::DroppedByLoss), first.dropped_by_loss);
         }
     }
 }
