@@ -44,8 +44,8 @@ const PROBE: f64 = 0.05;
 const THETA: f64 = 1.0;
 /// omega_0 and its increment (section 4.2).
 const OMEGA: (f64, f64) = (0.05, 0.1);
-/// Slowest rate in Mbit/s.
-const MIN_MBPS: f64 = 0.05;
+/// Slowest rate in packets a round trip, as in the authors' implementation.
+const MIN_PACKETS_PER_ROUND: f64 = 2.0;
 /// Mbit in a packet of 1,448 bytes: the utility is not free of units.
 const MBIT: f64 = 1448.0 * 8.0 / 1e6;
 /// Fewest packets in an interval.
@@ -127,7 +127,12 @@ impl Interval {
     }
 
     fn utility(&self) -> f64 {
-        let loss = self.lost / (self.acked + self.lost).max(1.0);
+        // an interval of which nothing arrived is lost
+        let loss = if self.acked > 0.0 {
+            self.lost / (self.acked + self.lost)
+        } else {
+            1.0
+        };
         utility(self.mbps, self.slope(), loss)
     }
 }
@@ -182,6 +187,10 @@ impl Vivace {
     fn sending_mbps(&self) -> Option<f64> {
         let mbps = self.mbps?;
         Some(self.intervals[self.current].map_or(mbps, |interval| interval.mbps))
+    }
+
+    fn least_mbps(&self) -> f64 {
+        MIN_PACKETS_PER_ROUND * MBIT / self.srtt.as_secs().max(1e-3)
     }
 
     /// Begins the interval that follows.
@@ -273,7 +282,7 @@ impl Vivace {
             let over = (change.abs() / r - OMEGA.0) / OMEGA.1;
             self.boundary = over.ceil().max(0.0) as u32;
         }
-        self.mbps = Some((r + change).max(MIN_MBPS));
+        self.mbps = Some((r + change).max(self.least_mbps()));
     }
 }
 
@@ -345,7 +354,7 @@ impl Controller for Vivace {
     fn on_timeout(&mut self, now: Time) {
         if let Some(mbps) = self.mbps {
             self.slow_start = false;
-            self.mbps = Some((mbps / 2.0).max(MIN_MBPS));
+            self.mbps = Some((mbps / 2.0).max(self.least_mbps()));
             self.intervals = [None; PENDING];
             (self.above, self.below, self.second) = (None, None, None);
             self.begin(now);
@@ -399,6 +408,7 @@ mod tests {
         Vivace {
             mbps: Some(mbps),
             probe_mbps: mbps,
+            srtt: Span::from_millis(100),
             ..Vivace::new(1)
         }
     }
