@@ -143,7 +143,49 @@ impl fmt::Display for Scheme {
 
 #[cfg(test)]
 mod tests {
+    use pathcast_path::Span;
+
     use super::*;
+    use crate::bottleneck::{Bottleneck, run_and_look};
+
+    /// Bottlenecks from easy to hopeless.
+    fn paths() -> [Bottleneck; 4] {
+        let easy = Bottleneck::of_12mbps_60ms(1.0);
+        [
+            easy,
+            Bottleneck { loss: 0.3, ..easy },
+            Bottleneck {
+                packets_per_s: 20.0,
+                buffer_packets: 2.0,
+                ..easy
+            },
+            Bottleneck {
+                packets_per_s: 1e4,
+                base_rtt: Span::from_millis(1),
+                ..easy
+            },
+        ]
+    }
+
+    #[test]
+    fn windows_and_rates_stay_in_bounds_and_runs_repeat() {
+        for scheme in Scheme::ALL.into_iter().chain([Scheme::Fixed(64)]) {
+            for path in paths() {
+                let run = || {
+                    let mut controller = scheme.controller();
+                    run_and_look(controller.as_mut(), path, 12.0, 0.0, |_, controller| {
+                        let (cwnd, rate) = (controller.cwnd(), controller.pacing_rate());
+                        assert!((1.0..1e6).contains(&cwnd), "{scheme}: {cwnd}");
+                        let sane = rate.is_none_or(|rate| (1e-3..1e8).contains(&rate));
+                        assert!(sane, "{scheme}: {rate:?}");
+                    })
+                };
+                let outcome = run();
+                assert!(outcome.utilisation > 0.0, "{scheme} {path:?}");
+                assert_eq!(outcome, run(), "{scheme} {path:?}");
+            }
+        }
+    }
 
     #[test]
     fn names_are_read_back() {
