@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::recorder::{NoRecorder, Recorder};
 use crate::timers::Timers;
-use crate::wire::{Ack, Data, MSS_BYTES, MTU_BYTES};
+use crate::wire::{Ack, Data, MSS_BYTES};
 
 /// A simulation that cannot be run.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -228,7 +228,7 @@ impl<'a, R: Recorder> World<'a, R> {
         let Some((_, data)) = self.forward.dequeue(now) else {
             return;
         };
-        let delay = now.since(data.sent_at);
+        let delay = now.since(data.segment.sent_at);
         self.one_way_delay.record(delay.as_nanos());
         if R::PACKETS {
             let one_way_delay_s = Some(delay.as_secs());
@@ -238,7 +238,7 @@ impl<'a, R: Recorder> World<'a, R> {
             });
         }
         let receiver = &mut self.flows[data.flow as usize].receiver;
-        if let Some(segment) = receiver.on_data(now, data.seq) {
+        if let Some(segment) = receiver.on_data(now, &data.segment) {
             self.send_ack(
                 now,
                 Ack {
@@ -275,17 +275,13 @@ impl<'a, R: Recorder> World<'a, R> {
     fn send_data(&mut self, now: Time, flow: u32) {
         let sender = &mut self.flows[flow as usize].sender;
         while let Some(segment) = sender.poll_transmit(now) {
-            let data = Data {
-                flow,
-                seq: segment.seq,
-                sent_at: now,
-            };
+            let data = Data { flow, segment };
             if R::PACKETS {
                 self.recorder
                     .packet(packet_record(now, &data, PacketEvent::Sent));
             }
             // the sender will find out by itself
-            if let Err((data, reason)) = self.forward.enqueue(now, MTU_BYTES, data)
+            if let Err((data, reason)) = self.forward.enqueue(now, data.size_bytes(), data)
                 && R::PACKETS
             {
                 let event = match reason {
@@ -345,8 +341,8 @@ fn packet_record(now: Time, data: &Data, event: PacketEvent) -> PacketRecord {
     PacketRecord {
         time_s: now.as_secs(),
         flow: data.flow,
-        seq: data.seq,
-        size_bytes: MTU_BYTES,
+        seq: data.segment.seq,
+        size_bytes: data.size_bytes(),
         event,
         one_way_delay_s: None,
     }
@@ -373,6 +369,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::MTU_BYTES;
 
     fn simulation(path: &str, schemes: &[Scheme], duration_s: f64, seed: u64) -> Simulation {
         Simulation {

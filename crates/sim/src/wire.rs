@@ -1,7 +1,6 @@
 //! Packets on the simulated wire and their sizes, as Linux sends them over Ethernet.
 
-use pathcast_path::Time;
-use pathcast_tcp::AckSegment;
+use pathcast_tcp::{AckSegment, DataSegment};
 
 /// Largest IP packet.
 pub const MTU_BYTES: u32 = 1500;
@@ -15,10 +14,20 @@ pub const MSS_BYTES: u32 = MTU_BYTES - HEADER_BYTES;
 pub struct Data {
     /// Whose it is.
     pub flow: u32,
-    /// Its number within the flow.
-    pub seq: u64,
-    /// When it entered the path.
-    pub sent_at: Time,
+    /// What it says.
+    pub segment: DataSegment,
+}
+
+impl Data {
+    /// Its size as an IP packet.
+    #[inline]
+    pub fn size_bytes(&self) -> u32 {
+        if self.segment.window_probe {
+            HEADER_BYTES
+        } else {
+            MTU_BYTES - u32::from(self.segment.short_by_bytes)
+        }
+    }
 }
 
 /// An acknowledgment under way.
@@ -34,7 +43,7 @@ impl Ack {
     /// Its size as an IP packet.
     #[inline]
     pub fn size_bytes(&self) -> u32 {
-        match self.segment.sacks().len() as u32 {
+        match self.segment.block_count() {
             0 => HEADER_BYTES,
             blocks => HEADER_BYTES + 4 + 8 * blocks,
         }

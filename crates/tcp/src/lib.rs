@@ -1,15 +1,18 @@
 //! A TCP connection's two ends, sans-IO: segments and the time go in, segments come out.
 //!
-//! Everything is counted in whole packets of one MSS; packet `n` carries bytes `n * MSS` and on.
-//! [`Sender`] recovers from loss as Linux does: SACK (RFC 2018), RACK (RFC 8985) to find losses,
-//! proportional rate reduction (RFC 6937) to get down to the new window, and a retransmission timer
-//! with exponential backoff (RFC 6298). It measures the delivery rate, and paces if its controller
-//! asks for it. [`Receiver`] acknowledges every second packet.
+//! Everything is counted in whole packets of one MSS; packet `n` carries bytes `n * MSS` and on, and
+//! only the last may be shorter. [`Sender`] recovers from loss as Linux does: SACK (RFC 2018) and
+//! RACK-TLP (RFC 8985) to find losses, proportional rate reduction (RFC 6937) to get down to the new
+//! window, undo of recoveries that were needless, and a retransmission timer with exponential backoff
+//! (RFC 6298). It measures the delivery rate, paces if its controller asks for it, slows down after
+//! idle times and reacts to ECN. [`Receiver`] delays acknowledgments as Linux does, reports duplicates
+//! and advertises its window.
 //!
-//! Where Linux does more: no tail loss probe, no undo of spurious recoveries, no ECN.
+//! Feature by feature against Linux: `docs/tcp.md`.
 
 mod pacer;
 mod prr;
+mod rack;
 mod rate;
 mod receiver;
 mod rtt;
@@ -17,10 +20,13 @@ mod scoreboard;
 mod segment;
 mod sender;
 mod sent;
+mod tail_probe;
 #[cfg(test)]
 mod testing;
+mod undo;
+mod window_use;
 
-pub use receiver::Receiver;
+pub use receiver::{Receiver, ReceiverConfig};
 pub use rtt::RttEstimator;
-pub use segment::{AckSegment, DataSegment, MAX_SACK_BLOCKS, SackBlock};
+pub use segment::{AckSegment, DataSegment, Ecn, MAX_SACK_BLOCKS, SackBlock};
 pub use sender::{Sender, SenderConfig};

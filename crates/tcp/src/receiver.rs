@@ -2,17 +2,44 @@
 
 use pathcast_path::{Span, Time};
 
-use crate::segment::{AckSegment, MAX_SACK_BLOCKS, SackBlock};
+use crate::segment::{AckSegment, DataSegment, Ecn, MAX_SACK_BLOCKS, SackBlock};
 
-/// How long an acknowledgment of one packet may wait for a second (Linux's TCP_DELACK_MIN).
-const DELAYED_ACK: Span = Span::from_millis(40);
-/// Packets acknowledged one by one at the start, so that slow start is not slowed (Linux's
-/// TCP_MAX_QUICKACKS).
-const QUICK_ACKS: u64 = 16;
+/// Least time for which an acknowledgment of one packet may wait for a second (Linux's TCP_ATO_MIN).
+const MIN_DELAY: Span = Span::from_millis(40);
+/// Longest such time (Linux's TCP_DELACK_MAX).
+const MAX_DELAY: Span = Span::from_millis(200);
+/// Packets acknowledged one by one at the start, so that slow start is not slowed, and after a
+/// duplicate (Linux's TCP_MAX_QUICKACKS).
+const QUICK_ACKS: u32 = 16;
+/// The same after the first mark.
+const QUICK_ACKS_AFTER_MARK: u32 = 2;
+/// After a silence as long as this acknowledgments are quick again (Linux: the RTO, which the
+/// receiver of a bulk flow knows from the handshake only).
+const IDLE: Span = Span::from_millis(250);
+
+/// What a receiver takes.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiverConfig {
+    /// Its buffer in packets.
+    pub window_packets: u32,
+    /// Whether the application reads by [`Receiver::read`] only, instead of at once.
+    pub reads_on_demand: bool,
+}
+
+impl Default for ReceiverConfig {
+    /// No limit, and an application that reads at once.
+    fn default() -> Self {
+        Self {
+            window_packets: u32::MAX,
+            reads_on_demand: false,
+        }
+    }
+}
 
 /// Puts packets in order and acknowledges them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Receiver {
+    config: ReceiverConfig,
     /// The next packet in order.
     next: u64,
     /// Blocks past `next`, ascending, with gaps between them.
@@ -22,33 +49,152 @@ pub struct Receiver {
     /// Packets that arrived since the last acknowledgment.
     unacknowledged: u64,
     delayed_ack_at: Option<Time>,
+    /// How long the next acknowledgment may wait, which follows the gaps between packets (Linux's
+    /// `ato`), and how many may not.
+    delay: Span,
+    quick: u32,
+    last_data_at: Option<Time>,
+    /// What the last acknowledgment said: the next packet, and one past the last packet taken.
+    acknowledged: u64,
+    edge: u64,
+    /// Timestamp of the packet that makes the next acknowledgment due (TS.Recent).
+    echo: Time,
+    /// The packet that just arrived twice.
+    duplicate: Option<u64>,
+    /// Packets in order that the application has read.
+    read: u64,
+    ecn_echo: bool,
+    tail_short_by_bytes: u16,
+}
+
+impl Default for Receiver {
+    fn default() -> Self {
+        Self::new(ReceiverConfig::default())
+    }
 }
 
 impl Receiver {
-    /// Packets delivered in order to the application.
+    /// A receiver that is connected and has got nothing.
+    pub fn new(config: ReceiverConfig) -> Self {
+        Self {
+            config,
+            next: 0,
+            blocks: Vec::new(),
+            recent: [0; MAX_SACK_BLOCKS],
+            unacknowledged: 0,
+            delayed_ack_at: None,
+            delay: MIN_DELAY,
+            quick: QUICK_ACKS,
+            last_data_at: None,
+            acknowledged: 0,
+            edge: u64::from(config.window_packets),
+            echo: Time::ZERO,
+            duplicate: None,
+            read: 0,
+            ecn_echo: false,
+            tail_short_by_bytes: 0,
+        }
+    }
+
+    /// Packets in order.
     pub const fn delivered(&self) -> u64 {
         self.next
     }
 
-    /// Takes packet `seq`, which arrived at `now`; returns an acknowledgment if one is due at once.
+    /// Bytes in order, at `mss_bytes` a packet but for a shorter last one.
+    pub fn delivered_bytes(&self, mss_bytes: u32) -> u64 {
+        (self.next * u64::from(mss_bytes)).saturating_sub(u64::from(self.tail_short_by_bytes))
+    }
+
+    /// Packets in order that wait to be read.
+    pub const fn unread(&self) -> u64 {
+        if self.config.reads_on_demand {
+            self.next - self.read
+        } else {
+            0
+        }
+    }
+
+    /// The application reads up to `packets` that wait; returns an acknowledgment if the window has
+    /// grown so much that the sender should know (twice what it was told, as Linux).
+    pub fn read(&mut self, packets: u64) -> Option<AckSegment> {
+        self.read += packets.min(self.unread());
+        let told = self.edge - self.next;
+        (self.window() > 0 && u64::from(self.window()) >= 2 * told).then(|| self.acknowledge())
+    }
+
+    /// Packets past the next one that it takes.
+    fn window(&self) -> u32 {
+        let free = u64::from(self.config.window_packets).saturating_sub(self.unread());
+        free as u32
+    }
+
+    /// Takes a packet that arrived at `now`; returns an acknowledgment if one is due at once.
     #[inline]
-    pub fn on_data(&mut self, now: Time, seq: u64) -> Option<AckSegment> {
+    pub fn on_data(&mut self, now: Time, segment: &DataSegment) -> Option<AckSegment> {
+        let seq = segment.seq;
+        if segment.window_probe || seq >= self.edge {
+            return Some(self.acknowledge());
+        }
         let had_gap = !self.blocks.is_empty();
+        if seq <= self.acknowledged && segment.sent_at > self.echo {
+            self.echo = segment.sent_at;
+        }
+        self.adapt_delay(now);
+        if segment.ecn == Ecn::Marked || segment.reduced {
+            self.on_ecn(segment);
+        }
         if seq == self.next {
             self.next += 1;
             if had_gap && self.blocks[0].start == self.next {
                 self.next = self.blocks.remove(0).end;
             }
-        } else if seq > self.next {
-            self.insert(seq);
-        } // else: arrived twice, say so at once
+        } else if seq < self.next || !self.insert(seq) {
+            self.duplicate = Some(seq);
+            self.quick = QUICK_ACKS;
+        }
+        if segment.short_by_bytes > 0 {
+            self.tail_short_by_bytes = segment.short_by_bytes;
+        }
         self.unacknowledged += 1;
         let out_of_order = had_gap || !self.blocks.is_empty() || seq + 1 != self.next;
-        if out_of_order || self.unacknowledged >= 2 || self.next <= QUICK_ACKS {
+        if out_of_order || self.unacknowledged >= 2 || self.quick > 0 {
             return Some(self.acknowledge());
         }
-        self.delayed_ack_at.get_or_insert(now + DELAYED_ACK);
+        self.delayed_ack_at
+            .get_or_insert(now + self.delay.min(MAX_DELAY));
         None
+    }
+
+    /// The delay follows the gaps between packets (Linux's tcp_event_data_recv).
+    #[inline]
+    fn adapt_delay(&mut self, now: Time) {
+        let half = Span::from_nanos(MIN_DELAY.as_nanos() / 2);
+        if let Some(last) = self.last_data_at.replace(now) {
+            let gap = now.since(last);
+            if gap <= half {
+                if self.delay > MIN_DELAY {
+                    self.delay = self.delay.mul_div(1, 2) + half;
+                }
+            } else if gap < self.delay {
+                self.delay = (self.delay.mul_div(1, 2) + gap).min(MAX_DELAY);
+            } else if gap > IDLE {
+                self.quick = QUICK_ACKS;
+            }
+        }
+    }
+
+    /// A mark is echoed until the sender says that it reduced (RFC 3168, section 6.1.3).
+    fn on_ecn(&mut self, segment: &DataSegment) {
+        if segment.reduced {
+            self.ecn_echo = false;
+        }
+        if segment.ecn == Ecn::Marked {
+            if !self.ecn_echo {
+                self.quick = self.quick.max(QUICK_ACKS_AFTER_MARK);
+            }
+            self.ecn_echo = true;
+        }
     }
 
     /// When a delayed acknowledgment is due, if one waits.
@@ -59,17 +205,22 @@ impl Receiver {
 
     /// The delayed acknowledgment, if it is due at `now`.
     pub fn on_timer(&mut self, now: Time) -> Option<AckSegment> {
-        (self.delayed_ack_at? <= now).then(|| self.acknowledge())
+        (self.delayed_ack_at? <= now).then(|| {
+            // it waited in vain: the next may wait longer (Linux's tcp_delack_timer_handler)
+            self.delay = (self.delay + self.delay).min(MAX_DELAY);
+            self.acknowledge()
+        })
     }
 
-    fn insert(&mut self, seq: u64) {
+    /// Notes a packet past a gap; returns whether it is new.
+    fn insert(&mut self, seq: u64) -> bool {
         // most packets past a gap extend the last block
         let at = match self.blocks.last() {
             Some(last) if last.end <= seq => self.blocks.len(),
             _ => self.blocks.partition_point(|block| block.end <= seq),
         };
         if self.blocks.get(at).is_some_and(|block| block.start <= seq) {
-            return; // arrived twice
+            return false;
         }
         let extends_left = at > 0 && self.blocks[at - 1].end == seq;
         let extends_right = self
@@ -93,6 +244,7 @@ impl Receiver {
             self.recent.rotate_right(1);
         }
         self.recent[0] = seq;
+        true
     }
 
     fn block_of(&self, seq: u64) -> Option<SackBlock> {
@@ -106,7 +258,18 @@ impl Receiver {
     fn acknowledge(&mut self) -> AckSegment {
         self.unacknowledged = 0;
         self.delayed_ack_at = None;
+        self.quick = self.quick.saturating_sub(1);
+        self.acknowledged = self.next;
+        let window = self.window();
+        self.edge = self.edge.max(self.next + u64::from(window));
         let mut ack = AckSegment::new(self.next);
+        ack.echo = self.echo;
+        // the edge never goes back, whatever arrived past a gap
+        ack.window_packets = (self.edge - self.next).min(u64::from(u32::MAX)) as u32;
+        ack.ecn_echo = self.ecn_echo;
+        if let Some(seq) = self.duplicate.take() {
+            ack.push_duplicate(seq);
+        }
         if !self.blocks.is_empty() {
             for seq in self.recent {
                 if let Some(block) = self.block_of(seq) {
@@ -128,10 +291,14 @@ mod tests {
         Time::ZERO + Span::from_millis(millis)
     }
 
+    fn packet(seq: u64) -> DataSegment {
+        DataSegment::new(Time::ZERO, seq)
+    }
+
     fn past_quick_acks() -> Receiver {
         let mut receiver = Receiver::default();
-        for seq in 0..QUICK_ACKS {
-            assert!(receiver.on_data(at(0), seq).is_some());
+        for seq in 0..u64::from(QUICK_ACKS) {
+            assert!(receiver.on_data(at(0), &packet(seq)).is_some());
         }
         receiver
     }
@@ -139,9 +306,12 @@ mod tests {
     #[test]
     fn every_second_packet_is_acknowledged_or_after_40_ms() {
         let mut receiver = past_quick_acks();
-        assert_eq!(receiver.on_data(at(0), 16), None);
-        assert_eq!(receiver.on_data(at(1), 17), Some(AckSegment::new(18)));
-        assert_eq!(receiver.on_data(at(2), 18), None);
+        assert_eq!(receiver.on_data(at(0), &packet(16)), None);
+        assert_eq!(
+            receiver.on_data(at(1), &packet(17)),
+            Some(AckSegment::new(18))
+        );
+        assert_eq!(receiver.on_data(at(2), &packet(18)), None);
         assert_eq!(receiver.next_timer(), Some(at(42)));
         assert_eq!(receiver.on_timer(at(41)), None);
         assert_eq!(receiver.on_timer(at(42)), Some(AckSegment::new(19)));
@@ -153,20 +323,94 @@ mod tests {
         let mut receiver = past_quick_acks();
         let block = |start, end| SackBlock { start, end };
         assert_eq!(
-            receiver.on_data(at(0), 17).unwrap().sacks(),
+            receiver.on_data(at(0), &packet(17)).unwrap().sacks(),
             [block(17, 18)]
         );
         assert_eq!(
-            receiver.on_data(at(0), 19).unwrap().sacks(),
+            receiver.on_data(at(0), &packet(19)).unwrap().sacks(),
             [block(19, 20), block(17, 18)]
         );
         assert_eq!(
-            receiver.on_data(at(0), 18).unwrap().sacks(),
+            receiver.on_data(at(0), &packet(18)).unwrap().sacks(),
             [block(17, 20)]
         );
-        let ack = receiver.on_data(at(0), 16).unwrap();
+        let ack = receiver.on_data(at(0), &packet(16)).unwrap();
         assert_eq!((ack.cumulative, ack.sacks().len()), (20, 0));
         assert_eq!(receiver.delivered(), 20);
+    }
+
+    #[test]
+    fn a_packet_that_arrives_twice_is_reported_at_once() {
+        let mut receiver = past_quick_acks();
+        let ack = receiver.on_data(at(0), &packet(3)).unwrap();
+        assert_eq!(
+            (ack.cumulative, ack.duplicate(), ack.sacks().len()),
+            (16, Some(3), 0)
+        );
+        receiver.on_data(at(0), &packet(18));
+        let ack = receiver.on_data(at(0), &packet(18)).unwrap();
+        assert_eq!((ack.duplicate(), ack.block_count()), (Some(18), 2));
+        assert_eq!(ack.sacks(), [SackBlock { start: 18, end: 19 }]);
+    }
+
+    #[test]
+    fn the_delay_follows_the_gaps_between_packets() {
+        let mut receiver = past_quick_acks();
+        receiver.on_data(at(30), &packet(16)); // ato = 20 + 30
+        assert_eq!(receiver.next_timer(), Some(at(80)));
+        receiver.on_data(at(31), &packet(17)); // ato = 25 + 20
+        receiver.on_data(at(32), &packet(18)); // ato = 22.5 + 20
+        assert_eq!(
+            receiver.next_timer(),
+            Some(at(32) + Span::from_secs(0.0425))
+        );
+    }
+
+    #[test]
+    fn after_a_silence_acknowledgments_are_quick_again() {
+        let mut receiver = past_quick_acks();
+        assert!(receiver.on_data(at(400), &packet(16)).is_some());
+        assert!(receiver.on_data(at(400), &packet(17)).is_some());
+    }
+
+    #[test]
+    fn the_window_closes_until_the_application_reads() {
+        let mut receiver = Receiver::new(ReceiverConfig {
+            window_packets: 4,
+            reads_on_demand: true,
+        });
+        let windows: Vec<u32> = (0..4)
+            .map(|seq| {
+                receiver
+                    .on_data(at(0), &packet(seq))
+                    .unwrap()
+                    .window_packets
+            })
+            .collect();
+        assert_eq!(windows, [3, 2, 1, 0]);
+        let refused = receiver.on_data(at(0), &packet(4)).unwrap();
+        assert_eq!((refused.cumulative, refused.window_packets), (4, 0));
+        let update = receiver.read(2).unwrap();
+        assert_eq!((update.cumulative, update.window_packets), (4, 2));
+        assert_eq!(receiver.read(1), None); // not worth telling
+        assert_eq!(receiver.unread(), 1);
+    }
+
+    #[test]
+    fn a_mark_is_echoed_until_the_sender_has_reduced() {
+        let mut receiver = past_quick_acks();
+        let marked = DataSegment {
+            ecn: Ecn::Marked,
+            ..packet(16)
+        };
+        assert!(receiver.on_data(at(0), &marked).unwrap().ecn_echo);
+        assert!(receiver.on_data(at(0), &packet(17)).unwrap().ecn_echo);
+        let reduced = DataSegment {
+            reduced: true,
+            ..packet(18)
+        };
+        receiver.on_data(at(0), &reduced);
+        assert!(!receiver.on_data(at(0), &packet(19)).unwrap().ecn_echo);
     }
 
     proptest! {
@@ -180,7 +424,7 @@ mod tests {
             let again: Vec<u64> = twice.iter().map(|&i| order[i]).collect();
             for seq in order.into_iter().chain(again) {
                 arrived.insert(seq);
-                let ack = receiver.on_data(Time::ZERO, seq);
+                let ack = receiver.on_data(Time::ZERO, &packet(seq));
                 let in_order = (0..).find(|n| !arrived.contains(n)).unwrap();
                 prop_assert_eq!(receiver.delivered(), in_order);
                 for block in ack.iter().flat_map(|ack| ack.sacks()) {

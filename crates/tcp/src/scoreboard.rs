@@ -13,9 +13,6 @@ use crate::rate::DeliveryRate;
 use crate::segment::{AckSegment, MAX_SACK_BLOCKS, SackBlock};
 use crate::sent::{EVER_RETRANSMITTED, LOST, RETRANSMITTED, SACKED, Sent};
 
-/// Packets SACKed past a hole that say it is a loss and not a reordering (RFC 5681's DupThresh).
-const DUP_THRESH: u64 = 3;
-
 /// What an acknowledgment changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delivery {
@@ -25,6 +22,8 @@ pub struct Delivery {
     pub advanced: bool,
     /// Round-trip time of the last of them, unless it was sent twice.
     pub rtt: Option<Span>,
+    /// Whether a packet arrived, never sent again, after one sent after it.
+    pub reordered: bool,
     /// The one that was sent last.
     newest: Option<Sent>,
 }
@@ -44,6 +43,8 @@ pub struct Scoreboard {
     /// Lost packets in the order in which they were found; stale entries are skipped.
     to_retransmit: VecDeque<u64>,
     last_sacks: [SackBlock; MAX_SACK_BLOCKS],
+    /// One past the highest packet SACKed so far (RACK.fack).
+    fack: u64,
     /// The last transmission that is known to have arrived (RACK.xmit_ts), and its round-trip time.
     rack_transmission: u32,
     rack_rtt: Span,
@@ -71,6 +72,24 @@ impl Scoreboard {
     #[inline]
     pub const fn waiting(&self) -> u64 {
         self.lost - self.retransmitted
+    }
+
+    /// Packets that arrived past the first unacknowledged one.
+    #[inline]
+    pub const fn sacked(&self) -> u64 {
+        self.sacked
+    }
+
+    /// Copies on their way of packets that were lost.
+    #[inline]
+    pub const fn retransmitted(&self) -> u64 {
+        self.retransmitted
+    }
+
+    /// Packets sent and not acknowledged cumulatively.
+    #[inline]
+    pub fn outstanding(&self) -> u64 {
+        self.packets.len() as u64
     }
 
     /// Packets delivered so far.
@@ -137,12 +156,16 @@ impl Scoreboard {
         let cumulative = ack.cumulative.min(self.next());
         while self.una < cumulative {
             let packet = self.packets.pop_front().expect("una < next");
-            self.una += 1;
             delivery.advanced = true;
-            self.forget(packet.flags);
-            if packet.flags & SACKED == 0 {
-                self.take_delivery(now, packet, min_rtt, &mut delivery);
+            if packet.flags != 0 {
+                self.forget(packet.flags);
             }
+            if packet.flags & SACKED == 0 {
+                // the timestamp of the packet that fills a hole tells the original from its copy
+                let original = ack.echo < packet.sent_at;
+                self.take_delivery(now, self.una, packet, original, min_rtt, &mut delivery);
+            }
+            self.una += 1;
         }
         if !ack.sacks().is_empty() {
             let last = std::mem::take(&mut self.last_sacks);
@@ -150,11 +173,22 @@ impl Scoreboard {
                 self.last_sacks[slot] = block;
                 self.sack_new_part(now, block, &last, min_rtt, &mut delivery);
             }
+            let highest = ack.sacks().iter().map(|block| block.end).max();
+            self.fack = self.fack.max(highest.unwrap_or(0).min(self.next()));
         }
         if let Some(newest) = &delivery.newest {
             self.rate.on_delivered(now, delivery.delivered, newest);
         }
         delivery
+    }
+
+    /// Packets that had been delivered when the newest packet of `delivery` was sent.
+    pub fn prior_delivered(&self, delivery: &Delivery) -> u64 {
+        let delivered = self.rate.delivered();
+        let since = delivery
+            .newest
+            .map(|newest| newest.delivered_since(delivered));
+        delivered - since.unwrap_or(0)
     }
 
     /// How fast the path delivered up to `delivery`, the last that `on_ack` returned, at `now`.
@@ -187,7 +221,7 @@ impl Scoreboard {
                 self.forget(packet.flags);
                 self.get_mut(seq).expect("as above").flags = SACKED;
                 self.sacked += 1;
-                self.take_delivery(now, packet, min_rtt, delivery);
+                self.take_delivery(now, seq, packet, false, min_rtt, delivery);
             }
             seq += 1;
         }
@@ -205,7 +239,9 @@ impl Scoreboard {
     fn take_delivery(
         &mut self,
         now: Time,
+        seq: u64,
         packet: Sent,
+        original: bool,
         min_rtt: Option<Span>,
         delivery: &mut Delivery,
     ) {
@@ -219,7 +255,8 @@ impl Scoreboard {
         let rtt = now.since(packet.sent_at);
         if packet.flags & EVER_RETRANSMITTED == 0 {
             delivery.rtt = Some(rtt);
-        } else if min_rtt.is_some_and(|min| rtt < min) {
+            delivery.reordered |= seq < self.fack;
+        } else if original || min_rtt.is_some_and(|min| rtt < min) {
             return; // it was the first copy that arrived (RFC 8985, section 6.2, step 2)
         }
         if packet.sent_after(self.rack_transmission) {
@@ -228,21 +265,11 @@ impl Scoreboard {
         }
     }
 
-    /// Marks as lost what was sent before a packet that has arrived (RFC 8985, section 6.2).
+    /// Marks as lost what was sent before a packet that has arrived, and `window` has passed
+    /// (RFC 8985, section 6.2).
     ///
     /// Returns how many packets were found lost and, if some may yet be, when to look again.
-    pub fn detect_losses(
-        &mut self,
-        now: Time,
-        in_recovery: bool,
-        min_rtt: Option<Span>,
-    ) -> (u64, Option<Time>) {
-        // no reordering has ever been seen: wait a quarter of the RTT only while the evidence is thin
-        let window = if in_recovery || self.sacked >= DUP_THRESH {
-            Span::ZERO
-        } else {
-            min_rtt.unwrap_or(Span::ZERO).mul_div(1, 4)
-        };
+    pub fn detect_losses(&mut self, now: Time, window: Span) -> (u64, Option<Time>) {
         let mut found = 0;
         while let Some(&(transmission, seq)) = self.order.front() {
             // a packet before una comes out as one far past next, and is none
@@ -287,5 +314,33 @@ impl Scoreboard {
                 self.mark_lost(seq);
             }
         }
+    }
+
+    /// Sends the last packet again, lost or not, for a tail loss probe; it still counts once in flight.
+    pub fn probe_with_last(&mut self, now: Time) -> Option<u64> {
+        let seq = self.next().checked_sub(1)?;
+        let flags = self.get_mut(seq)?.flags;
+        let mut packet = self.transmit(now, seq);
+        packet.flags |= (flags & (SACKED | LOST | RETRANSMITTED)) | EVER_RETRANSMITTED;
+        *self.get_mut(seq)? = packet;
+        Some(seq)
+    }
+
+    /// Nothing was lost after all: all that did not arrive is on its way.
+    pub fn unmark_all_lost(&mut self) {
+        self.to_retransmit.clear();
+        self.order.clear();
+        (self.lost, self.retransmitted) = (0, 0);
+        let una = self.una;
+        let mut under_way: Vec<(u32, u32)> = Vec::new();
+        for (i, packet) in self.packets.iter_mut().enumerate() {
+            packet.flags &= !(LOST | RETRANSMITTED);
+            if packet.flags & SACKED == 0 {
+                under_way.push((packet.transmission, (una + i as u64) as u32));
+            }
+        }
+        let oldest = self.transmissions.wrapping_sub(1 << 31);
+        under_way.sort_unstable_by_key(|(transmission, _)| transmission.wrapping_sub(oldest));
+        self.order.extend(under_way);
     }
 }

@@ -1,21 +1,36 @@
 //! The sending end: what to send now, and what each acknowledgment changes.
 
-use pathcast_congestion::{Ack, Congestion, Controller, Signal};
+use pathcast_congestion::{Ack, Congestion, Controller, INITIAL_WINDOW, Signal};
 use pathcast_path::{Span, Time};
 
 use crate::pacer::Pacer;
 use crate::prr::ProportionalRateReduction;
+use crate::rack::ReorderingWindow;
 use crate::rtt::RttEstimator;
-use crate::scoreboard::Scoreboard;
-use crate::segment::{AckSegment, DataSegment};
+use crate::scoreboard::{Delivery, Scoreboard};
+use crate::segment::{AckSegment, DataSegment, Ecn};
+use crate::tail_probe::{TailProbe, Verdict};
+use crate::undo::Undo;
+use crate::window_use::WindowUse;
 
-/// What a sender has to send, and how much the receiver takes.
+/// What a sender has to send, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderConfig {
-    /// Packets to send in all; none: for ever.
+    /// Packets to send, to which [`Sender::supply`] may add; none: no end of them.
     pub packets: Option<u64>,
-    /// The receiver's window in packets.
+    /// Bytes by which the last packet is shorter than an MSS.
+    pub last_short_by_bytes: u16,
+    /// The most that the receiver takes, in packets, whatever it says.
     pub receive_window_packets: u64,
+    /// The first window in packets; none: the controller's, which is 10 (RFC 6928). For controllers
+    /// that leave recovery to the transport.
+    pub initial_window_packets: Option<u32>,
+    /// Whether a flow that sent nothing for longer than its RTO begins again with a smaller window
+    /// (RFC 2861; Linux's tcp_slow_start_after_idle, on by default).
+    pub slow_start_after_idle: bool,
+    /// Whether routers may mark packets instead of dropping them (RFC 3168). Both ends are taken to
+    /// agree. Linux by default: only if the peer asks for it.
+    pub ecn: bool,
 }
 
 impl Default for SenderConfig {
@@ -23,70 +38,135 @@ impl Default for SenderConfig {
     fn default() -> Self {
         Self {
             packets: None,
+            last_short_by_bytes: 0,
             receive_window_packets: u64::MAX,
+            initial_window_packets: None,
+            slow_start_after_idle: true,
+            ecn: false,
         }
     }
 }
 
-/// Loss recovery's states, by Linux's names.
+/// Loss recovery's states, by Linux's names. The reduction sets the window, if the controller leaves
+/// it to that; each state ends when all before `high_seq` is acknowledged.
 #[derive(Clone, Debug)]
 enum State {
     /// Nothing lost that is known of (Open and Disorder).
     Open,
-    /// Losses found by RACK; ends when all before `high_seq` is acknowledged. The window is that of
-    /// the reduction, if the controller leaves it to that.
+    /// Packets were marked, none was lost.
+    Reducing {
+        high_seq: u64,
+        reduction: Option<ProportionalRateReduction>,
+    },
+    /// Losses found by RACK.
     Recovery {
         high_seq: u64,
         reduction: Option<ProportionalRateReduction>,
     },
-    /// The retransmission timer expired; ends likewise.
+    /// The retransmission timer expired.
     Loss { high_seq: u64 },
+}
+
+impl State {
+    fn reduction(&mut self) -> Option<&mut ProportionalRateReduction> {
+        match self {
+            Self::Reducing { reduction, .. } | Self::Recovery { reduction, .. } => {
+                reduction.as_mut()
+            }
+            Self::Open | Self::Loss { .. } => None,
+        }
+    }
 }
 
 /// A TCP sender with its congestion controller.
 pub struct Sender {
     config: SenderConfig,
+    /// Packets that the application has given so far.
+    available: u64,
     controller: Box<dyn Controller>,
     scoreboard: Scoreboard,
     rtt: RttEstimator,
+    reordering: ReorderingWindow,
+    tail_probe: TailProbe,
     state: State,
-    /// The window that holds now.
+    undo: Option<Undo>,
+    /// The window that holds now, and what it may differ by from the controller's: the initial
+    /// window's difference, the window of before a needless recovery, and that after an idle time.
     cwnd: u64,
+    initial_difference: i64,
+    undone_cwnd: u64,
+    restart_cwnd: u64,
+    window_use: WindowUse,
     pacer: Pacer,
-    /// There is something to send, and it must wait until then.
-    paced_until: Option<Time>,
     /// Packets found lost since the controller last heard of any.
     lost: u64,
     /// The round trip ends when this packet is acknowledged.
     round_end: u64,
-    /// Whether the window held the sender back in this round trip and in the last.
-    limited: (bool, bool),
+    /// One past the last packet that the receiver takes.
+    receive_edge: u64,
+    last_sent_at: Option<Time>,
+    /// Packets were sent since `poll_transmit` last returned none.
+    in_burst: bool,
+    /// A tail loss probe, or one of a closed window, is to be sent whatever the windows say.
+    probe_tail_now: bool,
+    probe_window_now: bool,
+    /// The next new packet says that the window was reduced for a mark.
+    tell_reduced: bool,
     timeout_at: Option<Time>,
     reorder_at: Option<Time>,
+    /// There is something to send, and it must wait until then.
+    paced_until: Option<Time>,
+    /// When to ask a receiver whose window is closed.
+    persist_at: Option<Time>,
     retransmits: u64,
 }
 
 impl Sender {
     /// A sender that is connected and has sent nothing.
     pub fn new(config: SenderConfig, controller: Box<dyn Controller>) -> Self {
-        let mut pacer = Pacer::default();
-        pacer.set_rate(controller.pacing_rate());
-        Self {
-            cwnd: controller.cwnd() as u64,
-            pacer,
-            paced_until: None,
-            lost: 0,
+        let initial_difference = match config.initial_window_packets {
+            Some(packets) if !controller.manages_recovery() => {
+                i64::from(packets) - INITIAL_WINDOW as i64
+            }
+            _ => 0,
+        };
+        let mut sender = Self {
             config,
+            available: config.packets.unwrap_or(u64::MAX),
             controller,
             scoreboard: Scoreboard::default(),
             rtt: RttEstimator::default(),
+            reordering: ReorderingWindow::default(),
+            tail_probe: TailProbe::default(),
             state: State::Open,
+            undo: None,
+            cwnd: 0,
+            initial_difference,
+            undone_cwnd: 0,
+            restart_cwnd: u64::MAX,
+            window_use: WindowUse::default(),
+            pacer: Pacer::default(),
+            lost: 0,
             round_end: 0,
-            limited: (false, false),
+            receive_edge: config.receive_window_packets,
+            last_sent_at: None,
+            in_burst: false,
+            probe_tail_now: false,
+            probe_window_now: false,
+            tell_reduced: false,
             timeout_at: None,
             reorder_at: None,
+            paced_until: None,
+            persist_at: None,
             retransmits: 0,
-        }
+        };
+        sender.follow_controller();
+        sender
+    }
+
+    /// The application gives `packets` more to send; then call `poll_transmit`.
+    pub fn supply(&mut self, packets: u64) {
+        self.available = self.available.saturating_add(packets);
     }
 
     /// The window that holds now, in whole packets: that of the recovery while there is one, unless
@@ -121,9 +201,9 @@ impl Sender {
         self.scoreboard.in_flight()
     }
 
-    /// Whether everything was sent and acknowledged; never so for a bulk flow.
+    /// Whether everything there was to send was sent and acknowledged; never so for a bulk flow.
     pub fn is_done(&self) -> bool {
-        self.config.packets == Some(self.scoreboard.una())
+        self.available == self.scoreboard.una()
     }
 
     /// The next packet to send at `now`, if there is one and the windows and the pace allow it. Call
@@ -131,336 +211,438 @@ impl Sender {
     #[inline]
     pub fn poll_transmit(&mut self, now: Time) -> Option<DataSegment> {
         self.paced_until = None;
+        if self.probe_tail_now || self.probe_window_now {
+            return self.poll_probe(now);
+        }
         if self.scoreboard.in_flight() >= self.cwnd {
-            self.limited.0 = true;
+            self.pause(true);
             return None;
         }
         let retransmission = self.scoreboard.waiting() > 0;
-        if !retransmission {
-            let next = self.scoreboard.next();
-            if self.config.packets == Some(next) {
-                self.scoreboard.on_app_limited();
-                return None;
-            }
-            if next - self.scoreboard.una() >= self.config.receive_window_packets {
-                return None;
-            }
+        if !retransmission && !self.may_send_new(now) {
+            self.pause(false);
+            return None;
         }
         if let Some(at) = self.pacer.blocked_until(now) {
             self.paced_until = Some(at);
+            self.pause(false);
             return None;
         }
         let seq = if retransmission {
-            self.retransmits += 1;
             self.scoreboard.retransmit(now).expect("one waits")
         } else {
+            if self.scoreboard.outstanding() == 0 {
+                self.restart_after_idle(now);
+            }
             self.scoreboard.send_new(now)
         };
+        Some(self.sent(now, seq, retransmission))
+    }
+
+    /// Whether there is a new packet and the receiver takes it.
+    #[inline]
+    fn may_send_new(&mut self, now: Time) -> bool {
+        let next = self.scoreboard.next();
+        if next == self.available {
+            self.scoreboard.on_app_limited();
+            return false;
+        }
+        if next >= self.receive_edge {
+            if self.scoreboard.outstanding() == 0 && self.persist_at.is_none() {
+                self.persist_at = Some(now + self.rtt.rto());
+            }
+            return false;
+        }
+        true
+    }
+
+    #[inline]
+    fn pause(&mut self, limited: bool) {
+        if self.in_burst || limited {
+            self.in_burst = false;
+            let (una, next) = self.una_and_next();
+            self.window_use.on_pause(una, next, limited);
+        }
+    }
+
+    /// Books a packet that leaves now.
+    #[inline]
+    fn sent(&mut self, now: Time, seq: u64, retransmission: bool) -> DataSegment {
+        self.in_burst = true;
+        self.last_sent_at = Some(now);
         self.pacer.on_send(now);
-        if let State::Recovery {
-            reduction: Some(reduction),
-            ..
-        } = &mut self.state
-        {
+        if let Some(reduction) = self.state.reduction() {
             reduction.on_send();
         }
-        if self.timeout_at.is_none() {
-            self.timeout_at = Some(now + self.rtt.rto());
+        let timeout_at = *self.timeout_at.get_or_insert(now + self.rtt.rto());
+        if retransmission {
+            self.retransmits += 1;
+            if let Some(undo) = &mut self.undo {
+                undo.on_retransmit(now);
+            }
+        } else if matches!(self.state, State::Open) && self.scoreboard.sacked() == 0 {
+            let outstanding = self.scoreboard.outstanding();
+            self.tail_probe
+                .arm(now, self.rtt.srtt(), outstanding, Some(timeout_at));
         }
-        Some(DataSegment {
-            seq,
+        let mut segment = DataSegment {
             retransmission,
-        })
+            ..DataSegment::new(now, seq)
+        };
+        if seq + 1 == self.available {
+            segment.short_by_bytes = self.config.last_short_by_bytes;
+        }
+        if self.config.ecn && !retransmission {
+            segment.ecn = Ecn::Capable;
+            segment.reduced = std::mem::take(&mut self.tell_reduced);
+        }
+        segment
+    }
+
+    /// A packet that must leave whatever the windows say: new data if the receiver takes it, else the
+    /// last packet again, or no packet but a question.
+    fn poll_probe(&mut self, now: Time) -> Option<DataSegment> {
+        if std::mem::take(&mut self.probe_window_now) {
+            return Some(DataSegment {
+                window_probe: true,
+                ..DataSegment::new(now, self.scoreboard.una())
+            });
+        }
+        self.probe_tail_now = false;
+        let next = self.scoreboard.next();
+        let fresh = next < self.available && next < self.receive_edge;
+        let seq = if fresh {
+            self.scoreboard.send_new(now)
+        } else {
+            self.scoreboard.probe_with_last(now)?
+        };
+        // as if nothing had been sent before: the timeout is counted from here
+        self.timeout_at = Some(now + self.rtt.rto());
+        let segment = self.sent(now, seq, !fresh);
+        self.tail_probe.on_sent(self.scoreboard.next(), !fresh);
+        Some(segment)
+    }
+
+    /// Nothing is on its way: after an idle time of more than an RTO the window is halved for each
+    /// such time, down to the initial one, and grows again as in slow start (RFC 2861, as Linux's
+    /// tcp_cwnd_restart).
+    fn restart_after_idle(&mut self, now: Time) {
+        let Some(last) = self.last_sent_at else {
+            return;
+        };
+        let (idle, rto) = (now.since(last), self.rtt.rto());
+        if idle <= rto {
+            return;
+        }
+        self.controller.on_idle_restart(now, idle);
+        if self.config.slow_start_after_idle && !self.controller.manages_recovery() {
+            let initial = self.config.initial_window_packets;
+            let least = initial.map_or(INITIAL_WINDOW as u64, u64::from);
+            let halvings = (idle.as_nanos() - 1) / rto.as_nanos().max(1);
+            let halved = self.cwnd.checked_shr(halvings.min(64) as u32).unwrap_or(0);
+            if self.cwnd > least {
+                self.restart_cwnd = halved.max(least);
+            }
+        }
+        self.follow_controller();
     }
 
     /// Takes an acknowledgment that arrived at `now`.
     pub fn on_ack(&mut self, now: Time, segment: &AckSegment) {
         let prior_in_flight = self.scoreboard.in_flight();
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());
-        if let Some(rtt) = delivery.rtt {
+        self.update_receive_edge(segment);
+        // the timestamp tells the round-trip time of a packet sent twice too
+        let rtt = delivery
+            .rtt
+            .or_else(|| delivery.advanced.then(|| now.since(segment.echo)));
+        if let Some(rtt) = rtt {
             self.rtt.on_sample(rtt);
         }
+        let una = self.scoreboard.una();
+        let outstanding = self.scoreboard.outstanding();
         if delivery.advanced {
-            let outstanding = self.scoreboard.next() > self.scoreboard.una();
-            self.timeout_at = outstanding.then(|| now + self.rtt.rto());
+            self.timeout_at = (outstanding > 0).then(|| now + self.rtt.rto());
         }
-        let round_ends = self.scoreboard.una() > self.round_end;
+        if delivery.reordered {
+            self.reordering.on_reordering();
+        }
+        let probe = self.tail_probe.on_ack(una, segment.duplicate());
+        if let Some(seq) = segment.duplicate()
+            && probe != Verdict::NothingLost
+        {
+            self.on_duplicate(seq, &delivery);
+        }
+        let round_ends = una > self.round_end;
         if round_ends {
             self.round_end = self.scoreboard.next();
-            self.limited = (false, self.limited.0);
         }
-        let una = self.scoreboard.una();
-        if let State::Recovery { high_seq, .. } | State::Loss { high_seq } = self.state
-            && una >= high_seq
-        {
-            self.state = State::Open;
-            self.controller.on_recovery_end(now);
+        if probe == Verdict::Repaired {
+            self.lost += 1;
+            self.reduce(now, Signal::Loss);
         }
+        self.leave_state(now, &delivery, segment.echo);
         self.detect_losses(now);
+        if segment.ecn_echo && matches!(self.state, State::Open) {
+            let reduction = self.reduce(now, Signal::Mark);
+            self.tell_reduced = true;
+            self.undo = None;
+            self.state = State::Reducing {
+                high_seq: self.scoreboard.next(),
+                reduction,
+            };
+        }
         let lost = std::mem::take(&mut self.lost);
-        if let State::Recovery {
-            reduction: Some(reduction),
-            ..
-        } = &mut self.state
-        {
+        let in_flight = self.scoreboard.in_flight();
+        if let Some(reduction) = self.state.reduction() {
             let progress = delivery.advanced && lost == 0;
             self.cwnd = reduction
-                .cwnd(delivery.delivered, self.scoreboard.in_flight(), progress)
+                .cwnd(delivery.delivered, in_flight, progress)
                 .max(1);
             return;
         }
+        let open = matches!(self.state, State::Open);
         let manages = self.controller.manages_recovery();
         if delivery.delivered > 0 || (manages && lost > 0) {
             let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
+            let cwnd_limited = self
+                .window_use
+                .is_limited(self.cwnd, || self.controller.in_slow_start());
             self.controller.on_ack(&Ack {
                 now,
                 acked_packets: delivery.delivered,
                 lost_packets: lost,
-                marked_packets: 0,
+                marked_packets: u64::from(segment.ecn_echo) * delivery.delivered,
                 rtt: delivery.rtt,
                 srtt: self.rtt.srtt().unwrap_or(Span::ZERO),
                 min_rtt,
-                in_flight: self.scoreboard.in_flight(),
+                in_flight,
                 prior_in_flight,
                 delivered: self.scoreboard.delivered(),
                 rate: self.scoreboard.rate_sample(now, &delivery, min_rtt),
                 round_ends,
-                cwnd_limited: self.limited.0 || self.limited.1,
-                in_recovery: manages && !matches!(self.state, State::Open),
+                cwnd_limited,
+                in_recovery: manages && !open,
             });
+            if self.restart_cwnd != u64::MAX {
+                self.restart_cwnd += delivery.delivered;
+            }
         }
         self.follow_controller();
+        if open && self.scoreboard.sacked() == 0 {
+            if delivery.advanced {
+                self.tail_probe
+                    .arm(now, self.rtt.srtt(), outstanding, self.timeout_at);
+            }
+        } else {
+            self.tail_probe.disarm();
+        }
+    }
+
+    #[inline]
+    fn update_receive_edge(&mut self, segment: &AckSegment) {
+        let window = u64::from(segment.window_packets).min(self.config.receive_window_packets);
+        let edge = segment.cumulative.saturating_add(window);
+        if edge > self.receive_edge {
+            self.receive_edge = edge;
+            self.persist_at = None;
+        }
+    }
+
+    /// Packet `seq` arrived twice: it was not lost, or its copy was not.
+    fn on_duplicate(&mut self, seq: u64, delivery: &Delivery) {
+        let delivered = self.scoreboard.delivered();
+        let prior_delivered = self.scoreboard.prior_delivered(delivery);
+        self.reordering.on_duplicate(delivered, prior_delivered);
+        if let Some(undo) = &mut self.undo {
+            undo.on_duplicate(seq);
+        }
+    }
+
+    /// Ends recovery if it is over, or if nothing was lost after all.
+    #[inline]
+    fn leave_state(&mut self, now: Time, delivery: &Delivery, echo: Time) {
+        let una = self.scoreboard.una();
+        let (over, undone) = match (&self.state, &self.undo) {
+            // a late report may still show that the last recovery was needless
+            (State::Open, undo) => (false, undo.is_some_and(|undo| undo.all_came_twice())),
+            (State::Reducing { high_seq, .. }, _) => (una > *high_seq, false),
+            (State::Recovery { high_seq, .. }, undo) => {
+                let over = una >= *high_seq;
+                let settled = over || self.scoreboard.retransmitted() == 0;
+                let undone = undo.is_some_and(|undo| {
+                    undo.all_came_twice()
+                        || (delivery.advanced && settled && undo.original_arrived(echo))
+                });
+                (over, undone)
+            }
+            (State::Loss { high_seq }, undo) => {
+                let undone = undo.is_some_and(|undo| {
+                    undo.all_came_twice() || (delivery.advanced && undo.original_arrived(echo))
+                });
+                (una >= *high_seq, undone)
+            }
+        };
+        if undone && let Some(undo) = self.undo.take() {
+            if !matches!(self.state, State::Open) {
+                self.scoreboard.unmark_all_lost();
+            }
+            if !self.controller.manages_recovery() {
+                self.undone_cwnd = undo.prior_cwnd as u64;
+            }
+        }
+        if over || (undone && !matches!(self.state, State::Open)) {
+            if over && !undone && !matches!(self.state, State::Reducing { .. }) {
+                self.reordering.on_recovery_end();
+            }
+            self.state = State::Open;
+            self.controller.on_recovery_end(now);
+        }
+        if over || undone {
+            self.follow_controller();
+        }
     }
 
     /// Takes over the controller's window and pace.
     #[inline]
     fn follow_controller(&mut self) {
-        self.cwnd = self.controller.cwnd() as u64;
+        let cwnd = self.controller.cwnd() as u64;
+        if self.restart_cwnd >= cwnd {
+            self.restart_cwnd = u64::MAX;
+        }
+        if self.undone_cwnd <= cwnd {
+            self.undone_cwnd = 0;
+        }
+        self.cwnd = cwnd
+            .saturating_add_signed(self.initial_difference)
+            .max(self.undone_cwnd)
+            .min(self.restart_cwnd)
+            .max(1);
         self.pacer.set_rate(self.controller.pacing_rate());
     }
 
+    /// Tells the controller of a congestion event; returns how to get down to its new window, if that
+    /// is left to the transport.
+    fn reduce(&mut self, now: Time, signal: Signal) -> Option<ProportionalRateReduction> {
+        let prior_cwnd = self.cwnd as f64;
+        let in_flight = self.scoreboard.in_flight();
+        self.controller.on_congestion(&Congestion {
+            now,
+            signal,
+            in_flight,
+        });
+        self.forget_differences();
+        (!self.controller.manages_recovery())
+            .then(|| ProportionalRateReduction::new(prior_cwnd, self.controller.ssthresh()))
+    }
+
+    /// From here on the window is the controller's.
+    fn forget_differences(&mut self) {
+        self.initial_difference = 0;
+        self.undone_cwnd = 0;
+        self.restart_cwnd = u64::MAX;
+        self.follow_controller();
+    }
+
     /// Looks for losses and enters recovery if there are any.
+    #[inline]
     fn detect_losses(&mut self, now: Time) {
-        let in_recovery = !matches!(self.state, State::Open);
-        let (lost, look_again) = self
-            .scoreboard
-            .detect_losses(now, in_recovery, self.rtt.min());
+        let in_recovery = matches!(self.state, State::Recovery { .. } | State::Loss { .. });
+        let window = self.reordering.span(
+            in_recovery,
+            self.scoreboard.sacked(),
+            self.rtt.min().unwrap_or(Span::ZERO),
+            self.rtt.srtt().unwrap_or(Span::ZERO),
+        );
+        let (lost, look_again) = self.scoreboard.detect_losses(now, window);
         self.reorder_at = look_again;
-        self.lost += lost;
-        if lost > 0 && !in_recovery {
-            let prior_cwnd = self.controller.cwnd();
-            let in_flight = self.scoreboard.in_flight();
-            self.controller.on_congestion(&Congestion {
-                now,
-                signal: Signal::Loss,
-                in_flight,
-            });
-            self.follow_controller();
-            let reduction = (!self.controller.manages_recovery()).then(|| {
-                // until the caller's PRR step: room for the first retransmission
-                self.cwnd = in_flight + 1;
-                ProportionalRateReduction::new(prior_cwnd, self.controller.ssthresh())
-            });
-            self.state = State::Recovery {
-                high_seq: self.scoreboard.next(),
-                reduction,
-            };
+        if lost > 0 {
+            self.lost += lost;
+            if !in_recovery {
+                self.enter_recovery(now);
+            }
         }
+    }
+
+    fn enter_recovery(&mut self, now: Time) {
+        self.tail_probe.cancel();
+        let una = self.scoreboard.una();
+        let reduction = if let State::Reducing { reduction, .. } = &mut self.state {
+            reduction.take() // no second reduction in one round trip
+        } else {
+            self.undo = Some(Undo::new(una, self.cwnd as f64));
+            let reduction = self.reduce(now, Signal::Loss);
+            if reduction.is_some() {
+                // until the caller's PRR step: room for the first retransmission
+                self.cwnd = self.scoreboard.in_flight() + 1;
+            }
+            reduction
+        };
+        self.state = State::Recovery {
+            high_seq: self.scoreboard.next(),
+            reduction,
+        };
     }
 
     /// When `on_timer` and then `poll_transmit` want to be called next, if at all.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
-        [self.timeout_at, self.reorder_at, self.paced_until]
-            .into_iter()
-            .flatten()
-            .min()
+        let earliest = [
+            self.tail_probe.at().or(self.timeout_at),
+            self.reorder_at,
+            self.paced_until,
+            self.persist_at,
+        ]
+        .into_iter()
+        .fold(Time::MAX, |earliest, at| {
+            at.unwrap_or(Time::MAX).min(earliest)
+        });
+        (earliest < Time::MAX).then_some(earliest)
     }
 
     /// Does what is due at `now`; then call `poll_transmit`.
     pub fn on_timer(&mut self, now: Time) {
-        if self.reorder_at.is_some_and(|at| at <= now) {
+        let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        if due(self.paced_until) {
+            self.paced_until = None;
+        }
+        if due(self.persist_at) {
+            self.rtt.back_off();
+            self.persist_at = Some(now + self.rtt.rto());
+            self.probe_window_now = true;
+        }
+        if due(self.reorder_at) {
             self.reorder_at = None;
             self.detect_losses(now);
         }
-        if self.timeout_at.is_some_and(|at| at <= now) {
-            // a timeout on top of a timeout lowers ssthresh no further (RFC 5681, equation 4)
-            if !matches!(self.state, State::Loss { .. }) || self.rtt.backoff() == 0 {
-                self.controller.on_timeout(now);
-            }
-            self.scoreboard.mark_all_lost();
-            self.state = State::Loss {
-                high_seq: self.scoreboard.next(),
-            };
-            self.reorder_at = None;
-            self.rtt.back_off();
-            self.timeout_at = Some(now + self.rtt.rto());
-            self.follow_controller();
+        if due(self.tail_probe.at()) {
+            self.tail_probe.disarm();
+            self.probe_tail_now = true;
+        } else if due(self.timeout_at) && self.tail_probe.at().is_none() {
+            self.on_timeout(now);
         }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        let in_loss = matches!(self.state, State::Loss { .. });
+        // a timeout on top of a timeout lowers ssthresh no further (RFC 5681, equation 4)
+        if !in_loss || self.rtt.backoff() == 0 {
+            if matches!(self.state, State::Open | State::Reducing { .. }) || self.undo.is_none() {
+                self.undo = Some(Undo::new(self.scoreboard.una(), self.cwnd as f64));
+            }
+            self.controller.on_timeout(now);
+        }
+        self.forget_differences();
+        self.tail_probe.cancel();
+        self.scoreboard.mark_all_lost();
+        self.state = State::Loss {
+            high_seq: self.scoreboard.next(),
+        };
+        self.reorder_at = None;
+        self.rtt.back_off();
+        self.timeout_at = Some(now + self.rtt.rto());
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::testing::{Report, Spy, Wire};
-
-    #[test]
-    fn slow_start_doubles_the_window_each_round_trip() {
-        // 10 + 20 + 40 + 80 = 150 packets in four round trips of 100 ms
-        let took_s = Wire::new(150, |_, _| false).run();
-        assert!((0.4..0.45).contains(&took_s), "{took_s}");
-    }
-
-    #[test]
-    fn one_loss_costs_one_retransmission_and_halves_the_window() {
-        let mut wire = Wire::new(300, |seq, copy| seq == 40 && copy == 0);
-        wire.run();
-        assert_eq!(wire.sender.retransmits(), 1);
-        let ssthresh = wire.sender.controller().ssthresh();
-        assert!((20.0..45.0).contains(&ssthresh), "{ssthresh}");
-    }
-
-    #[test]
-    fn many_losses_in_one_window_are_one_congestion_event() {
-        let mut one = Wire::new(300, |seq, copy| seq == 40 && copy == 0);
-        let mut many = Wire::new(300, |seq, copy| {
-            (40..60).contains(&seq) && seq % 3 == 1 && copy == 0
-        });
-        one.run();
-        many.run();
-        assert_eq!(many.sender.retransmits(), 7);
-        assert!(many.sender.controller().ssthresh() >= one.sender.controller().ssthresh() * 0.8);
-    }
-
-    #[test]
-    fn a_lost_retransmission_is_found_without_a_timeout() {
-        let once_s = Wire::new(400, |seq, copy| seq == 40 && copy == 0).run();
-        let mut wire = Wire::new(400, |seq, copy| seq == 40 && copy < 2);
-        let twice_s = wire.run();
-        assert_eq!(wire.sender.retransmits(), 2);
-        assert_eq!(wire.sender.rtt().backoff(), 0);
-        assert!(
-            twice_s <= once_s + 0.2,
-            "{twice_s}, {once_s} with the first copy lost only"
-        );
-    }
-
-    #[test]
-    fn a_lost_tail_needs_the_timeout() {
-        let mut wire = Wire::new(20, |seq, copy| seq >= 18 && copy == 0);
-        let took_s = wire.run();
-        assert_eq!(wire.sender.retransmits(), 2);
-        assert!(took_s > 0.4, "{took_s}");
-    }
-
-    #[test]
-    fn timeouts_back_off() {
-        let mut wire = Wire::new(1, |_, copy| copy < 4);
-        let took_s = wire.run();
-        // 1 + 2 + 4 + 8 s, then a round trip
-        assert!((15.0..15.2).contains(&took_s), "{took_s}");
-    }
-
-    #[test]
-    fn the_window_is_delivered_once_a_round_trip() {
-        let spy = Spy {
-            cwnd: 20.0,
-            ..Spy::default()
-        };
-        Wire::with(400, Box::new(spy.clone()), |_, _| false).run();
-        let Report { acks, .. } = spy.read();
-        assert_eq!(acks.last().unwrap().delivered, 400);
-        // after the first round trip, which starts from nothing
-        for ack in &acks[20..] {
-            let rate = ack.rate.unwrap().packets_per_s().unwrap();
-            assert!((190.0..=210.0).contains(&rate), "{rate}");
-            assert_eq!(ack.in_flight + ack.acked_packets, ack.prior_in_flight);
-        }
-        let limited = acks.iter().filter(|ack| ack.rate.unwrap().app_limited);
-        assert_eq!(
-            limited.count(),
-            0,
-            "the last window was sent with all its data there"
-        );
-    }
-
-    #[test]
-    fn a_controller_that_manages_recovery_sees_every_ack_and_keeps_its_window() {
-        let spy = |manages_recovery| Spy {
-            cwnd: 20.0,
-            manages_recovery,
-            ..Spy::default()
-        };
-        let lost = |seq, copy| seq == 100 && copy == 0;
-        let (managing, leaving) = (spy(true), spy(false));
-        let mut wire = Wire::with(300, Box::new(managing.clone()), lost);
-        wire.run();
-        Wire::with(300, Box::new(leaving.clone()), lost).run();
-        let (managing, leaving) = (managing.read(), leaving.read());
-        assert!(managing.acks.iter().any(|ack| ack.in_recovery));
-        assert!(leaving.acks.iter().all(|ack| !ack.in_recovery));
-        for report in [&managing, &leaving] {
-            assert_eq!((report.congestion.len(), report.recoveries_ended), (1, 1));
-        }
-        let told: u64 = managing.acks.iter().map(|ack| ack.acked_packets).sum();
-        assert_eq!(told, 300);
-        let told: u64 = managing.acks.iter().map(|ack| ack.lost_packets).sum();
-        assert_eq!(told, 1);
-        // no less is on its way during recovery than the controller wants
-        assert!(
-            managing
-                .acks
-                .iter()
-                .skip(30)
-                .all(|ack| ack.prior_in_flight >= 15 || ack.delivered > 280)
-        );
-    }
-
-    #[test]
-    fn packets_leave_at_the_pace_that_the_controller_sets() {
-        let spy = Spy {
-            cwnd: 1000.0,
-            pacing_rate: Some(100.0),
-            ..Spy::default()
-        };
-        let mut wire = Wire::with(100, Box::new(spy.clone()), |_, _| false);
-        wire.run();
-        for (i, (at, _)) in wire.sent.iter().enumerate() {
-            assert_eq!(at.as_nanos(), i as u64 / 2 * 20_000_000); // two each 20 ms
-        }
-        let acks = spy.read().acks;
-        let rate = acks[45].rate.unwrap().packets_per_s().unwrap();
-        assert!((90.0..=110.0).contains(&rate), "{rate}");
-    }
-
-    #[test]
-    fn a_sender_without_data_says_so_in_its_samples() {
-        let spy = Spy {
-            cwnd: 50.0,
-            pacing_rate: Some(10_000.0),
-            ..Spy::default()
-        };
-        let mut wire = Wire::with(60, Box::new(spy.clone()), |seq, copy| {
-            seq == 58 && copy == 0
-        });
-        wire.run();
-        let acks = spy.read().acks;
-        assert!(!acks[0].rate.unwrap().app_limited);
-        // sent again when nothing else was left to send
-        assert!(acks.last().unwrap().rate.unwrap().app_limited);
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn whatever_is_lost_everything_arrives(seed in proptest::prelude::any::<u64>(), p in 0.0..0.4f64) {
-            let mut state = seed | 1;
-            let mut wire = Wire::new(200, |_, _| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                (state >> 11) as f64 / (1u64 << 53) as f64 <= p
-            });
-            wire.run();
-        }
-    }
-}
+mod tests;

@@ -1,14 +1,17 @@
 //! A wire between a sender and a receiver, in virtual time, and a controller that takes notes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use pathcast_congestion::{Ack, Congestion, Controller, Scheme};
 use pathcast_path::{Span, Time};
 
 use crate::receiver::Receiver;
-use crate::segment::{AckSegment, DataSegment};
+use crate::segment::{AckSegment, DataSegment, Ecn};
 use crate::sender::{Sender, SenderConfig};
+
+/// One way.
+const DELAY: Span = Span::from_millis(50);
 
 /// A wire of 50 ms each way on which `lost(seq, copy)` decides what arrives.
 pub struct Wire<F> {
@@ -16,11 +19,15 @@ pub struct Wire<F> {
     pub receiver: Receiver,
     lost: F,
     copies: BTreeMap<u64, u32>,
-    data: VecDeque<(Time, u64)>,
+    data: VecDeque<(Time, DataSegment)>,
     acks: VecDeque<(Time, AckSegment)>,
+    /// Copies of packets that take longer than others, arrive twice, or are marked.
+    pub late: BTreeMap<(u64, u32), Span>,
+    pub twice: BTreeSet<(u64, u32)>,
+    pub marked: BTreeSet<u64>,
     /// When each packet was sent.
     pub sent: Vec<(Time, u64)>,
-    now: Time,
+    pub now: Time,
 }
 
 impl<F: FnMut(u64, u32) -> bool> Wire<F> {
@@ -35,6 +42,11 @@ impl<F: FnMut(u64, u32) -> bool> Wire<F> {
             packets: Some(packets),
             ..SenderConfig::default()
         };
+        Self::configured(config, controller, lost)
+    }
+
+    /// What `config` says, by `controller`.
+    pub fn configured(config: SenderConfig, controller: Box<dyn Controller>, lost: F) -> Self {
         Self {
             sender: Sender::new(config, controller),
             receiver: Receiver::default(),
@@ -42,22 +54,39 @@ impl<F: FnMut(u64, u32) -> bool> Wire<F> {
             copies: BTreeMap::new(),
             data: VecDeque::new(),
             acks: VecDeque::new(),
+            late: BTreeMap::new(),
+            twice: BTreeSet::new(),
+            marked: BTreeSet::new(),
             sent: Vec::new(),
             now: Time::ZERO,
         }
     }
 
+    fn send(&mut self, mut segment: DataSegment) {
+        let seq = segment.seq;
+        self.sent.push((self.now, seq));
+        let count = self.copies.entry(seq).or_default();
+        let copy = *count;
+        *count += 1;
+        if (self.lost)(seq, copy) {
+            return;
+        }
+        if segment.ecn == Ecn::Capable && self.marked.contains(&seq) {
+            segment.ecn = Ecn::Marked;
+        }
+        let late = self.late.get(&(seq, copy)).copied();
+        let due = self.now + DELAY + late.unwrap_or(Span::ZERO);
+        for _ in 0..1 + usize::from(self.twice.contains(&(seq, copy))) {
+            let at = self.data.partition_point(|(other, _)| *other <= due);
+            self.data.insert(at, (due, segment));
+        }
+    }
+
     /// Runs until all is acknowledged; returns the seconds it took.
     pub fn run(&mut self) -> f64 {
-        let delay = Span::from_millis(50);
         while !self.sender.is_done() {
-            while let Some(DataSegment { seq, .. }) = self.sender.poll_transmit(self.now) {
-                self.sent.push((self.now, seq));
-                let copy = self.copies.entry(seq).or_default();
-                if !(self.lost)(seq, *copy) {
-                    self.data.push_back((self.now + delay, seq));
-                }
-                *copy += 1;
+            while let Some(segment) = self.sender.poll_transmit(self.now) {
+                self.send(segment);
             }
             let times = [
                 self.data.front().map(|d| d.0),
@@ -71,14 +100,14 @@ impl<F: FnMut(u64, u32) -> bool> Wire<F> {
                 .min()
                 .expect("something is under way");
             assert!(self.now.as_secs() < 1000.0, "no progress");
-            if let Some((_, seq)) = self.data.pop_front_if(|d| d.0 <= self.now)
-                && let Some(ack) = self.receiver.on_data(self.now, seq)
-            {
-                self.acks.push_back((self.now + delay, ack));
+            if let Some((_, segment)) = self.data.pop_front_if(|d| d.0 <= self.now) {
+                if let Some(ack) = self.receiver.on_data(self.now, &segment) {
+                    self.acks.push_back((self.now + DELAY, ack));
+                }
             } else if let Some((_, ack)) = self.acks.pop_front_if(|a| a.0 <= self.now) {
                 self.sender.on_ack(self.now, &ack);
             } else if let Some(ack) = self.receiver.on_timer(self.now) {
-                self.acks.push_back((self.now + delay, ack));
+                self.acks.push_back((self.now + DELAY, ack));
             } else {
                 self.sender.on_timer(self.now);
             }

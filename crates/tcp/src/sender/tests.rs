@@ -1,0 +1,390 @@
+//! A sender, a receiver and a wire on which everything can go wrong.
+
+use pathcast_congestion::{Scheme, Signal};
+use pathcast_path::{Span, Time};
+
+use super::{Sender, SenderConfig};
+use crate::receiver::{Receiver, ReceiverConfig};
+use crate::testing::{Report, Spy, Wire};
+
+#[test]
+fn slow_start_doubles_the_window_each_round_trip() {
+    // 10 + 20 + 40 + 80 = 150 packets in four round trips of 100 ms
+    let took_s = Wire::new(150, |_, _| false).run();
+    assert!((0.4..0.45).contains(&took_s), "{took_s}");
+}
+
+#[test]
+fn one_loss_costs_one_retransmission_and_halves_the_window() {
+    let mut wire = Wire::new(300, |seq, copy| seq == 40 && copy == 0);
+    wire.run();
+    assert_eq!(wire.sender.retransmits(), 1);
+    let ssthresh = wire.sender.controller().ssthresh();
+    assert!((20.0..45.0).contains(&ssthresh), "{ssthresh}");
+}
+
+#[test]
+fn many_losses_in_one_window_are_one_congestion_event() {
+    let mut one = Wire::new(300, |seq, copy| seq == 40 && copy == 0);
+    let mut many = Wire::new(300, |seq, copy| {
+        (40..60).contains(&seq) && seq % 3 == 1 && copy == 0
+    });
+    one.run();
+    many.run();
+    assert_eq!(many.sender.retransmits(), 7);
+    assert!(many.sender.controller().ssthresh() >= one.sender.controller().ssthresh() * 0.8);
+}
+
+#[test]
+fn a_lost_retransmission_is_found_without_a_timeout() {
+    let once_s = Wire::new(400, |seq, copy| seq == 40 && copy == 0).run();
+    let mut wire = Wire::new(400, |seq, copy| seq == 40 && copy < 2);
+    let twice_s = wire.run();
+    assert_eq!(wire.sender.retransmits(), 2);
+    assert_eq!(wire.sender.rtt().backoff(), 0);
+    assert!(
+        twice_s <= once_s + 0.2,
+        "{twice_s}, {once_s} with the first copy lost only"
+    );
+}
+
+#[test]
+fn a_lost_tail_is_found_by_a_probe_after_two_round_trips() {
+    let spy = Spy {
+        cwnd: 10.0,
+        ..Spy::default()
+    };
+    let mut wire = Wire::with(20, Box::new(spy.clone()), |seq, copy| {
+        seq == 19 && copy == 0
+    });
+    wire.run();
+    assert_eq!(wire.sender.retransmits(), 1);
+    let probe = wire.sent.last().unwrap();
+    assert_eq!(probe.1, 19);
+    // packet 18 is acknowledged at 240 ms; the timeout would be before two round trips and the
+    // 200 ms for a lone packet, and the probe takes its place
+    let (at_s, rto_s) = (probe.0.as_secs(), 0.305);
+    assert!((at_s - 0.24 - rto_s).abs() < 0.01, "{at_s}");
+    assert_eq!(spy.read().timeouts, 0);
+}
+
+#[test]
+fn a_probe_shows_the_losses_before_it() {
+    let mut wire = Wire::new(40, |seq, copy| (36..39).contains(&seq) && copy == 0);
+    let mut tail = Wire::new(40, |seq, copy| seq >= 36 && copy == 0);
+    wire.run();
+    tail.run();
+    // SACKs find three holes at once; with the whole tail lost, the probe's SACK does
+    assert_eq!(wire.sender.retransmits(), 3);
+    assert!(
+        (4..=5).contains(&tail.sender.retransmits()),
+        "{}",
+        tail.sender.retransmits()
+    );
+    assert_eq!(tail.sender.rtt().backoff(), 0);
+}
+
+#[test]
+fn reordering_is_no_loss_once_it_has_been_seen() {
+    let mut wire = Wire::new(600, |_, _| false);
+    for seq in (20..500).step_by(40) {
+        wire.late.insert((seq, 0), Span::from_millis(20)); // a fifth of a round trip
+    }
+    wire.run();
+    // the first may be taken for a loss; then RACK waits a quarter of a round trip
+    assert!(
+        wire.sender.retransmits() <= 1,
+        "{}",
+        wire.sender.retransmits()
+    );
+}
+
+#[test]
+fn a_window_comes_back_when_the_loss_was_none() {
+    let mut wire = Wire::new(2000, |_, _| false);
+    wire.late.insert((200, 0), Span::from_millis(70));
+    let took_s = wire.run();
+    let undisturbed_s = Wire::new(2000, |_, _| false).run();
+    let lossy_s = Wire::new(2000, |seq, copy| seq == 200 && copy == 0).run();
+    assert_eq!(wire.sender.retransmits(), 1);
+    assert!(
+        took_s < lossy_s && took_s >= undisturbed_s,
+        "{took_s} {lossy_s} {undisturbed_s}"
+    );
+}
+
+#[test]
+fn a_timeout_that_was_needless_is_undone() {
+    // from packet 30 on the path stalls for 0.8 s and keeps the order: nothing was lost
+    let mut wire = Wire::new(1000, |_, _| false);
+    for seq in 30..=70 {
+        wire.late.insert((seq, 0), Span::from_millis(800));
+        wire.late.insert((seq, 1), Span::from_millis(600));
+    }
+    wire.run();
+    let resent = wire.sender.retransmits();
+    assert!(resent <= 3, "{resent} sent again of 40 that were late");
+}
+
+#[test]
+fn marks_reduce_the_window_once_a_round_trip_and_cost_no_packet() {
+    let spy = Spy {
+        cwnd: 20.0,
+        ..Spy::default()
+    };
+    let config = SenderConfig {
+        packets: Some(400),
+        ecn: true,
+        ..SenderConfig::default()
+    };
+    let mut wire = Wire::configured(config, Box::new(spy.clone()), |_, _| false);
+    wire.marked.extend([100, 103, 105, 250]);
+    wire.run();
+    let report = spy.read();
+    assert_eq!(wire.sender.retransmits(), 0);
+    assert_eq!(report.congestion.len(), 2);
+    assert!(
+        report
+            .congestion
+            .iter()
+            .all(|event| event.signal == Signal::Mark)
+    );
+}
+
+#[test]
+fn after_an_idle_time_the_window_is_small_again_and_grows_back() {
+    let mut wire = Wire::new(600, |_, _| false);
+    wire.run();
+    let before = wire.sender.cwnd();
+    assert!(before > 100);
+    wire.now += Span::from_secs(30.0);
+    wire.sender.supply(500);
+    let from = wire.sent.len();
+    wire.run();
+    let first = wire.sent[from].0;
+    let burst = wire.sent[from..]
+        .iter()
+        .filter(|(at, _)| *at == first)
+        .count();
+    assert_eq!(burst, 10);
+    assert!(wire.sender.cwnd() > 100);
+}
+
+#[test]
+fn the_initial_window_can_be_chosen() {
+    for packets in [2u32, 10, 40] {
+        let config = SenderConfig {
+            packets: Some(500),
+            initial_window_packets: Some(packets),
+            ..SenderConfig::default()
+        };
+        let mut wire = Wire::configured(config, Scheme::Reno.controller(), |_, _| false);
+        wire.run();
+        let burst = wire.sent.iter().filter(|(at, _)| *at == Time::ZERO).count();
+        assert_eq!(burst as u32, packets);
+        let second = wire
+            .sent
+            .iter()
+            .filter(|(at, _)| (0.09..0.19).contains(&at.as_secs()))
+            .count();
+        assert_eq!(second as u32, 2 * packets);
+    }
+}
+
+#[test]
+fn the_receivers_window_holds_the_sender_back() {
+    let mut wire = Wire::new(100, |_, _| false);
+    wire.receiver = Receiver::new(ReceiverConfig {
+        window_packets: 4,
+        ..ReceiverConfig::default()
+    });
+    let config = SenderConfig {
+        packets: Some(100),
+        receive_window_packets: 4,
+        ..SenderConfig::default()
+    };
+    wire.sender = Sender::new(config, Scheme::Reno.controller());
+    let took_s = wire.run();
+    assert!(
+        (2.4..2.6).contains(&took_s),
+        "4 packets each 100 ms: {took_s}"
+    );
+}
+
+#[test]
+fn a_closed_window_is_asked_after_until_it_opens() {
+    let config = SenderConfig {
+        packets: Some(20),
+        receive_window_packets: 4,
+        ..SenderConfig::default()
+    };
+    let mut sender = Sender::new(config, Scheme::Reno.controller());
+    let mut receiver = Receiver::new(ReceiverConfig {
+        window_packets: 4,
+        reads_on_demand: true,
+    });
+    let mut now = Time::ZERO;
+    let pass = |sender: &mut Sender, receiver: &mut Receiver, now: Time| {
+        while let Some(segment) = sender.poll_transmit(now) {
+            if let Some(ack) = receiver.on_data(now, &segment) {
+                sender.on_ack(now, &ack);
+            }
+        }
+    };
+    pass(&mut sender, &mut receiver, now);
+    assert_eq!(receiver.delivered(), 4);
+    while receiver.delivered() < 20 {
+        receiver.read(2); // the update is lost on the way
+        now = sender.next_timer().expect("it asks");
+        sender.on_timer(now);
+        pass(&mut sender, &mut receiver, now);
+        assert!(now.as_secs() < 100.0);
+    }
+    assert!(sender.is_done());
+}
+
+#[test]
+fn the_last_packet_may_be_shorter() {
+    let config = SenderConfig {
+        packets: Some(30),
+        last_short_by_bytes: 1000,
+        ..SenderConfig::default()
+    };
+    let mut wire = Wire::configured(config, Scheme::Reno.controller(), |_, _| false);
+    wire.run();
+    assert_eq!(wire.receiver.delivered_bytes(1448), 30 * 1448 - 1000);
+}
+
+#[test]
+fn timeouts_back_off() {
+    let mut wire = Wire::new(1, |_, copy| copy < 4);
+    let took_s = wire.run();
+    // 1 + 2 + 4 + 8 s, then a round trip
+    assert!((15.0..15.2).contains(&took_s), "{took_s}");
+}
+
+#[test]
+fn the_window_is_delivered_once_a_round_trip() {
+    let spy = Spy {
+        cwnd: 20.0,
+        ..Spy::default()
+    };
+    Wire::with(400, Box::new(spy.clone()), |_, _| false).run();
+    let Report { acks, .. } = spy.read();
+    assert_eq!(acks.last().unwrap().delivered, 400);
+    // after the first round trip, which starts from nothing
+    for ack in &acks[20..] {
+        let rate = ack.rate.unwrap().packets_per_s().unwrap();
+        assert!((190.0..=210.0).contains(&rate), "{rate}");
+        assert_eq!(ack.in_flight + ack.acked_packets, ack.prior_in_flight);
+    }
+    let limited = acks.iter().filter(|ack| ack.rate.unwrap().app_limited);
+    assert_eq!(
+        limited.count(),
+        0,
+        "the last window was sent with all its data there"
+    );
+}
+
+#[test]
+fn a_controller_that_manages_recovery_sees_every_ack_and_keeps_its_window() {
+    let spy = |manages_recovery| Spy {
+        cwnd: 20.0,
+        manages_recovery,
+        ..Spy::default()
+    };
+    let lost = |seq, copy| seq == 100 && copy == 0;
+    let (managing, leaving) = (spy(true), spy(false));
+    let mut wire = Wire::with(300, Box::new(managing.clone()), lost);
+    wire.run();
+    Wire::with(300, Box::new(leaving.clone()), lost).run();
+    let (managing, leaving) = (managing.read(), leaving.read());
+    assert!(managing.acks.iter().any(|ack| ack.in_recovery));
+    assert!(leaving.acks.iter().all(|ack| !ack.in_recovery));
+    for report in [&managing, &leaving] {
+        assert_eq!((report.congestion.len(), report.recoveries_ended), (1, 1));
+    }
+    let told: u64 = managing.acks.iter().map(|ack| ack.acked_packets).sum();
+    assert_eq!(told, 300);
+    let told: u64 = managing.acks.iter().map(|ack| ack.lost_packets).sum();
+    assert_eq!(told, 1);
+    // no less is on its way during recovery than the controller wants
+    assert!(
+        managing
+            .acks
+            .iter()
+            .skip(30)
+            .all(|ack| ack.prior_in_flight >= 15 || ack.delivered > 280)
+    );
+}
+
+#[test]
+fn packets_leave_at_the_pace_that_the_controller_sets() {
+    let spy = Spy {
+        cwnd: 1000.0,
+        pacing_rate: Some(100.0),
+        ..Spy::default()
+    };
+    let mut wire = Wire::with(100, Box::new(spy.clone()), |_, _| false);
+    wire.run();
+    for (i, (at, _)) in wire.sent.iter().enumerate() {
+        assert_eq!(at.as_nanos(), i as u64 / 2 * 20_000_000); // two each 20 ms
+    }
+    let acks = spy.read().acks;
+    let rate = acks[45].rate.unwrap().packets_per_s().unwrap();
+    assert!((90.0..=110.0).contains(&rate), "{rate}");
+}
+
+#[test]
+fn a_sender_without_data_says_so_in_its_samples() {
+    let spy = Spy {
+        cwnd: 50.0,
+        pacing_rate: Some(10_000.0),
+        ..Spy::default()
+    };
+    let mut wire = Wire::with(60, Box::new(spy.clone()), |seq, copy| {
+        seq == 58 && copy == 0
+    });
+    wire.run();
+    let acks = spy.read().acks;
+    assert!(!acks[0].rate.unwrap().app_limited);
+    // sent again when nothing else was left to send
+    assert!(acks.last().unwrap().rate.unwrap().app_limited);
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_is_lost_everything_arrives(seed in proptest::prelude::any::<u64>(), p in 0.0..0.4f64) {
+        let mut state = seed | 1;
+        let mut wire = Wire::new(200, |_, _| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as f64 / (1u64 << 53) as f64 <= p
+        });
+        wire.run();
+    }
+
+    #[test]
+    fn whatever_is_late_doubled_or_lost_everything_arrives(
+        seed in proptest::prelude::any::<u64>(),
+        lost in 0.0..0.2f64,
+        late in proptest::collection::btree_map((0..300u64, 0..3u32), 0..600_000_000u64, 0..60),
+        twice in proptest::collection::btree_set((0..300u64, 0..3u32), 0..60),
+        marked in proptest::collection::btree_set(0..300u64, 0..20),
+        ecn in proptest::prelude::any::<bool>(),
+    ) {
+        let mut state = seed | 1;
+        let config = SenderConfig { packets: Some(300), ecn, ..SenderConfig::default() };
+        let mut wire = Wire::configured(config, Scheme::Cubic.controller(), |_, _| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as f64 / (1u64 << 53) as f64 <= lost
+        });
+        wire.late = late.into_iter().map(|(copy, ns)| (copy, Span::from_nanos(ns))).collect();
+        wire.twice = twice;
+        wire.marked = marked;
+        wire.run();
+    }
+}
