@@ -46,7 +46,7 @@ impl Options {
 
     /// The bandwidth-delay product of the forward direction in bytes; `None` without a rate.
     pub(crate) fn bdp_bytes(&self) -> Option<u64> {
-        let rate = self.path.forward.rate?;
+        let rate = self.path.forward.mean_rate()?;
         Some((rate.as_bps() * self.path.base_rtt().as_secs() / 8.0) as u64)
     }
 

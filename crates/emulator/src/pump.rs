@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pathcast_path::{Channel, Path, Span, Time};
+use pathcast_path::{Channel, Dropped, Path, Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_trace::DelayHistogram;
 use rustix::buffer::spare_capacity;
@@ -42,6 +42,16 @@ pub(crate) struct LaneReport {
     pub(crate) device_errors: u64,
     /// From one device to the other, packets with payload only.
     pub(crate) delays: DelayHistogram,
+}
+
+impl LaneReport {
+    fn note_drop(&mut self, at_ns: u64, is_data: bool) {
+        if is_data {
+            self.data_drops_ns.push(at_ns);
+        } else {
+            self.other_drops += 1;
+        }
+    }
 }
 
 /// What the pump did.
@@ -105,13 +115,8 @@ impl Lane<'_> {
                 entered,
             };
             if let Err((packet, _reason)) = self.channel.enqueue(entered, size_bytes, packet) {
-                if is_data {
-                    self.report
-                        .data_drops_ns
-                        .push(clock.origin_ns + entered.as_nanos());
-                } else {
-                    self.report.other_drops += 1;
-                }
+                self.report
+                    .note_drop(clock.origin_ns + entered.as_nanos(), is_data);
                 pool.give_back(packet.buffer);
             }
         }
@@ -128,7 +133,13 @@ impl Lane<'_> {
     ) -> (bool, bool) {
         for gone in 0..BATCH {
             let now = clock.now();
-            let Some((due, packet)) = self.channel.dequeue(now) else {
+            let arrived = self.channel.dequeue(now);
+            while let Some(Dropped { packet, .. }) = self.channel.take_dropped() {
+                self.report
+                    .note_drop(clock.origin_ns + now.as_nanos(), packet.is_data);
+                pool.give_back(packet.buffer);
+            }
+            let Some((due, packet)) = arrived else {
                 return (false, gone > 0);
             };
             slips.record(now.since(due).as_nanos());
@@ -173,11 +184,15 @@ impl<'a> Pump<'a> {
             epoll::add(&epoll, tun, data, epoll::EventFlags::IN).map_err(kernel)?;
         }
         let fastest_bps = [&path.forward, &path.reverse]
-            .map(|direction| direction.rate.map_or(f64::INFINITY, |rate| rate.as_bps()))
+            .map(|direction| {
+                let rate = direction.peak_rate();
+                rate.map_or(f64::INFINITY, |rate| rate.as_bps())
+            })
             .into_iter()
             .fold(0.0, f64::max);
         let (forward, reverse) = path.channels(seed);
-        let lane = |from, to, channel| {
+        let lane = |from, to, mut channel: Channel<Packet>| {
+            channel.keep_drops();
             let data_drops_ns = Vec::with_capacity(1 << 16);
             Lane {
                 from,

@@ -1,68 +1,50 @@
-//! One direction of a path: queue, link, loss and delay in a row.
+//! One direction of a path: its elements in a row.
 
-use crate::delay::DelayLine;
-use crate::link::ConstantLink;
-use crate::loss::Loss;
-use crate::queue::DropTail;
-use crate::units::{Span, Time};
-
-/// Why a packet was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DropReason {
-    /// The queue was full.
-    Queue,
-    /// The loss process took it; it had used its share of the link before.
-    Loss,
-}
-
-/// What a channel has done so far, in packets. `enqueued` = dropped + delivered + in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Packets offered.
-    pub enqueued: u64,
-    /// Bytes offered.
-    pub enqueued_bytes: u64,
-    /// Packets that found the queue full.
-    pub dropped_by_queue: u64,
-    /// Packets that the loss process took.
-    pub dropped_by_loss: u64,
-    /// Packets handed over at the far end.
-    pub delivered: u64,
-}
+use crate::fast::FastChannel;
+use crate::packet::{Arrival, Counters, DropReason, Dropped, PacketInfo};
+use crate::staged::StagedChannel;
+use crate::units::Time;
 
 /// One direction of a path, for packets that carry a `P`.
 ///
-/// Packets wait in a droptail queue, are sent by the link, may be lost on the wire after it (so a
-/// lost packet has taken its place in the queue and its time on the link), and arrive after the
-/// delay. Order is kept.
+/// A packet passes the policer, waits in the queue, is sent by the link, may be lost on the wire
+/// after it (so a lost packet has taken its place in the queue and its time on the link), arrives
+/// after the delay, and may be held back to be handed over in a burst. Order is kept, but for a
+/// queue that is fair between flows and for jitter that reorders.
+///
+/// [`Path::channels`](crate::Path::channels) makes channels. One with droptail, a constant rate and
+/// a fixed delay is several times as fast as others, for it has no events inside.
 #[derive(Clone, Debug)]
 pub struct Channel<P> {
-    queue: DropTail,
-    link: Option<ConstantLink>,
-    loss: Loss,
-    delay: Span,
-    wire: DelayLine<P>,
-    counters: Counters,
+    kind: Kind<P>,
+}
+
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // there are two in a run, and the fast one is not to be boxed
+enum Kind<P> {
+    Fast(FastChannel<P>),
+    Staged(Box<StagedChannel<P>>),
 }
 
 impl<P> Channel<P> {
-    /// A channel of these elements; without a link, packets go on the wire at once.
-    pub fn new(queue: DropTail, link: Option<ConstantLink>, loss: Loss, delay: Span) -> Self {
-        let (wire, counters) = (DelayLine::default(), Counters::default());
+    pub(crate) const fn fast(channel: FastChannel<P>) -> Self {
         Self {
-            queue,
-            link,
-            loss,
-            delay,
-            wire,
-            counters,
+            kind: Kind::Fast(channel),
         }
     }
 
-    /// Offers a packet of `size_bytes` (with all its headers) at `now`.
+    pub(crate) fn staged(channel: StagedChannel<P>) -> Self {
+        Self {
+            kind: Kind::Staged(Box::new(channel)),
+        }
+    }
+
+    /// Offers a packet of `size_bytes` (with all its headers) at `now`, which is never before the
+    /// `now` of an earlier call. It belongs to flow 0 and cannot be marked; see
+    /// [`Channel::enqueue_as`].
     ///
     /// # Errors
-    /// Hands the packet back with the reason if it is dropped, now or later on its way.
+    /// Hands the packet back with the reason if it is known already that it is dropped.
     #[inline]
     pub fn enqueue(
         &mut self,
@@ -70,59 +52,103 @@ impl<P> Channel<P> {
         size_bytes: u32,
         packet: P,
     ) -> Result<(), (P, DropReason)> {
-        self.counters.enqueued += 1;
-        self.counters.enqueued_bytes += u64::from(size_bytes);
-        let sent = match &mut self.link {
-            None => now,
-            Some(link) => {
-                let waits = link.free_at() > now;
-                if waits && !self.queue.has_room(now, size_bytes) {
-                    self.counters.dropped_by_queue += 1;
-                    return Err((packet, DropReason::Queue));
-                }
-                let (start, end) = link.transmit(now, size_bytes);
-                if waits {
-                    self.queue.push(start, size_bytes);
-                }
-                end
-            }
-        };
-        // first in, first out up to here, so the order of arrival is the order of the loss process
-        if self.loss.drops_next() {
-            self.counters.dropped_by_loss += 1;
-            return Err((packet, DropReason::Loss));
-        }
-        self.wire.push(sent + self.delay, packet);
-        Ok(())
+        self.enqueue_as(now, PacketInfo::of_size(size_bytes), packet)
     }
 
-    /// When the next packet is due at the far end, if one is on its way.
+    /// Offers a packet of which the path may know its flow and whether it can be marked.
+    ///
+    /// A packet that is taken in may be dropped later: see [`Channel::take_dropped`].
+    ///
+    /// # Errors
+    /// Hands the packet back with the reason if it is known already that it is dropped.
+    #[inline]
+    pub fn enqueue_as(
+        &mut self,
+        now: Time,
+        info: PacketInfo,
+        packet: P,
+    ) -> Result<(), (P, DropReason)> {
+        match &mut self.kind {
+            Kind::Fast(channel) => channel.enqueue(now, info.size_bytes, packet),
+            Kind::Staged(channel) => channel.enqueue(now, info, packet),
+        }
+    }
+
+    /// When [`Channel::dequeue`] should be called next: a packet is due at the far end, or something
+    /// happens inside, after which there may be none yet. Nothing happens before this.
     #[inline]
     pub fn next_event(&self) -> Option<Time> {
-        self.wire.next_due()
+        match &self.kind {
+            Kind::Fast(channel) => channel.next_event(),
+            Kind::Staged(channel) => channel.next_event(),
+        }
     }
 
     /// The next packet that is due at `now` or was before, with the moment at which it was due.
     #[inline]
     pub fn dequeue(&mut self, now: Time) -> Option<(Time, P)> {
-        let arrived = self.wire.pop(now)?;
-        self.counters.delivered += 1;
-        Some(arrived)
+        match &mut self.kind {
+            Kind::Fast(channel) => channel.dequeue(now),
+            Kind::Staged(channel) => {
+                let arrival = channel.dequeue(now)?;
+                Some((arrival.due, arrival.packet))
+            }
+        }
+    }
+
+    /// As [`Channel::dequeue`], with what happened to the packet on its way.
+    #[inline]
+    pub fn receive(&mut self, now: Time) -> Option<Arrival<P>> {
+        match &mut self.kind {
+            Kind::Fast(channel) => channel.dequeue(now).map(|(due, packet)| Arrival {
+                due,
+                packet,
+                marked: false,
+            }),
+            Kind::Staged(channel) => channel.dequeue(now),
+        }
+    }
+
+    /// From now on, keeps packets that are dropped after they were taken in, for
+    /// [`Channel::take_dropped`]. They are only counted otherwise.
+    pub fn keep_drops(&mut self) {
+        if let Kind::Staged(channel) = &mut self.kind {
+            channel.keep_drops();
+        }
+    }
+
+    /// The next packet that was dropped after it was taken in, and not yet taken here. A packet that
+    /// is lost on the wire may be told a little before the moment of its loss.
+    #[inline]
+    pub fn take_dropped(&mut self) -> Option<Dropped<P>> {
+        match &mut self.kind {
+            Kind::Fast(_) => None,
+            Kind::Staged(channel) => channel.take_dropped(),
+        }
     }
 
     /// Bytes that wait for the link at `now`, the packet in transmission not counted.
     pub fn backlog_bytes(&mut self, now: Time) -> u64 {
-        self.queue.backlog_bytes(now)
+        match &mut self.kind {
+            Kind::Fast(channel) => channel.backlog_bytes(now),
+            Kind::Staged(channel) => channel.backlog_bytes(now),
+        }
     }
 
     /// Packets between `enqueue` and `dequeue`.
     pub fn in_flight(&self) -> usize {
-        self.wire.len()
+        match &self.kind {
+            Kind::Fast(channel) => channel.in_flight(),
+            Kind::Staged(channel) => channel.in_flight(),
+        }
     }
 
     /// What has happened so far.
     pub const fn counters(&self) -> Counters {
-        self.counters
+        match &self.kind {
+            Kind::Fast(channel) => channel.counters(),
+            Kind::Staged(channel) => channel.counters(),
+        }
     }
 }
 
@@ -131,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Path;
+    use crate::{Path, Span};
 
     fn channel(text: &str) -> Channel<u64> {
         Path::parse(text, "test.toml")

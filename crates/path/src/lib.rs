@@ -17,18 +17,26 @@
 //! # Ok::<(), pathcast_path::PathError>(())
 //! ```
 
+mod aggregation;
 mod channel;
-mod delay;
-mod link;
-mod loss;
+pub mod delay;
+mod fast;
+mod file;
+pub mod link;
+pub mod loss;
+mod packet;
 mod path;
+mod policer;
 pub mod queue;
+mod reader;
 pub mod seed;
+mod staged;
 mod units;
 
-pub use channel::{Channel, Counters, DropReason};
-pub use delay::DelayLine;
-pub use link::ConstantLink;
-pub use loss::{IidLoss, Loss};
-pub use path::{Direction, Path, PathError};
+pub use aggregation::{AggregationSpec, Aggregator};
+pub use channel::Channel;
+pub use file::Loader;
+pub use packet::{Arrival, Counters, DropReason, Dropped, Drops, PacketInfo, Queued};
+pub use path::{Change, Direction, Path, PathError};
+pub use policer::{Policer, PolicerSpec};
 pub use units::{Bandwidth, Probability, QueueLimit, Span, Time, UnitError};

@@ -1,32 +1,94 @@
-//! The path file: what lies between two hosts, in both directions.
+//! A path between two hosts, and the channels that run it.
 
+use std::collections::VecDeque;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use toml::de::DeTable;
 
+use crate::aggregation::{AggregationSpec, Aggregator};
 use crate::channel::Channel;
-use crate::link::ConstantLink;
-use crate::loss::{IidLoss, Loss};
-use crate::queue::DropTail;
+use crate::delay::{Delay, DelaySpec};
+use crate::fast::FastChannel;
+use crate::file::{self, Loader};
+use crate::link::{ConstantLink, LinkSpec, OpportunityLink, PoissonClock, SteppedLink, Steps};
+use crate::loss::LossSpec;
+use crate::policer::{Policer, PolicerSpec};
+use crate::queue::{Discipline, Limits, Queue, QueueSpec, VirtualDropTail};
 use crate::seed::generator;
-use crate::units::{Bandwidth, Probability, QueueLimit, Span};
+use crate::staged::{Link, StagedChannel, WireChange};
+use crate::units::{Bandwidth, QueueLimit, Span, Time};
 
 /// One direction of a path, as written in a path file.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Direction {
-    /// Rate of the bottleneck link in bits of whole packets, headers included; none: no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Bandwidth>,
+    /// The bottleneck link, in bits of whole packets, headers included; none: no limit.
+    pub rate: Option<LinkSpec>,
     /// One-way delay, time on the link and in the queue not counted.
-    pub delay: Span,
-    /// Probability that a packet is lost on the wire, independent of all others.
-    pub loss: Probability,
-    /// What may wait before the link; droptail.
-    pub queue: QueueLimit,
+    pub delay: DelaySpec,
+    /// Which packets are lost on the wire.
+    pub loss: LossSpec,
+    /// What may wait before the link.
+    pub queue: QueueSpec,
+    /// What passes at all, before the queue; none: everything.
+    pub policer: Option<PolicerSpec>,
+    /// How packets are gathered at the far end; none: each is handed over when it arrives.
+    pub aggregation: Option<AggregationSpec>,
+    /// What changes, in the order of time.
+    pub schedule: Vec<Change>,
+}
+
+/// What becomes of a direction at some moment of the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Time since the beginning of the run.
+    pub at: Span,
+    /// The link's rate from then on; only of a link of constant rate.
+    pub rate: Option<Bandwidth>,
+    /// The delay of packets that leave the link from then on.
+    pub delay: Option<DelaySpec>,
+    /// The loss of packets that leave the link from then on.
+    pub loss: Option<LossSpec>,
+}
+
+impl Direction {
+    /// The link's rate in the long run, its schedule left aside; `None` without a link.
+    pub fn mean_rate(&self) -> Option<Bandwidth> {
+        self.rate.as_ref().map(LinkSpec::mean_rate)
+    }
+
+    /// The link's highest rate at any time; `None` without a link.
+    pub fn peak_rate(&self) -> Option<Bandwidth> {
+        let rate = self.rate.as_ref()?.peak_rate();
+        let rates = self.schedule.iter().filter_map(|change| change.rate);
+        Some(rates.fold(rate, |a, b| if b > a { b } else { a }))
+    }
+
+    /// The share of packets lost on the wire in the long run, its schedule left aside.
+    pub fn mean_loss(&self) -> f64 {
+        self.loss.mean()
+    }
+
+    /// The constant rate and its changes as steps; none if it never changes.
+    fn rate_steps(&self) -> Option<Result<Steps, String>> {
+        let changes = self.schedule.iter();
+        let mut changes = changes
+            .filter_map(|change| Some((Time::ZERO + change.at, Some(change.rate?))))
+            .peekable();
+        changes.peek()?;
+        Some(match &self.rate {
+            Some(LinkSpec::Constant(rate)) => Steps::new(
+                std::iter::once((Time::ZERO, Some(*rate)))
+                    .chain(changes)
+                    .collect(),
+                None,
+            ),
+            _ => Err("got a change of rate, expected a constant `rate` to begin with".into()),
+        })
+    }
 }
 
 /// A path between two hosts: `forward` from the sender to the receiver of data, `reverse` back.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Path {
     /// For people; empty if the file gives none.
     pub name: String,
@@ -34,30 +96,6 @@ pub struct Path {
     pub forward: Direction,
     /// From receiver to sender: acknowledgments.
     pub reverse: Direction,
-}
-
-/// The keys of a path file, before defaults are filled in. See `docs/path-file.md`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PathFile {
-    #[serde(default)]
-    name: String,
-    rate: Option<Bandwidth>,
-    delay: Span,
-    #[serde(default)]
-    loss: Probability,
-    queue: Option<QueueLimit>,
-    reverse: Option<ReverseFile>,
-}
-
-/// What differs on the way back.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReverseFile {
-    rate: Option<Bandwidth>,
-    delay: Option<Span>,
-    loss: Option<Probability>,
-    queue: Option<QueueLimit>,
 }
 
 /// A path file that cannot be used: which, where and why.
@@ -97,168 +135,185 @@ fn place_of(text: &str, offset: usize) -> (usize, usize) {
 }
 
 impl Path {
-    /// Reads a path file's text; `file` names it in errors.
+    /// Reads a path file's text; `file` names it in errors. It must not name other files: see
+    /// [`Path::parse_with`].
     ///
     /// # Errors
     /// A [`PathError`] with line and column if the text is no TOML, a key is missing, unknown or of
-    /// the wrong type, or a quantity lacks its unit or is out of range.
+    /// the wrong type, a quantity lacks its unit or is out of range, or no packet could ever pass.
     pub fn parse(text: &str, file: &str) -> Result<Self, PathError> {
-        let parsed: PathFile = toml::from_str(text).map_err(|error| {
-            // a message of several lines (expected one of ...) reads better as one
-            let message = error
-                .message()
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" ");
-            let place = error.span().map(|span| place_of(text, span.start));
-            let message = match error.span().and_then(|span| key_at(text, span.start)) {
-                Some(key) if !message.starts_with("unknown field") => format!("{key}: {message}"),
-                _ => message,
-            };
-            PathError {
-                file: file.to_string(),
-                place,
-                message,
-            }
-        })?;
-        let forward = Direction {
-            rate: parsed.rate,
-            delay: parsed.delay,
-            loss: parsed.loss,
-            queue: parsed.queue.unwrap_or(QueueLimit::Bdp(1.0)),
-        };
-        let back = parsed.reverse.unwrap_or_default();
-        let reverse = Direction {
-            rate: back.rate.or(parsed.rate),
-            delay: back.delay.unwrap_or(parsed.delay),
-            loss: back.loss.unwrap_or_default(),
-            queue: back.queue.unwrap_or(QueueLimit::Unlimited),
-        };
-        let path = Self {
-            name: parsed.name,
-            forward,
-            reverse,
-        };
-        path.check().map_err(|message| PathError {
+        Self::parse_with(text, file, &mut |_| {
+            Err("expected no other files here, for the path was not read from a file".into())
+        })
+    }
+
+    /// Reads a path file's text, and the trace files that it names by `load`, which is given the
+    /// name as it stands in the path file.
+    ///
+    /// # Errors
+    /// As [`Path::parse`], or if a trace cannot be loaded or is none.
+    pub fn parse_with(text: &str, file: &str, load: &mut Loader<'_>) -> Result<Self, PathError> {
+        let fail = |at: Option<usize>, message: String| PathError {
             file: file.to_string(),
-            place: None,
+            place: at.map(|at| place_of(text, at)),
             message,
+        };
+        let root = DeTable::parse(text).map_err(|error| {
+            // a message of several lines reads better as one
+            let message = error.message().split_whitespace().collect::<Vec<_>>();
+            fail(error.span().map(|span| span.start), message.join(" "))
+        })?;
+        let root = root.get_ref();
+        let path =
+            file::path(root, load).map_err(|trouble| fail(Some(trouble.at), trouble.message))?;
+        path.check().map_err(|(direction, key, message)| {
+            // where the key stands, if it is no default
+            let table = match direction {
+                "reverse" => root
+                    .get(direction)
+                    .and_then(|value| value.get_ref().as_table()),
+                _ => Some(root),
+            };
+            let at = table
+                .and_then(|table| table.get(key))
+                .map(|value| value.span().start);
+            fail(at, format!("{direction} {key}: {message}"))
         })?;
         Ok(path)
     }
 
-    /// What no single key shows.
-    fn check(&self) -> Result<(), String> {
+    /// What no single key shows: the direction, the key and what is wrong.
+    fn check(&self) -> Result<(), (&'static str, &'static str, String)> {
         for (name, direction) in [("forward", &self.forward), ("reverse", &self.reverse)] {
-            if direction.loss.value() >= 1.0 {
-                return Err(format!("{name} loss is 1: no packet would ever arrive"));
+            if let Some(Err(message)) = direction.rate_steps() {
+                return Err((name, "schedule", message));
             }
-            if let (Some(rate), QueueLimit::Bdp(times)) = (direction.rate, direction.queue)
-                && self.queue_bytes(rate, times) < FULL_PACKET_BYTES
-            {
-                return Err(format!(
-                    "{name} queue is \"{times} BDP\", {} bytes here, less than one packet of \
-                     {FULL_PACKET_BYTES} bytes; give it in packets or bytes",
-                    self.queue_bytes(rate, times)
-                ));
-            }
-            if let QueueLimit::Bytes(bytes) = direction.queue
-                && bytes < FULL_PACKET_BYTES
-            {
-                return Err(format!(
-                    "{name} queue is \"{bytes} B\", less than one packet of {FULL_PACKET_BYTES} bytes"
-                ));
+            let (limit_bytes, _) = self.queue_limits(direction);
+            if limit_bytes < FULL_PACKET_BYTES {
+                let limit = direction.queue.limit;
+                let message = match limit {
+                    QueueLimit::Bdp(_) => format!(
+                        "got \"{limit}\", {limit_bytes} bytes here, less than one packet of \
+                         {FULL_PACKET_BYTES} bytes; give it in packets or bytes"
+                    ),
+                    _ => format!(
+                        "got \"{limit}\", less than one packet of {FULL_PACKET_BYTES} bytes"
+                    ),
+                };
+                return Err((name, "queue", message));
             }
         }
         Ok(())
     }
 
-    /// Both delays together: the round-trip time of an empty path.
+    /// Both delays together: the round-trip time of an empty path, at the beginning and without
+    /// jitter.
     pub fn base_rtt(&self) -> Span {
-        self.forward.delay + self.reverse.delay
-    }
-
-    fn queue_bytes(&self, rate: Bandwidth, times: f64) -> u64 {
-        (times * rate.as_bps() * self.base_rtt().as_secs() / 8.0).round() as u64
+        self.forward.delay.base() + self.reverse.delay.base()
     }
 
     /// The bytes and packets that may wait before the link of `direction`.
     pub fn queue_limits(&self, direction: &Direction) -> (u64, u64) {
-        match (direction.queue, direction.rate) {
+        match (direction.queue.limit, direction.mean_rate()) {
             (QueueLimit::Bytes(bytes), _) => (bytes, u64::MAX),
             (QueueLimit::Packets(packets), _) => (u64::MAX, packets),
-            (QueueLimit::Bdp(times), Some(rate)) => (self.queue_bytes(rate, times), u64::MAX),
+            (QueueLimit::Bdp(times), Some(rate)) => {
+                let bytes = times * rate.as_bps() * self.base_rtt().as_secs() / 8.0;
+                (bytes.round() as u64, u64::MAX)
+            }
             // nothing ever waits where there is no link
             (QueueLimit::Bdp(_), None) | (QueueLimit::Unlimited, _) => (u64::MAX, u64::MAX),
         }
     }
 
     /// The two directions, ready to run: forward for packets that carry an `F`, reverse for an `R`.
-    /// The same seed gives the same losses.
+    /// The same seed gives the same run.
     pub fn channels<F, R>(&self, seed: u64) -> (Channel<F>, Channel<R>) {
-        let (forward, reverse) = (&self.forward, &self.reverse);
         (
-            self.channel("forward", forward, seed),
-            self.channel("reverse", reverse, seed),
+            self.channel("forward", &self.forward, seed),
+            self.channel("reverse", &self.reverse, seed),
         )
     }
 
     fn channel<P>(&self, name: &str, direction: &Direction, seed: u64) -> Channel<P> {
-        let (limit_bytes, limit_packets) = self.queue_limits(direction);
-        let loss = if direction.loss.value() > 0.0 {
-            Loss::Iid(IidLoss::new(
-                direction.loss,
-                generator(seed, &format!("{name}.loss")),
-            ))
-        } else {
-            Loss::None
+        // an element that does not draw leaves its generator alone
+        let rng = |element: &str| generator(seed, &format!("{name}.{element}"));
+        let (bytes, packets) = self.queue_limits(direction);
+        let loss = direction.loss.process(rng("loss"));
+        if let (
+            None | Some(LinkSpec::Constant(_)),
+            Discipline::DropTail,
+            DelaySpec::Fixed(delay),
+            None,
+            None,
+            [],
+        ) = (
+            &direction.rate,
+            &direction.queue.discipline,
+            &direction.delay,
+            &direction.policer,
+            &direction.aggregation,
+            &direction.schedule[..],
+        ) {
+            let link = direction.mean_rate().map(ConstantLink::new);
+            let queue = VirtualDropTail::new(bytes, packets);
+            return Channel::fast(FastChannel::new(queue, link, loss, *delay));
+        }
+        let link = match (direction.rate_steps(), &direction.rate) {
+            (Some(steps), _) => {
+                Link::Stepped(SteppedLink::new(steps.expect("checked when it was read")))
+            }
+            (None, None) => Link::None,
+            (None, Some(LinkSpec::Constant(rate))) => Link::Constant(ConstantLink::new(*rate)),
+            (None, Some(LinkSpec::Steps(steps))) => Link::Stepped(SteppedLink::new(steps.clone())),
+            (None, Some(LinkSpec::Poisson(rate))) => Link::Opportunities(OpportunityLink::poisson(
+                PoissonClock::new(*rate, rng("link")),
+            )),
+            (None, Some(LinkSpec::Mahimahi(trace))) => {
+                Link::Opportunities(OpportunityLink::trace(trace.clone()))
+            }
         };
-        let link = direction.rate.map(ConstantLink::new);
-        Channel::new(
-            DropTail::new(limit_bytes, limit_packets),
+        let changes: VecDeque<WireChange> = direction
+            .schedule
+            .iter()
+            .map(|change| WireChange {
+                at: Time::ZERO + change.at,
+                loss: change
+                    .loss
+                    .as_ref()
+                    .map(|loss| loss.process(rng(&format!("loss.{}", change.at.as_nanos())))),
+                delay: change.delay,
+            })
+            .collect();
+        let delays = direction.schedule.iter().filter_map(|change| change.delay);
+        let reorders = direction.delay.reorders() || delays.into_iter().any(|d| d.reorders());
+        let limits = Limits { bytes, packets };
+        let queue = Queue::new(
+            &direction.queue.discipline,
+            limits,
+            direction.mean_rate(),
+            rng("queue"),
+        );
+        Channel::staged(StagedChannel::new(
+            direction.policer.map(Policer::new),
+            queue,
             link,
             loss,
-            direction.delay,
-        )
+            Delay::new(direction.delay, rng("delay")),
+            changes,
+            reorders,
+            direction.aggregation.map(Aggregator::new),
+        ))
     }
 
-    /// The path as TOML, every default written out. `Path::parse` reads it back.
+    /// The path as TOML, every default and every trace written out. [`Path::parse`] reads it back.
     pub fn to_toml(&self) -> String {
-        let name = toml::Value::from(self.name.as_str());
-        format!(
-            "name = {name}\n{}\n[reverse]\n{}",
-            self.forward.keys(),
-            self.reverse.keys()
-        )
-    }
-}
-
-impl Direction {
-    /// The direction's keys as lines of TOML.
-    fn keys(&self) -> String {
-        let rate = self
-            .rate
-            .map_or(String::new(), |rate| format!("rate = \"{rate}\"\n"));
-        let Self {
-            delay, loss, queue, ..
-        } = self;
-        format!(
-            "{rate}delay = \"{delay}\"\nloss = {:?}\nqueue = \"{queue}\"\n",
-            loss.value()
-        )
+        file::write(self)
     }
 }
 
 /// An Ethernet payload: the largest packet that the project's hosts send.
-const FULL_PACKET_BYTES: u64 = 1500;
-
-/// The key whose value stands at `offset`, if that line is `key = value`.
-fn key_at(text: &str, offset: usize) -> Option<&str> {
-    let end = offset.min(text.len());
-    let line_start = text.get(..end)?.rfind('\n').map_or(0, |at| at + 1);
-    let (key, _) = text.get(line_start..end)?.split_once('=')?;
-    Some(key.trim())
-}
+pub(crate) const FULL_PACKET_BYTES: u64 = 1500;
 
 #[cfg(test)]
 mod tests {
@@ -274,8 +329,8 @@ mod tests {
         let path = Path::parse(text, "path.toml").unwrap();
         assert_eq!(path.base_rtt(), Span::from_millis(60));
         assert_eq!(path.reverse.rate, path.forward.rate);
-        assert_eq!(path.reverse.loss, Probability::ZERO);
-        assert_eq!(path.reverse.queue, QueueLimit::Unlimited);
+        assert_eq!(path.reverse.loss, LossSpec::default());
+        assert_eq!(path.reverse.queue.limit, QueueLimit::Unlimited);
         assert_eq!(path.queue_limits(&path.forward), (u64::MAX, 60));
     }
 

@@ -5,8 +5,6 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
 
-use serde::de::{self, Deserializer, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
 /// A moment on a run's clock, in nanoseconds since the run began.
@@ -176,20 +174,39 @@ impl Bandwidth {
     pub const fn as_bps(self) -> f64 {
         self.0
     }
+
+    /// Reads a rate that may also be zero: then it is none.
+    ///
+    /// # Errors
+    /// As `parse`.
+    pub fn parse_or_zero(text: &str) -> Result<Option<Self>, UnitError> {
+        match text.parse() {
+            Ok(rate) => Ok(Some(rate)),
+            Err(_)
+                if split_unit(text).is_some_and(|(value, unit)| {
+                    value == 0.0 && Self::UNITS.iter().any(|(name, _)| *name == unit)
+                }) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    const UNITS: &'static [(&'static str, f64)] = &[
+        ("bit/s", 1.0),
+        ("kbit/s", 1e3),
+        ("Mbit/s", 1e6),
+        ("Gbit/s", 1e9),
+    ];
 }
 
 impl FromStr for Bandwidth {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const UNITS: &[(&str, f64)] = &[
-            ("bit/s", 1.0),
-            ("kbit/s", 1e3),
-            ("Mbit/s", 1e6),
-            ("Gbit/s", 1e9),
-        ];
         let (value, factor) = parse_in_units(
             text,
-            UNITS,
+            Self::UNITS,
             "a rate greater than zero such as \"12 Mbit/s\"",
         )?;
         Self::from_bps(value * factor)
@@ -199,13 +216,15 @@ impl FromStr for Bandwidth {
 
 impl fmt::Display for Bandwidth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (value, unit) = match self.0 {
-            bps if bps >= 1e9 => (bps / 1e9, "Gbit/s"),
-            bps if bps >= 1e6 => (bps / 1e6, "Mbit/s"),
-            bps if bps >= 1e3 => (bps / 1e3, "kbit/s"),
-            bps => (bps, "bit/s"),
-        };
-        write!(f, "{value} {unit}")
+        // the largest unit in which it is read back as the same number
+        let units = Self::UNITS.iter().rev();
+        for (unit, factor) in units.filter(|(_, factor)| self.0 >= *factor) {
+            let value = self.0 / factor;
+            if value * factor == self.0 {
+                return write!(f, "{value} {unit}");
+            }
+        }
+        write!(f, "{} bit/s", self.0)
     }
 }
 
@@ -306,75 +325,6 @@ impl fmt::Display for QueueLimit {
             Self::Bdp(times) => write!(f, "{times} BDP"),
             Self::Unlimited => write!(f, "unlimited"),
         }
-    }
-}
-
-/// Reads a quantity that is written as text with its unit, through its `FromStr`.
-struct TextVisitor<T> {
-    expecting: &'static str,
-    marker: std::marker::PhantomData<T>,
-}
-
-impl<T: FromStr<Err = UnitError>> Visitor<'_> for TextVisitor<T> {
-    type Value = T;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.expecting)
-    }
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
-    }
-}
-
-macro_rules! text_serde {
-    ($type:ty, $expecting:literal) => {
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let marker = std::marker::PhantomData;
-                deserializer.deserialize_any(TextVisitor {
-                    expecting: $expecting,
-                    marker,
-                })
-            }
-        }
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-    };
-}
-
-text_serde!(Bandwidth, "a rate with its unit, such as \"12 Mbit/s\"");
-text_serde!(Span, "a time with its unit, such as \"30 ms\"");
-text_serde!(
-    QueueLimit,
-    "a queue size with its unit, such as \"90 kB\", \"60 packets\" or \"1 BDP\""
-);
-
-impl<'de> Deserialize<'de> for Probability {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ProbabilityVisitor;
-        impl Visitor<'_> for ProbabilityVisitor {
-            type Value = Probability;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a probability from 0 to 1 such as 0.001")
-            }
-            fn visit_f64<E: de::Error>(self, p: f64) -> Result<Probability, E> {
-                Probability::new(p).ok_or_else(|| {
-                    E::custom(format!("got {p}, expected a probability from 0 to 1"))
-                })
-            }
-            fn visit_i64<E: de::Error>(self, p: i64) -> Result<Probability, E> {
-                self.visit_f64(p as f64)
-            }
-        }
-        deserializer.deserialize_any(ProbabilityVisitor)
-    }
-}
-
-impl Serialize for Probability {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.0)
     }
 }
 

@@ -27,9 +27,9 @@ pub fn path_summary(text: &str, file: &str) -> PyResult<Summary> {
     let limited = |limit: u64| (limit != u64::MAX).then_some(limit);
     Ok((
         path.name.clone(),
-        path.forward.rate.map(|rate| rate.as_bps()),
+        path.forward.mean_rate().map(|rate| rate.as_bps()),
         path.base_rtt().as_secs(),
-        path.forward.loss.value(),
+        path.forward.mean_loss(),
         limited(bytes),
         limited(packets),
     ))

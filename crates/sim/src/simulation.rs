@@ -54,15 +54,13 @@ impl Outcome {
     pub fn report(&self, cpu_s: f64, wall_s: f64) -> RunReport {
         let Counters {
             enqueued,
-            dropped_by_queue,
-            dropped_by_loss,
             delivered,
             ..
         } = self.forward;
         RunReport {
             flows: self.flows.clone(),
             packets_delivered: delivered,
-            loss_rate: (dropped_by_queue + dropped_by_loss) as f64 / enqueued.max(1) as f64,
+            loss_rate: self.forward.dropped() as f64 / enqueued.max(1) as f64,
             one_way_delay_ms: self.one_way_delay.one_way_delay_ms(),
             cpu_s,
             wall_s,
@@ -157,7 +155,10 @@ struct World<'a, R> {
 
 impl<'a, R: Recorder> World<'a, R> {
     fn new(spec: &Simulation, recorder: &'a mut R) -> Self {
-        let (forward, reverse) = spec.path.channels(spec.seed);
+        let (mut forward, reverse) = spec.path.channels(spec.seed);
+        if R::PACKETS {
+            Channel::keep_drops(&mut forward);
+        }
         let mut starts = seed::generator(spec.seed, "flow.start");
         let flows: Vec<Flow> = spec
             .schemes
@@ -225,7 +226,15 @@ impl<'a, R: Recorder> World<'a, R> {
 
     #[inline]
     fn deliver_data(&mut self, now: Time) {
-        let Some((_, data)) = self.forward.dequeue(now) else {
+        let arrived = self.forward.dequeue(now);
+        if R::PACKETS {
+            while let Some(dropped) = self.forward.take_dropped() {
+                let event = drop_event(dropped.reason);
+                self.recorder
+                    .packet(packet_record(dropped.at, &dropped.packet, event));
+            }
+        }
+        let Some((_, data)) = arrived else {
             return;
         };
         let delay = now.since(data.segment.sent_at);
@@ -284,11 +293,8 @@ impl<'a, R: Recorder> World<'a, R> {
             if let Err((data, reason)) = self.forward.enqueue(now, data.size_bytes(), data)
                 && R::PACKETS
             {
-                let event = match reason {
-                    DropReason::Queue => PacketEvent::DroppedByQueue,
-                    DropReason::Loss => PacketEvent::DroppedByLoss,
-                };
-                self.recorder.packet(packet_record(now, &data, event));
+                self.recorder
+                    .packet(packet_record(now, &data, drop_event(reason)));
             }
         }
         self.timers.want(2 * flow, sender.next_timer());
@@ -334,6 +340,14 @@ impl<'a, R: Recorder> World<'a, R> {
             seed: spec.seed,
             elapsed,
         }
+    }
+}
+
+/// A policer's drop is told as a queue's, for it is a queue without room.
+const fn drop_event(reason: DropReason) -> PacketEvent {
+    match reason {
+        DropReason::Queue | DropReason::Aqm | DropReason::Policer => PacketEvent::DroppedByQueue,
+        DropReason::Loss => PacketEvent::DroppedByLoss,
     }
 }
 

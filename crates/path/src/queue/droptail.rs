@@ -2,14 +2,58 @@
 
 use std::collections::VecDeque;
 
+use super::fifo::{Fifo, Limits};
+use crate::packet::{DropReason, Drops, Queued};
 use crate::units::Time;
+
+/// The queue itself.
+#[derive(Clone, Debug)]
+pub struct DropTail<P> {
+    fifo: Fifo<P>,
+    limits: Limits,
+}
+
+impl<P> DropTail<P> {
+    /// An empty queue.
+    pub fn new(limits: Limits) -> Self {
+        let fifo = Fifo::default();
+        Self { fifo, limits }
+    }
+
+    #[inline]
+    pub(super) fn enqueue(
+        &mut self,
+        _now: Time,
+        packet: Queued<P>,
+        _drops: &mut Drops<P>,
+    ) -> Result<(), (Queued<P>, DropReason)> {
+        if !self.fifo.has_room(packet.info.size_bytes, self.limits) {
+            return Err((packet, DropReason::Queue));
+        }
+        self.fifo.push(packet);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn dequeue(&mut self, _now: Time, _drops: &mut Drops<P>) -> Option<Queued<P>> {
+        self.fifo.pop()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.fifo.len()
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.fifo.bytes()
+    }
+}
 
 /// Accounts for a first-in first-out queue before a link that never idles while packets wait.
 ///
 /// The start of each packet's transmission is known when it arrives, so the queue needs no event of
 /// its own: it forgets, on the next arrival, the packets whose transmission has begun.
 #[derive(Clone, Debug)]
-pub struct DropTail {
+pub struct VirtualDropTail {
     limit_bytes: u64,
     limit_packets: u64,
     /// Start of transmission and size of each packet that waits.
@@ -17,7 +61,7 @@ pub struct DropTail {
     waiting_bytes: u64,
 }
 
-impl DropTail {
+impl VirtualDropTail {
     /// A queue that holds at most `limit_bytes` bytes and `limit_packets` packets, the one in
     /// transmission not counted.
     pub const fn new(limit_bytes: u64, limit_packets: u64) -> Self {

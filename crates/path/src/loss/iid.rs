@@ -1,29 +1,9 @@
-//! Loss that is not the queue's: which packets never arrive although there was room for them.
+//! Independent loss: every packet alike, without memory.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::seed::uniform;
 use crate::units::Probability;
-
-/// A loss process, asked once for each packet in order.
-#[derive(Clone, Debug)]
-pub enum Loss {
-    /// Nothing is lost.
-    None,
-    /// Each packet is lost independently with the same probability.
-    Iid(IidLoss),
-}
-
-impl Loss {
-    /// Whether the next packet is lost.
-    #[inline]
-    pub fn drops_next(&mut self) -> bool {
-        match self {
-            Self::None => false,
-            Self::Iid(loss) => loss.drops_next(),
-        }
-    }
-}
 
 /// Independent loss with probability `p`.
 ///

@@ -1,4 +1,4 @@
-//! The link: when does a packet that starts now leave the transmitter?
+//! A serial link of one rate.
 
 use crate::units::{Bandwidth, Span, Time};
 

@@ -1,0 +1,52 @@
+//! The link: when does a packet leave the transmitter?
+//!
+//! There are two kinds. A *serial* link takes time for each byte, so that the end of a transmission
+//! is known when it begins. A link of *opportunities* (mahimahi's) sends a number of bytes at each
+//! of a row of moments, and what is not used then is lost.
+
+mod constant;
+mod mahimahi;
+mod opportunities;
+mod poisson;
+mod steps;
+
+pub use constant::ConstantLink;
+pub use mahimahi::{MahimahiTrace, TraceError};
+pub(crate) use opportunities::HEADER_BYTES;
+pub use opportunities::{OPPORTUNITY_BYTES, OpportunityLink};
+pub use poisson::PoissonClock;
+pub use steps::{SteppedLink, Steps};
+
+use crate::units::Bandwidth;
+
+/// A link as a path file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LinkSpec {
+    /// The same rate for ever.
+    Constant(Bandwidth),
+    /// Opportunities that are a Poisson process with this mean rate.
+    Poisson(Bandwidth),
+    /// Opportunities out of a mahimahi trace.
+    Mahimahi(MahimahiTrace),
+    /// Pieces of constant rate.
+    Steps(Steps),
+}
+
+impl LinkSpec {
+    /// The rate in the long run.
+    pub fn mean_rate(&self) -> Bandwidth {
+        match self {
+            Self::Constant(rate) | Self::Poisson(rate) => *rate,
+            Self::Mahimahi(trace) => trace.mean_rate(),
+            Self::Steps(steps) => steps.mean_rate(),
+        }
+    }
+
+    /// The highest rate; of a link of opportunities, the mean.
+    pub fn peak_rate(&self) -> Bandwidth {
+        match self {
+            Self::Steps(steps) => steps.peak_rate(),
+            _ => self.mean_rate(),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Reads the values of a path file, each with the place where it stands, for errors that name it.
+
+use std::str::FromStr;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::units::{Probability, UnitError};
+
+/// What is wrong, and the byte at which.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub(crate) at: usize,
+    pub(crate) message: String,
+}
+
+pub(crate) type Read<T> = Result<T, Trouble>;
+
+/// A table of the file.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'t, 'i> {
+    entries: &'t DeTable<'i>,
+    at: usize,
+}
+
+/// A key and its value.
+#[derive(Clone, Copy)]
+pub(crate) struct Field<'t, 'i> {
+    key: &'t str,
+    value: &'t Spanned<DeValue<'i>>,
+}
+
+impl<'t, 'i> Table<'t, 'i> {
+    /// A table that begins at byte `at`, if all its keys are among `keys`.
+    pub(crate) fn new(entries: &'t DeTable<'i>, at: usize, keys: &[&str]) -> Read<Self> {
+        for (key, _) in entries {
+            let name: &str = key.get_ref();
+            if !keys.contains(&name) {
+                let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+                return Err(Trouble {
+                    at: key.span().start,
+                    message: format!(
+                        "unknown field `{name}`, expected one of {}",
+                        keys.join(", ")
+                    ),
+                });
+            }
+        }
+        Ok(Self { entries, at })
+    }
+
+    /// The field of this key, if there is one.
+    pub(crate) fn get(&self, key: &str) -> Option<Field<'t, 'i>> {
+        let (key, value) = self.entries.get_key_value(key)?;
+        let key: &str = key.get_ref();
+        Some(Field { key, value })
+    }
+
+    /// The field of this key.
+    pub(crate) fn need(&self, key: &str) -> Read<Field<'t, 'i>> {
+        self.get(key).ok_or_else(|| Trouble {
+            at: self.at,
+            message: format!("missing field `{key}`"),
+        })
+    }
+
+    /// A field that may be left out, read by `read`.
+    pub(crate) fn or<T>(
+        &self,
+        key: &str,
+        default: T,
+        read: impl FnOnce(Field<'t, 'i>) -> Read<T>,
+    ) -> Read<T> {
+        self.get(key).map_or(Ok(default), read)
+    }
+}
+
+impl<'t, 'i> Field<'t, 'i> {
+    /// Where the value stands.
+    pub(crate) fn at(&self) -> usize {
+        self.value.span().start
+    }
+
+    /// This field is wrong.
+    pub(crate) fn wrong<T>(&self, message: impl std::fmt::Display) -> Read<T> {
+        Err(Trouble {
+            at: self.at(),
+            message: format!("{}: {message}", self.key),
+        })
+    }
+
+    fn wrong_type<T>(&self, expected: &str) -> Read<T> {
+        self.wrong(format_args!(
+            "got {} {}, expected {expected}",
+            if matches!(
+                self.value.get_ref(),
+                DeValue::Integer(_) | DeValue::Array(_)
+            ) {
+                "an"
+            } else {
+                "a"
+            },
+            self.value.get_ref().type_str()
+        ))
+    }
+
+    /// Text.
+    pub(crate) fn text(&self, expected: &str) -> Read<&'t str> {
+        match self.value.get_ref().as_str() {
+            Some(text) => Ok(text),
+            None => self.wrong_type(expected),
+        }
+    }
+
+    /// Text with a unit.
+    pub(crate) fn quantity<T: FromStr<Err = UnitError>>(&self, expected: &str) -> Read<T> {
+        match self.text(expected)?.parse() {
+            Ok(quantity) => Ok(quantity),
+            Err(error) => self.wrong(error),
+        }
+    }
+
+    /// A number, whole or not.
+    pub(crate) fn number(&self, expected: &str) -> Read<f64> {
+        let number = match self.value.get_ref() {
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix())
+                .ok()
+                .map(|number| number as f64),
+            _ => return self.wrong_type(expected),
+        };
+        match number {
+            Some(number) => Ok(number),
+            None => self.wrong(format_args!("expected {expected}")),
+        }
+    }
+
+    /// A whole number from `least` to `most`.
+    pub(crate) fn whole(&self, least: u64, most: u64) -> Read<u64> {
+        let expected = format!("a whole number from {least} to {most}");
+        let DeValue::Integer(integer) = self.value.get_ref() else {
+            return self.wrong_type(&expected);
+        };
+        match u64::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => self.wrong(format_args!(
+                "got {}, expected {expected}",
+                integer.as_str()
+            )),
+        }
+    }
+
+    /// A probability.
+    pub(crate) fn probability(&self) -> Read<Probability> {
+        const EXPECTED: &str = "a probability from 0 to 1 such as 0.001";
+        let number = self.number(EXPECTED)?;
+        match Probability::new(number) {
+            Some(probability) => Ok(probability),
+            None => self.wrong(format_args!("got {number}, expected {EXPECTED}")),
+        }
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn boolean(&self) -> Read<bool> {
+        match self.value.get_ref().as_bool() {
+            Some(boolean) => Ok(boolean),
+            None => self.wrong_type("true or false"),
+        }
+    }
+
+    /// The items of a list, each under the key of the list.
+    pub(crate) fn list(
+        &self,
+        expected: &str,
+    ) -> Read<impl Iterator<Item = Field<'t, 'i>> + use<'t, 'i>> {
+        let key = self.key;
+        match self.value.get_ref().as_array() {
+            Some(items) => Ok(items.iter().map(move |value| Field { key, value })),
+            None => self.wrong_type(expected),
+        }
+    }
+
+    /// The items of a list of two.
+    pub(crate) fn pair(&self, expected: &str) -> Read<[Field<'t, 'i>; 2]> {
+        let items: Vec<_> = self.list(expected)?.collect();
+        match items.try_into() {
+            Ok(pair) => Ok(pair),
+            Err(_) => self.wrong(format_args!("expected {expected}")),
+        }
+    }
+
+    /// A table with some of these keys.
+    pub(crate) fn table(&self, expected: &str, keys: &[&str]) -> Read<Table<'t, 'i>> {
+        match self.value.get_ref().as_table() {
+            Some(entries) => Table::new(entries, self.at(), keys),
+            None => self.wrong_type(expected),
+        }
+    }
+
+    /// Whether the value is a table: the long form of a key.
+    pub(crate) fn is_table(&self) -> bool {
+        self.value.get_ref().is_table()
+    }
+
+    /// The long form of a key: a table whose `kind` is one of `kinds`, with the keys that the kind
+    /// has besides.
+    pub(crate) fn kind(
+        &self,
+        kinds: &[(&'static str, &[&str])],
+    ) -> Read<(&'static str, Table<'t, 'i>)> {
+        let expected = || {
+            let names: Vec<String> = kinds
+                .iter()
+                .map(|(name, _)| format!("\"{name}\""))
+                .collect();
+            format!("one of {}", names.join(", "))
+        };
+        let Some(entries) = self.value.get_ref().as_table() else {
+            return self.wrong_type(&format!("a table with `kind`, {}", expected()));
+        };
+        let Some((key, value)) = entries.get_key_value("kind") else {
+            return self.wrong(format_args!(
+                "missing field `kind`, expected {}",
+                expected()
+            ));
+        };
+        let field = Field {
+            key: key.get_ref(),
+            value,
+        };
+        let kind = field.text(&expected())?;
+        let Some((kind, keys)) = kinds.iter().find(|(name, _)| *name == kind) else {
+            return field.wrong(format_args!("got {kind:?}, expected {}", expected()));
+        };
+        let keys: Vec<&str> = ["kind"].iter().chain(keys.iter()).copied().collect();
+        Ok((*kind, Table::new(entries, self.at(), &keys)?))
+    }
+}
