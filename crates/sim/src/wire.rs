@@ -22,10 +22,10 @@ impl Data {
     /// Its size as an IP packet.
     #[inline]
     pub fn size_bytes(&self) -> u32 {
-        if self.segment.window_probe {
+        if self.segment.is_window_probe() {
             HEADER_BYTES
         } else {
-            MTU_BYTES - u32::from(self.segment.short_by_bytes)
+            MTU_BYTES - u32::from(self.segment.short_by_bytes())
         }
     }
 }

@@ -62,7 +62,7 @@ impl ReorderingWindow {
         if !self.seen && (in_recovery || sacked >= DUP_THRESH) {
             return Span::ZERO;
         }
-        min_rtt.mul_div(self.quarters, 4).min(srtt)
+        Span::from_nanos(min_rtt.as_nanos().saturating_mul(self.quarters) / 4).min(srtt)
     }
 }
 

@@ -133,7 +133,7 @@ impl Receiver {
     #[inline]
     pub fn on_data(&mut self, now: Time, segment: &DataSegment) -> Option<AckSegment> {
         let seq = segment.seq;
-        if segment.window_probe || seq >= self.edge {
+        if segment.is_window_probe() || seq >= self.edge {
             return Some(self.acknowledge());
         }
         let had_gap = !self.blocks.is_empty();
@@ -141,7 +141,7 @@ impl Receiver {
             self.echo = segment.sent_at;
         }
         self.adapt_delay(now);
-        if segment.ecn == Ecn::Marked || segment.reduced {
+        if segment.has_ecn_news() {
             self.on_ecn(segment);
         }
         if seq == self.next {
@@ -153,8 +153,8 @@ impl Receiver {
             self.duplicate = Some(seq);
             self.quick = QUICK_ACKS;
         }
-        if segment.short_by_bytes > 0 {
-            self.tail_short_by_bytes = segment.short_by_bytes;
+        if segment.short_by_bytes() > 0 {
+            self.tail_short_by_bytes = segment.short_by_bytes();
         }
         self.unacknowledged += 1;
         let out_of_order = had_gap || !self.blocks.is_empty() || seq + 1 != self.next;
@@ -186,10 +186,10 @@ impl Receiver {
 
     /// A mark is echoed until the sender says that it reduced (RFC 3168, section 6.1.3).
     fn on_ecn(&mut self, segment: &DataSegment) {
-        if segment.reduced {
+        if segment.has_reduced() {
             self.ecn_echo = false;
         }
-        if segment.ecn == Ecn::Marked {
+        if segment.ecn() == Ecn::Marked {
             if !self.ecn_echo {
                 self.quick = self.quick.max(QUICK_ACKS_AFTER_MARK);
             }
@@ -255,6 +255,7 @@ impl Receiver {
             .filter(|block| block.start <= seq)
     }
 
+    #[inline]
     fn acknowledge(&mut self) -> AckSegment {
         self.unacknowledged = 0;
         self.delayed_ack_at = None;
@@ -291,6 +292,10 @@ mod tests {
         Time::ZERO + Span::from_millis(millis)
     }
 
+    fn sacks(ack: &AckSegment) -> Vec<SackBlock> {
+        ack.sacks().collect()
+    }
+
     fn packet(seq: u64) -> DataSegment {
         DataSegment::new(Time::ZERO, seq)
     }
@@ -323,15 +328,15 @@ mod tests {
         let mut receiver = past_quick_acks();
         let block = |start, end| SackBlock { start, end };
         assert_eq!(
-            receiver.on_data(at(0), &packet(17)).unwrap().sacks(),
+            sacks(&receiver.on_data(at(0), &packet(17)).unwrap()),
             [block(17, 18)]
         );
         assert_eq!(
-            receiver.on_data(at(0), &packet(19)).unwrap().sacks(),
+            sacks(&receiver.on_data(at(0), &packet(19)).unwrap()),
             [block(19, 20), block(17, 18)]
         );
         assert_eq!(
-            receiver.on_data(at(0), &packet(18)).unwrap().sacks(),
+            sacks(&receiver.on_data(at(0), &packet(18)).unwrap()),
             [block(17, 20)]
         );
         let ack = receiver.on_data(at(0), &packet(16)).unwrap();
@@ -350,7 +355,7 @@ mod tests {
         receiver.on_data(at(0), &packet(18));
         let ack = receiver.on_data(at(0), &packet(18)).unwrap();
         assert_eq!((ack.duplicate(), ack.block_count()), (Some(18), 2));
-        assert_eq!(ack.sacks(), [SackBlock { start: 18, end: 19 }]);
+        assert_eq!(sacks(&ack), [SackBlock { start: 18, end: 19 }]);
     }
 
     #[test]
@@ -399,16 +404,11 @@ mod tests {
     #[test]
     fn a_mark_is_echoed_until_the_sender_has_reduced() {
         let mut receiver = past_quick_acks();
-        let marked = DataSegment {
-            ecn: Ecn::Marked,
-            ..packet(16)
-        };
+        let mut marked = packet(16).with_ecn_capable(true);
+        assert!(marked.mark());
         assert!(receiver.on_data(at(0), &marked).unwrap().ecn_echo);
         assert!(receiver.on_data(at(0), &packet(17)).unwrap().ecn_echo);
-        let reduced = DataSegment {
-            reduced: true,
-            ..packet(18)
-        };
+        let reduced = packet(18).with_reduced(true);
         receiver.on_data(at(0), &reduced);
         assert!(!receiver.on_data(at(0), &packet(19)).unwrap().ecn_echo);
     }
@@ -427,7 +427,7 @@ mod tests {
                 let ack = receiver.on_data(Time::ZERO, &packet(seq));
                 let in_order = (0..).find(|n| !arrived.contains(n)).unwrap();
                 prop_assert_eq!(receiver.delivered(), in_order);
-                for block in ack.iter().flat_map(|ack| ack.sacks()) {
+                for block in ack.iter().flat_map(|ack| ack.sacks().collect::<Vec<_>>()) {
                     prop_assert!(block.start > in_order);
                     prop_assert!((block.start..block.end).all(|n| arrived.contains(&n)));
                     prop_assert!(!arrived.contains(&block.end) && !arrived.contains(&(block.start - 1)));

@@ -16,6 +16,9 @@ pub struct RttEstimator {
     rttvar_ns: f64,
     min: Option<Span>,
     backoff: u32,
+    /// What follows from the above, for it is asked for with every packet.
+    srtt: Span,
+    rto: Option<Span>,
 }
 
 impl RttEstimator {
@@ -31,16 +34,28 @@ impl RttEstimator {
         }
         self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
         self.backoff = 0;
+        self.srtt = Span::from_nanos(self.srtt_ns as u64);
+        self.rto = Some(self.base_rto().min(MAX_RTO));
+    }
+
+    /// The timeout without backoff.
+    #[inline]
+    fn base_rto(&self) -> Span {
+        self.srtt().map_or(INITIAL_RTO, |srtt| {
+            srtt + Span::from_nanos((4.0 * self.rttvar_ns) as u64).max(MIN_VARIATION)
+        })
     }
 
     /// The retransmission timer expired: the next timeout is twice as long.
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(16);
+        self.rto = Some(self.base_rto().mul_div(1 << self.backoff, 1).min(MAX_RTO));
     }
 
     /// Smoothed round-trip time, once there is a sample.
+    #[inline]
     pub fn srtt(&self) -> Option<Span> {
-        self.min.map(|_| Span::from_nanos(self.srtt_ns as u64))
+        self.min.map(|_| self.srtt)
     }
 
     /// Smallest round-trip time so far, once there is a sample.
@@ -54,11 +69,9 @@ impl RttEstimator {
     }
 
     /// The retransmission timeout.
+    #[inline]
     pub fn rto(&self) -> Span {
-        let base = self.srtt().map_or(INITIAL_RTO, |srtt| {
-            srtt + Span::from_nanos((4.0 * self.rttvar_ns) as u64).max(MIN_VARIATION)
-        });
-        base.mul_div(1 << self.backoff, 1).min(MAX_RTO)
+        self.rto.unwrap_or(INITIAL_RTO)
     }
 }
 

@@ -167,13 +167,13 @@ impl Scoreboard {
             }
             self.una += 1;
         }
-        if !ack.sacks().is_empty() {
+        if ack.block_count() > 0 {
             let last = std::mem::take(&mut self.last_sacks);
-            for (slot, &block) in ack.sacks().iter().enumerate() {
+            for (slot, block) in ack.sacks().enumerate() {
                 self.last_sacks[slot] = block;
                 self.sack_new_part(now, block, &last, min_rtt, &mut delivery);
             }
-            let highest = ack.sacks().iter().map(|block| block.end).max();
+            let highest = ack.sacks().map(|block| block.end).max();
             self.fack = self.fack.max(highest.unwrap_or(0).min(self.next()));
         }
         if let Some(newest) = &delivery.newest {

@@ -17,33 +17,123 @@ pub enum Ecn {
     Marked,
 }
 
+const RETRANSMISSION: u32 = 1 << 16;
+const ECN_CAPABLE: u32 = 1 << 17;
+const ECN_MARKED: u32 = 1 << 18;
+const REDUCED: u32 = 1 << 19;
+const WINDOW_PROBE: u32 = 1 << 20;
+
 /// A packet of data.
+///
+/// All but its number and time is one word: millions of these are copied each second, and fields of a
+/// byte or two would make each copy wait for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataSegment {
     /// Its number.
     pub seq: u64,
     /// When it was sent: its timestamp option (RFC 7323).
     pub sent_at: Time,
-    /// Bytes of payload less than an MSS: not 0 only at the end of the data.
-    pub short_by_bytes: u16,
-    /// Whether it was sent before.
-    pub retransmission: bool,
-    /// Whether it may be or was marked; whoever marks it sets this.
-    pub ecn: Ecn,
-    /// The sender has reduced its window after an ECN echo (CWR).
-    pub reduced: bool,
-    /// It carries nothing and asks for an acknowledgment with the window (a zero-window probe).
-    pub window_probe: bool,
+    /// Bytes missing to an MSS, and flags.
+    word: u32,
 }
 
 impl DataSegment {
     /// An ordinary packet number `seq` sent at `now`.
-    pub fn new(now: Time, seq: u64) -> Self {
+    #[inline]
+    pub const fn new(now: Time, seq: u64) -> Self {
         Self {
             seq,
             sent_at: now,
-            ..Self::default()
+            word: 0,
         }
+    }
+
+    const fn with(mut self, flag: u32, set: bool) -> Self {
+        self.word |= if set { flag } else { 0 };
+        self
+    }
+
+    /// With `bytes` of payload less than an MSS.
+    #[inline]
+    pub const fn with_short_by_bytes(mut self, bytes: u16) -> Self {
+        self.word |= bytes as u32;
+        self
+    }
+
+    /// As one that was sent before, or not.
+    #[inline]
+    pub const fn with_retransmission(self, retransmission: bool) -> Self {
+        self.with(RETRANSMISSION, retransmission)
+    }
+
+    /// As one that routers may mark.
+    #[inline]
+    pub const fn with_ecn_capable(self, capable: bool) -> Self {
+        self.with(ECN_CAPABLE, capable)
+    }
+
+    /// As one that says that the sender has reduced its window after an ECN echo (CWR).
+    #[inline]
+    pub const fn with_reduced(self, reduced: bool) -> Self {
+        self.with(REDUCED, reduced)
+    }
+
+    /// As one that carries nothing and asks for the receiver's window.
+    #[inline]
+    pub const fn with_window_probe(self) -> Self {
+        self.with(WINDOW_PROBE, true)
+    }
+
+    /// Bytes of payload less than an MSS: not 0 only at the end of the data.
+    #[inline]
+    pub const fn short_by_bytes(&self) -> u16 {
+        self.word as u16
+    }
+
+    /// Whether it was sent before.
+    #[inline]
+    pub const fn is_retransmission(&self) -> bool {
+        self.word & RETRANSMISSION != 0
+    }
+
+    /// What it says about congestion.
+    #[inline]
+    pub const fn ecn(&self) -> Ecn {
+        if self.word & ECN_MARKED != 0 {
+            Ecn::Marked
+        } else if self.word & ECN_CAPABLE != 0 {
+            Ecn::Capable
+        } else {
+            Ecn::NotCapable
+        }
+    }
+
+    /// A router marks it; returns whether that is allowed. It must drop it otherwise.
+    #[inline]
+    pub const fn mark(&mut self) -> bool {
+        let capable = self.word & ECN_CAPABLE != 0;
+        if capable {
+            self.word |= ECN_MARKED;
+        }
+        capable
+    }
+
+    /// Whether the sender has reduced its window after an ECN echo (CWR).
+    #[inline]
+    pub const fn has_reduced(&self) -> bool {
+        self.word & REDUCED != 0
+    }
+
+    /// Whether it carries nothing and asks for an acknowledgment with the window.
+    #[inline]
+    pub const fn is_window_probe(&self) -> bool {
+        self.word & WINDOW_PROBE != 0
+    }
+
+    /// Whether the receiver has to look at ECN flags: it is marked or says that the sender reduced.
+    #[inline]
+    pub(crate) const fn has_ecn_news(&self) -> bool {
+        self.word & (ECN_MARKED | REDUCED) != 0
     }
 }
 
@@ -69,50 +159,105 @@ pub struct AckSegment {
     pub ecn_echo: bool,
     duplicate: bool,
     count: u8,
-    blocks: [SackBlock; MAX_SACK_BLOCKS],
+    /// First packet of each and one past its last, less `cumulative`: a duplicate's may lie before it.
+    blocks: [(u32, u32); MAX_SACK_BLOCKS],
 }
 
 impl AckSegment {
     /// An acknowledgment of all packets before `cumulative`, with an unlimited window.
-    pub fn new(cumulative: u64) -> Self {
+    #[inline]
+    pub const fn new(cumulative: u64) -> Self {
         Self {
             cumulative,
+            echo: Time::ZERO,
             window_packets: u32::MAX,
-            ..Self::default()
+            ecn_echo: false,
+            duplicate: false,
+            count: 0,
+            blocks: [(0, 0); MAX_SACK_BLOCKS],
         }
     }
 
     /// Says that packet `seq` arrived twice (DSACK, RFC 2883); to be called before `push`.
     pub fn push_duplicate(&mut self, seq: u64) {
         debug_assert_eq!(self.count, 0);
-        self.blocks[0] = SackBlock {
+        self.push(SackBlock {
             start: seq,
             end: seq + 1,
-        };
-        (self.duplicate, self.count) = (true, 1);
+        });
+        self.duplicate = true;
     }
 
     /// Adds a block unless it is there already or no more fit.
     pub fn push(&mut self, block: SackBlock) {
         let count = usize::from(self.count);
-        if count < MAX_SACK_BLOCKS && !self.sacks().contains(&block) {
-            self.blocks[count] = block;
+        if count < MAX_SACK_BLOCKS && !self.sacks().any(|other| other == block) {
+            let offset = |seq: u64| seq.wrapping_sub(self.cumulative) as u32;
+            self.blocks[count] = (offset(block.start), offset(block.end));
             self.count += 1;
         }
     }
 
+    fn block(&self, at: usize) -> SackBlock {
+        let seq = |offset: u32| {
+            self.cumulative
+                .wrapping_add_signed(i64::from(offset as i32))
+        };
+        let (start, end) = self.blocks[at];
+        SackBlock {
+            start: seq(start),
+            end: seq(end),
+        }
+    }
+
     /// The packet that arrived twice, if this is what the acknowledgment is for.
+    #[inline]
     pub fn duplicate(&self) -> Option<u64> {
-        self.duplicate.then_some(self.blocks[0].start)
+        self.duplicate.then(|| self.block(0).start)
     }
 
     /// The blocks, the one with the newest packet first.
-    pub fn sacks(&self) -> &[SackBlock] {
-        &self.blocks[usize::from(self.duplicate)..usize::from(self.count)]
+    pub fn sacks(&self) -> impl ExactSizeIterator<Item = SackBlock> + '_ {
+        (usize::from(self.duplicate)..usize::from(self.count)).map(|at| self.block(at))
     }
 
     /// Blocks in the option on the wire, a duplicate's included.
+    #[inline]
     pub const fn block_count(&self) -> u32 {
         self.count as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_lie_on_either_side_of_the_cumulative_acknowledgment() {
+        let mut ack = AckSegment::new(5_000_000_000);
+        ack.push_duplicate(4_999_999_000);
+        let block = SackBlock {
+            start: 5_000_000_010,
+            end: 5_000_900_000,
+        };
+        ack.push(block);
+        ack.push(block);
+        assert_eq!(ack.duplicate(), Some(4_999_999_000));
+        assert_eq!(ack.sacks().collect::<Vec<_>>(), [block]);
+        assert_eq!(ack.block_count(), 2);
+    }
+
+    #[test]
+    fn only_what_may_be_marked_is_marked() {
+        let mut plain = DataSegment::new(Time::ZERO, 1);
+        assert!(!plain.mark());
+        assert_eq!(plain.ecn(), Ecn::NotCapable);
+        let mut capable = plain.with_ecn_capable(true).with_short_by_bytes(700);
+        assert_eq!(capable.ecn(), Ecn::Capable);
+        assert!(capable.mark());
+        assert_eq!(
+            (capable.ecn(), capable.short_by_bytes()),
+            (Ecn::Marked, 700)
+        );
     }
 }

@@ -8,75 +8,16 @@ use crate::prr::ProportionalRateReduction;
 use crate::rack::ReorderingWindow;
 use crate::rtt::RttEstimator;
 use crate::scoreboard::{Delivery, Scoreboard};
-use crate::segment::{AckSegment, DataSegment, Ecn};
+use crate::segment::{AckSegment, DataSegment};
 use crate::tail_probe::{TailProbe, Verdict};
 use crate::undo::Undo;
 use crate::window_use::WindowUse;
 
-/// What a sender has to send, and how.
-#[derive(Clone, Copy, Debug)]
-pub struct SenderConfig {
-    /// Packets to send, to which [`Sender::supply`] may add; none: no end of them.
-    pub packets: Option<u64>,
-    /// Bytes by which the last packet is shorter than an MSS.
-    pub last_short_by_bytes: u16,
-    /// The most that the receiver takes, in packets, whatever it says.
-    pub receive_window_packets: u64,
-    /// The first window in packets; none: the controller's, which is 10 (RFC 6928). For controllers
-    /// that leave recovery to the transport.
-    pub initial_window_packets: Option<u32>,
-    /// Whether a flow that sent nothing for longer than its RTO begins again with a smaller window
-    /// (RFC 2861; Linux's tcp_slow_start_after_idle, on by default).
-    pub slow_start_after_idle: bool,
-    /// Whether routers may mark packets instead of dropping them (RFC 3168). Both ends are taken to
-    /// agree. Linux by default: only if the peer asks for it.
-    pub ecn: bool,
-}
+mod config;
+mod state;
 
-impl Default for SenderConfig {
-    /// A bulk flow that the receiver does not limit.
-    fn default() -> Self {
-        Self {
-            packets: None,
-            last_short_by_bytes: 0,
-            receive_window_packets: u64::MAX,
-            initial_window_packets: None,
-            slow_start_after_idle: true,
-            ecn: false,
-        }
-    }
-}
-
-/// Loss recovery's states, by Linux's names. The reduction sets the window, if the controller leaves
-/// it to that; each state ends when all before `high_seq` is acknowledged.
-#[derive(Clone, Debug)]
-enum State {
-    /// Nothing lost that is known of (Open and Disorder).
-    Open,
-    /// Packets were marked, none was lost.
-    Reducing {
-        high_seq: u64,
-        reduction: Option<ProportionalRateReduction>,
-    },
-    /// Losses found by RACK.
-    Recovery {
-        high_seq: u64,
-        reduction: Option<ProportionalRateReduction>,
-    },
-    /// The retransmission timer expired.
-    Loss { high_seq: u64 },
-}
-
-impl State {
-    fn reduction(&mut self) -> Option<&mut ProportionalRateReduction> {
-        match self {
-            Self::Reducing { reduction, .. } | Self::Recovery { reduction, .. } => {
-                reduction.as_mut()
-            }
-            Self::Open | Self::Loss { .. } => None,
-        }
-    }
-}
+pub use config::SenderConfig;
+use state::State;
 
 /// A TCP sender with its congestion controller.
 pub struct Sender {
@@ -285,28 +226,25 @@ impl Sender {
             self.tail_probe
                 .arm(now, self.rtt.srtt(), outstanding, Some(timeout_at));
         }
-        let mut segment = DataSegment {
-            retransmission,
-            ..DataSegment::new(now, seq)
-        };
-        if seq + 1 == self.available {
-            segment.short_by_bytes = self.config.last_short_by_bytes;
-        }
-        if self.config.ecn && !retransmission {
-            segment.ecn = Ecn::Capable;
-            segment.reduced = std::mem::take(&mut self.tell_reduced);
-        }
-        segment
+        let last = seq + 1 == self.available;
+        let capable = self.config.ecn && !retransmission;
+        DataSegment::new(now, seq)
+            .with_retransmission(retransmission)
+            .with_short_by_bytes(if last {
+                self.config.last_short_by_bytes
+            } else {
+                0
+            })
+            .with_ecn_capable(capable)
+            .with_reduced(capable && std::mem::take(&mut self.tell_reduced))
     }
 
     /// A packet that must leave whatever the windows say: new data if the receiver takes it, else the
     /// last packet again, or no packet but a question.
     fn poll_probe(&mut self, now: Time) -> Option<DataSegment> {
         if std::mem::take(&mut self.probe_window_now) {
-            return Some(DataSegment {
-                window_probe: true,
-                ..DataSegment::new(now, self.scoreboard.una())
-            });
+            let una = self.scoreboard.una();
+            return Some(DataSegment::new(now, una).with_window_probe());
         }
         self.probe_tail_now = false;
         let next = self.scoreboard.next();
@@ -348,6 +286,7 @@ impl Sender {
     }
 
     /// Takes an acknowledgment that arrived at `now`.
+    #[inline]
     pub fn on_ack(&mut self, now: Time, segment: &AckSegment) {
         let prior_in_flight = self.scoreboard.in_flight();
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());

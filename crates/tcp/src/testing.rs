@@ -7,7 +7,7 @@ use pathcast_congestion::{Ack, Congestion, Controller, Scheme};
 use pathcast_path::{Span, Time};
 
 use crate::receiver::Receiver;
-use crate::segment::{AckSegment, DataSegment, Ecn};
+use crate::segment::{AckSegment, DataSegment};
 use crate::sender::{Sender, SenderConfig};
 
 /// One way.
@@ -71,8 +71,8 @@ impl<F: FnMut(u64, u32) -> bool> Wire<F> {
         if (self.lost)(seq, copy) {
             return;
         }
-        if segment.ecn == Ecn::Capable && self.marked.contains(&seq) {
-            segment.ecn = Ecn::Marked;
+        if self.marked.contains(&seq) {
+            segment.mark();
         }
         let late = self.late.get(&(seq, copy)).copied();
         let due = self.now + DELAY + late.unwrap_or(Span::ZERO);

@@ -1,0 +1,35 @@
+//! What a sender is told before it begins.
+
+/// What a sender has to send, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderConfig {
+    /// Packets to send, to which [`Sender::supply`](super::Sender::supply) may add; none: no end of them.
+    pub packets: Option<u64>,
+    /// Bytes by which the last packet is shorter than an MSS.
+    pub last_short_by_bytes: u16,
+    /// The most that the receiver takes, in packets, whatever it says.
+    pub receive_window_packets: u64,
+    /// The first window in packets; none: the controller's, which is 10 (RFC 6928). For controllers
+    /// that leave recovery to the transport.
+    pub initial_window_packets: Option<u32>,
+    /// Whether a flow that sent nothing for longer than its RTO begins again with a smaller window
+    /// (RFC 2861; Linux's tcp_slow_start_after_idle, on by default).
+    pub slow_start_after_idle: bool,
+    /// Whether routers may mark packets instead of dropping them (RFC 3168). Both ends are taken to
+    /// agree. Linux by default: only if the peer asks for it.
+    pub ecn: bool,
+}
+
+impl Default for SenderConfig {
+    /// A bulk flow that the receiver does not limit.
+    fn default() -> Self {
+        Self {
+            packets: None,
+            last_short_by_bytes: 0,
+            receive_window_packets: u64::MAX,
+            initial_window_packets: None,
+            slow_start_after_idle: true,
+            ecn: false,
+        }
+    }
+}
