@@ -31,12 +31,24 @@ const EXCURSION_RECORDS: usize = 3;
 /// Two window reductions within this many RTTs are one loss event (one per window of data, RFC 5681).
 const EVENT_RTTS: f64 = 1.5;
 
+/// The least jump up that may restore a window: growth comes in steps of one or two packets.
+const JUMP_PACKETS: f64 = 3.0;
+
 /// Epochs and losses that are never forgotten.
 const KEEP: usize = 8;
 /// Seconds over which growth is compared with the law.
 const GROWTH_OVER_S: f64 = 5.0;
 /// Most by which growth may exceed the law and be believed.
 const GROWTH_MAX: f64 = 1.5;
+
+/// A window stands still while it stays this near where it was: packets, part of the window.
+const HELD_SLACK_PACKETS: f64 = 2.0;
+const HELD_SLACK_PART: f64 = 0.005;
+/// It is held if by now the law wants this many packets more, plus this part of the window.
+const HELD_PACKETS: f64 = 5.0;
+const HELD_PART: f64 = 0.01;
+/// Standstills that last longer are learned from, seconds: CUBIC rests so long at its plateau.
+const HELD_SCALE_S: f64 = 3.0;
 
 /// One growth of the window and the fall that ends it (the paper's TDP).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -89,9 +101,13 @@ pub struct FlowState {
     pub last_loss_s: Option<f64>,
     /// Where slow start ends, packets; infinite before the first loss.
     pub ssthresh_packets: f64,
-    /// Recent growth over the growth that the law wants: near 1, and near 0 when the application
-    /// or the receive window holds the sender back.
+    /// Recent growth over the growth that the law wants, while the window grows.
     pub growth: f64,
+    /// How long the window has stood still although the law wants it to grow: the application or
+    /// the receive window holds the sender back. 0 when it does not.
+    pub held_s: f64,
+    /// Even odds that the window is let go within this time, seconds; 0 when it is not held.
+    pub release_in_s: f64,
 }
 
 /// Finds epochs and losses record by record, so that a live service can use it.
@@ -110,6 +126,7 @@ pub struct EpochDetector {
     before_fall: Option<BeforeFall>,
     /// Levels about a fifth of GROWTH_OVER_S apart, oldest first.
     recent: VecDeque<(f64, f64)>,
+    standstill: Standstill,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -156,6 +173,7 @@ impl EpochDetector {
             now: Sawtooth::default(),
             before_fall: None,
             recent: VecDeque::new(),
+            standstill: Standstill::default(),
         }
     }
 
@@ -203,10 +221,14 @@ impl EpochDetector {
         let just_lost = s.last_loss_s.is_some_and(|t| now_s - t < self.rtt_s);
         let phase = if s.slow_start {
             Phase::SlowStart
-        } else if s.falling || just_lost {
+        } else if just_lost || s.falling && now_s - s.level_s < 2.0 * self.rtt_s {
             Phase::Recovery
         } else {
             Phase::Avoidance
+        };
+        let held_s = match phase {
+            Phase::Avoidance => self.held_s(now_s),
+            _ => 0.0,
         };
         FlowState {
             phase,
@@ -217,7 +239,31 @@ impl EpochDetector {
             last_loss_s: s.last_loss_s,
             ssthresh_packets: s.ssthresh,
             growth: self.growth(now_s),
+            held_s,
+            release_in_s: self.standstill.release_in_s(held_s),
         }
+    }
+
+    /// How long the window has stood still, if by now the law would have moved it.
+    fn held_s(&self, now_s: f64) -> f64 {
+        let s = &self.now;
+        let since_s = self.standstill.since_s.max(s.avoidance_s);
+        let epoch = WindowEpoch::new(self.cc, s.avoidance.max(1.0), s.w_max, self.rtt_s);
+        let law = epoch.window_packets(now_s - s.avoidance_s)
+            - epoch.window_packets(since_s - s.avoidance_s);
+        if law > HELD_PACKETS + HELD_PART * s.level {
+            now_s - since_s
+        } else {
+            0.0
+        }
+    }
+
+    /// The window that the flow is held at, or was held at again and again; else infinite.
+    pub fn ceiling_packets(&self, now_s: f64) -> f64 {
+        if self.state(now_s).held_s > 0.0 {
+            return self.now.level;
+        }
+        self.standstill.usual(self.now.level)
     }
 
     fn growth(&self, now_s: f64) -> f64 {
@@ -236,7 +282,22 @@ impl EpochDetector {
 
     /// Takes the next record.
     pub fn push(&mut self, time_s: f64, cwnd_packets: f64) {
-        let (t, w) = (time_s, cwnd_packets);
+        let held_s = if self.started {
+            self.state(time_s).held_s
+        } else {
+            0.0
+        };
+        let losses = self.losses.len();
+        self.take(time_s, cwnd_packets);
+        let lost = self.losses.len() > losses || self.now.falling;
+        let released = (self.standstill).follow(time_s, self.now.level, held_s, lost);
+        if released {
+            // the law's clock stood meanwhile
+            self.now.avoidance_s += held_s;
+        }
+    }
+
+    fn take(&mut self, t: f64, w: f64) {
         if !self.started {
             self.started = true;
             self.now = Sawtooth {
@@ -269,6 +330,16 @@ impl EpochDetector {
         }
         if self.before_fall.is_some() && self.undo(t, w) {
             return;
+        }
+        let reduced = self.now.level <= 1.05 * self.now.ssthresh + 1.0;
+        if self.now.falling
+            && reduced
+            && self.pending.is_empty()
+            && t - self.now.level_s > self.rtt_s
+        {
+            // recovery is over; should the window fall again, that is another loss
+            self.land(t, self.now.level);
+            self.now.level_s = t;
         }
         if self.now.falling {
             if w < self.now.level {
@@ -391,30 +462,9 @@ impl EpochDetector {
     fn rise(&mut self, t: f64, w: f64) {
         let s = &mut self.now;
         if s.falling {
-            s.falling = false;
-            s.ups = 0;
-            // a jump ends recovery: growth starts above it
-            (s.start_s, s.start) = if w > s.level + 1.0 {
-                (t, w)
-            } else {
-                (s.level_s, s.level)
-            };
-            (s.avoidance_s, s.avoidance) = (t, s.level);
-            if s.unconfirmed {
-                s.unconfirmed = false;
-                if let Some(before) = &self.before_fall
-                    && s.low > LOSS_DEPTH * before.state.level
-                {
-                    self.losses.truncate(before.losses);
-                    let b = before.state;
-                    (s.w_max, s.ssthresh, s.last_loss_s) = (b.w_max, b.ssthresh, b.last_loss_s);
-                    (s.avoidance_s, s.avoidance) = (b.avoidance_s, b.avoidance);
-                }
-            }
-            // far below what the CC decreases to: a timeout, so slow start up to there
-            s.slow_start = s.low < 0.6 * s.ssthresh && s.ssthresh.is_finite();
-            (s.probe_s, s.probe) = (t, s.low);
+            self.land(t, w);
         }
+        let s = &mut self.now;
         let recovering = s
             .last_loss_s
             .is_some_and(|loss| t - loss < 2.5 * self.rtt_s);
@@ -430,6 +480,34 @@ impl EpochDetector {
         s.ups += 1;
         s.level = w;
         s.level_s = t;
+    }
+
+    /// The fall is over: the window grows again, or rests for a round trip.
+    fn land(&mut self, t: f64, w: f64) {
+        let s = &mut self.now;
+        s.falling = false;
+        s.ups = 0;
+        // a jump ends recovery: growth starts above it
+        (s.start_s, s.start) = if w > s.level + 1.0 {
+            (t, w)
+        } else {
+            (s.level_s, s.level)
+        };
+        (s.avoidance_s, s.avoidance) = (t, s.level);
+        if s.unconfirmed {
+            s.unconfirmed = false;
+            if let Some(before) = &self.before_fall
+                && s.low > LOSS_DEPTH * before.state.level
+            {
+                self.losses.truncate(before.losses);
+                let b = before.state;
+                (s.w_max, s.ssthresh, s.last_loss_s) = (b.w_max, b.ssthresh, b.last_loss_s);
+                (s.avoidance_s, s.avoidance) = (b.avoidance_s, b.avoidance);
+            }
+        }
+        // far below what the CC decreases to: a timeout, so slow start up to there
+        s.slow_start = s.low < 0.6 * s.ssthresh && s.ssthresh.is_finite();
+        (s.probe_s, s.probe) = (t, s.low);
     }
 
     fn sink(&mut self, t: f64, w: f64) {
@@ -491,7 +569,7 @@ impl EpochDetector {
         let peak = before.state.level;
         let since_s = t - before.state.level_s;
         // restored by a jump, after at most a timeout (1 s, RFC 6298), or too soon for any CC to regrow
-        let jumped = w - self.now.level >= 0.5 * (peak - before.low);
+        let jumped = w - self.now.level >= (0.5 * (peak - before.low)).max(JUMP_PACKETS);
         let window_s = if jumped {
             (4.0 * self.rtt_s).max(1.0)
         } else {
@@ -530,6 +608,56 @@ impl EpochDetector {
             s.w_max = s.w_max.max(s.level);
         }
         (s.probe_s, s.probe) = (t, s.level);
+    }
+}
+
+/// How long windows stand still. Times until release are taken as Pareto distributed from
+/// [`HELD_SCALE_S`] on (exponent: Hill 1975): what has been held for long will be held for long.
+#[derive(Debug, Clone, Default)]
+struct Standstill {
+    since_s: f64,
+    level: f64,
+    released: f64,
+    exposure: f64,
+    /// Levels of the last two standstills.
+    levels: [f64; 2],
+}
+
+impl Standstill {
+    /// Takes the newest level; true if the window has just been let go.
+    fn follow(&mut self, t: f64, level: f64, held_s: f64, lost: bool) -> bool {
+        if (level - self.level).abs() <= HELD_SLACK_PACKETS.max(HELD_SLACK_PART * self.level) {
+            return false;
+        }
+        if held_s > HELD_SCALE_S {
+            self.released += f64::from(u8::from(!lost));
+            self.exposure += (held_s / HELD_SCALE_S).ln();
+            self.levels = [self.levels[1], self.level];
+        }
+        (self.since_s, self.level) = (t, level);
+        held_s > 0.0 && !lost
+    }
+
+    /// Median of the time that is left.
+    fn release_in_s(&self, held_s: f64) -> f64 {
+        if held_s <= 0.0 {
+            return 0.0;
+        }
+        let held_s = held_s.max(HELD_SCALE_S);
+        // posterior mean of the exponent after one release in one e-fold was assumed
+        let exposure = self.exposure + (held_s / HELD_SCALE_S).ln();
+        let exponent = ((self.released + 1.0) / (exposure + 1.0)).clamp(0.25, 4.0);
+        held_s * ((1.0 / exponent).exp2() - 1.0)
+    }
+
+    fn usual(&self, level: f64) -> f64 {
+        let [before, last] = self.levels;
+        let same = (before - last).abs() <= HELD_SLACK_PACKETS.max(HELD_SLACK_PART * last);
+        if last > 0.0 && same && level <= last + slack(last) {
+            last.max(level)
+        } else {
+            f64::INFINITY
+        }
     }
 }
 

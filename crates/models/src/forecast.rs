@@ -15,8 +15,11 @@ use std::collections::VecDeque;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::baselines::{harmonic_mean, last_sample, window_mean};
+use crate::bands::Residuals;
+use crate::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
 use crate::epochs::{EpochDetector, FlowState};
+use crate::experts::{ByExpert, Pool, middle};
+pub use crate::experts::{EXPERTS, Expert};
 use crate::hazard::Hazard;
 use crate::renewal::{Law, Piece, Renewal, Reward};
 use crate::rtt::{ASSUMED_RTT_S, RttSource, estimate_rtt_s, median};
@@ -32,35 +35,18 @@ const REFIT_S: f64 = 10.0;
 /// Seconds after which losses and packets count 1/e. Four training windows: long enough for some
 /// tens of losses, short enough to follow a path through the day.
 const LOSS_MEMORY_S: f64 = 400.0;
-/// Seconds after which an expert's error counts 1/e.
-const ERROR_MEMORY_S: f64 = 500.0;
-/// Seconds after which a residual counts 1/e in the bands, plus three horizons.
-const RESIDUAL_MEMORY_S: f64 = 300.0;
-/// Weight of an expert: (geometric mean of its errors)^-5. On the real traces 4 to 8 do about as well.
-const SHARPNESS: f64 = 5.0;
-/// Errors are not told apart below this: one packet in a thousand.
-const ERROR_FLOOR: f64 = 1e-3;
-/// Relative errors assumed before any is known: the state's, and all others'. Typical of the
-/// real traces at 5 s; that they are close lets the path decide.
-const ERROR_PRIOR: (f64, f64) = (0.1, 0.15);
-/// The spread assumed at first is the state's assumed error times horizon (in s) to this power.
-const SPREAD_GROWTH: f64 = 0.25;
-/// How many errors the prior counts as at horizon 0, and in addition per second of horizon:
-/// forecasts made each second overlap, so that long ones tell less each.
-const ERROR_PRIOR_WEIGHT: (f64, f64) = (5.0, 1.0);
+/// Samples in the mean between the harmonic mean's five and the training window's 100.
+const SHORT_SAMPLES: usize = 30;
+/// Spread in ln before the first table.
+const ASSUMED_SPREAD: f64 = 0.1;
 /// Values are not told apart below this (logarithms need > 0), packets or packets/s.
 const VALUE_FLOOR: f64 = 1e-3;
-/// Residuals assumed before any is known, standard deviations: a normal law with heavier tails.
-const RESIDUAL_PRIOR: [f64; 11] = [
-    -2.3, -1.645, -1.2, -0.8, -0.4, 0.0, 0.4, 0.8, 1.2, 1.645, 2.3,
-];
-/// How many residuals the prior counts as at horizon 0; resolved forecasts overlap, so it counts
-/// more the longer the horizon: times 1 + H/5.
-const RESIDUAL_PRIOR_WEIGHT: f64 = 8.0;
 /// Seconds without a record after which history is dropped.
 const SILENCE_S: f64 = 3600.0;
 /// No forecast is above this, packets or packets/s: 10^10 packets/s are 100 Tbit/s.
 const VALUE_CEILING: f64 = 1e10;
+/// Quantiles stay within this factor of what was seen and is expected.
+const BELIEVABLE: f64 = 8.0;
 /// Estimates of the round-trip time that the median is taken of: those of the last five minutes.
 const RTT_ESTIMATES: usize = 30;
 /// Levels of the quantiles that a forecast carries.
@@ -121,33 +107,6 @@ pub struct Observation {
     /// Smoothed round-trip time, seconds.
     pub srtt_s: Option<f64>,
 }
-
-/// One model whose forecasts are pooled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Expert {
-    /// Median of the renewal recursion from the flow's state.
-    State,
-    /// The newest sample.
-    LastSample,
-    /// Harmonic mean of five samples.
-    HarmonicMean,
-    /// Mean of the training window.
-    WindowMean,
-    /// Mean of all samples.
-    MeanOfAll,
-}
-
-/// The experts, in the order of all lists of theirs. Beside the state one for each time scale: more
-/// of a kind (EWMA, Holt-Winters, means of 10 and 30 s) only take weight from the better ones.
-pub const EXPERTS: [Expert; 5] = [
-    Expert::State,
-    Expert::LastSample,
-    Expert::HarmonicMean,
-    Expert::WindowMean,
-    Expert::MeanOfAll,
-];
-type ByExpert = [f64; EXPERTS.len()];
 
 /// One expert's part in a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -263,7 +222,12 @@ pub struct Forecaster {
     samples: VecDeque<f64>,
     sample_windows: VecDeque<f64>,
     sum_of_all: f64,
+    /// Least and greatest sample so far.
+    sample_range: (f64, f64),
+    ewma: Ewma,
+    holt_winters: HoltWinters,
     reward: Reward,
+    ceiling_packets: f64,
     horizons: Vec<Horizon>,
 }
 
@@ -274,14 +238,8 @@ struct Horizon {
     table: Option<Renewal>,
     pending: VecDeque<Pending>,
     resolved: u32,
-    /// Fading sums of ln error, and of the weights in them.
-    error: ByExpert,
-    pooled_error: f64,
-    error_weight: f64,
-    /// (time, residual in units of the spread), sorted by residual.
-    residuals: Vec<(f64, f64)>,
-    /// Residual quantiles at [`QUANTILES`], and their mean-making sample.
-    cut: [f64; QUANTILES.len()],
+    pool: Pool,
+    residuals: Residuals,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -339,10 +297,14 @@ impl Forecaster {
             samples: VecDeque::new(),
             sample_windows: VecDeque::new(),
             sum_of_all: 0.0,
+            sample_range: (f64::INFINITY, 0.0),
+            ewma: Ewma::default(),
+            holt_winters: HoltWinters::default(),
             reward: Reward {
                 per_packet: 1.0,
                 limit: f64::INFINITY,
             },
+            ceiling_packets: f64::INFINITY,
             horizons: options
                 .horizons_s
                 .iter()
@@ -448,7 +410,11 @@ impl Forecaster {
         let now_s = now_s.max(last.time_s);
         let state = self.detector.state(now_s);
         let (guess, weights) = self.guess(horizon, &state, now_s);
-        let at = |cut: f64| believable(guess.ln_point + guess.spread * cut);
+        let believable = self.believable(guess.ln_point.exp());
+        let at = |cut: f64| {
+            let value = (guess.ln_point + guess.spread * cut).exp();
+            value.clamp(believable.0, believable.1)
+        };
         let losses_remembered = self.hazard.losses();
         let packets_remembered = self.hazard.packets();
         Ok(Forecast {
@@ -456,8 +422,8 @@ impl Forecaster {
             horizon_s,
             quantity: self.quantity,
             point: guess.ln_point.exp(),
-            mean: horizon.mean(guess.ln_point, guess.spread, now_s),
-            quantiles: horizon.cut.map(at),
+            mean: horizon.residuals.mean(now_s, at),
+            quantiles: horizon.residuals.cut().map(at),
             weights: (0..EXPERTS.len())
                 .map(|e| Weight {
                     expert: EXPERTS[e],
@@ -580,6 +546,8 @@ impl Forecaster {
         self.samples.clear();
         self.sample_windows.clear();
         self.sum_of_all = 0.0;
+        self.ewma = Ewma::default();
+        self.holt_winters = HoltWinters::default();
         self.horizons
             .iter_mut()
             .for_each(|horizon| horizon.pending.clear());
@@ -592,6 +560,12 @@ impl Forecaster {
         self.samples.push_back(sample);
         self.sample_windows.push_back(self.cwnd.mean(from_s, now_s));
         self.sum_of_all += sample;
+        self.ewma.push(sample);
+        self.holt_winters.push(sample);
+        self.sample_range = (
+            self.sample_range.0.min(sample),
+            self.sample_range.1.max(sample),
+        );
         let keep = (TRAINING_S / SAMPLE_S) as usize;
         if self.samples.len() > keep {
             self.samples.pop_front();
@@ -611,7 +585,7 @@ impl Forecaster {
                 let truth = self.truth(first.time_s, first.time_s + horizon.horizon_s);
                 horizon.learn(&first, truth.max(VALUE_FLOOR).ln(), now_s);
             }
-            horizon.recut(now_s);
+            horizon.residuals.recut(now_s);
             let state = self.detector.state(now_s);
             let (guess, _) = self.guess(horizon, &state, now_s);
             horizon.pending.push_back(guess);
@@ -643,9 +617,10 @@ impl Forecaster {
         }
         self.learn_reward();
         self.hazard.smooth();
+        let range = (0.5 * self.range.0, 2.0 * self.range.1);
+        self.ceiling_packets = self.detector.ceiling_packets(now_s);
         let seen_s = (now_s - self.start_s).min(LOSS_MEMORY_S);
         let loss_gap_s = seen_s / (self.hazard.losses() + 0.5);
-        let range = (0.5 * self.range.0, 2.0 * self.range.1);
         let mut horizons = std::mem::take(&mut self.horizons);
         for horizon in &mut horizons {
             horizon.table = Some(Renewal::new(
@@ -702,7 +677,7 @@ impl Forecaster {
         let mut trips: Vec<f64> = seconds.iter().map(|(window, rate)| window / rate).collect();
         trips.sort_by(f64::total_cmp);
         // the lower quartile has the shorter queues
-        let short_s = trips[trips.len() / 4];
+        let mut short_s = trips[trips.len() / 4];
         let mut queued: Vec<f64> = (seconds.iter())
             .filter(|(window, rate)| window / rate > 1.15 * short_s)
             .map(|&(_, rate)| rate)
@@ -713,6 +688,10 @@ impl Forecaster {
         } else {
             f64::INFINITY
         };
+        if limit.is_finite() {
+            // with a standing queue only the least of all tell the path without it
+            short_s = trips[trips.len() / 20];
+        }
         // what is left over (headers of the trace, pacing) is taken up by one factor
         let off = median(
             seconds
@@ -726,21 +705,32 @@ impl Forecaster {
         };
     }
 
+    /// What quantiles are kept within: a few times beyond what the flow has done and is expected to
+    /// do. After a standstill the spread in ln may be beyond all reason.
+    fn believable(&self, point: f64) -> (f64, f64) {
+        let (low, high) = self.sample_range;
+        (
+            low.min(point) / BELIEVABLE,
+            (high.max(point) * BELIEVABLE).min(VALUE_CEILING),
+        )
+    }
+
     fn law(&self) -> Law<'_> {
         Law {
             cc: self.cc,
             rtt_s: self.rtt_s,
             hazard: &self.hazard,
             reward: self.reward,
+            ceiling_packets: self.ceiling_packets,
         }
     }
 
     /// All experts' forecasts for one horizon, pooled.
     fn guess(&self, horizon: &Horizon, state: &FlowState, now_s: f64) -> (Pending, ByExpert) {
-        let now_worth = (state.cwnd_packets * self.reward.per_packet).min(self.reward.limit);
+        let now_worth = self.reward.of(state.cwnd_packets);
         let (state_median, state_spread) = match &horizon.table {
             Some(table) => median_and_spread(&table.forecast(self.law(), state, now_s)),
-            None => (now_worth, ERROR_PRIOR.0),
+            None => (now_worth, ASSUMED_SPREAD),
         };
         let (front, back) = self.samples.as_slices();
         let samples: Vec<f64>;
@@ -754,23 +744,29 @@ impl Forecaster {
         let or_now = |value: Option<f64>| value.unwrap_or(now_worth);
         let mean_of_all =
             (self.ticks > 0).then(|| self.sum_of_all * SAMPLE_S / f64::from(self.ticks));
+        let short = &samples[samples.len().saturating_sub(SHORT_SAMPLES)..];
         let value: ByExpert = [
             state_median,
+            state_median * horizon.pool.bias().exp(),
             or_now(last_sample(samples)),
+            or_now(self.ewma.forecast()),
+            or_now(self.holt_winters.forecast()),
             or_now(harmonic_mean(samples)),
+            or_now(window_mean(short)),
             or_now(window_mean(samples)),
             or_now(mean_of_all),
+            now_worth,
         ];
         let ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
-        let weights = horizon.weights();
-        let ln_point: f64 = ln_value.iter().zip(&weights).map(|(v, w)| v * w).sum();
+        let weights = horizon.pool.weights();
+        let ln_point = middle(&ln_value, &weights);
         let disagreement: f64 = ln_value
             .iter()
             .zip(&weights)
             .map(|(v, w)| w * (v - ln_point).powi(2))
             .sum();
         let own = weights[0] * state_spread;
-        let spread = (own * own + disagreement + horizon.usual_error().powi(2)).sqrt();
+        let spread = (own * own + disagreement + horizon.pool.usual_error().powi(2)).sqrt();
         (
             Pending {
                 time_s: now_s,
@@ -785,102 +781,21 @@ impl Forecaster {
 
 impl Horizon {
     fn new(horizon_s: f64) -> Self {
-        let prior = ERROR_PRIOR_WEIGHT.0 + ERROR_PRIOR_WEIGHT.1 * horizon_s;
-        let mut error = [prior * ERROR_PRIOR.1.ln(); EXPERTS.len()];
-        error[0] = prior * ERROR_PRIOR.0.ln();
-        let mut horizon = Self {
+        Self {
             horizon_s,
             table: None,
             pending: VecDeque::new(),
             resolved: 0,
-            error,
-            pooled_error: prior * (ERROR_PRIOR.0 * horizon_s.max(1.0).powf(SPREAD_GROWTH)).ln(),
-            error_weight: prior,
-            residuals: Vec::new(),
-            cut: [0.0; QUANTILES.len()],
-        };
-        horizon.recut(0.0);
-        horizon
+            pool: Pool::new(horizon_s),
+            residuals: Residuals::new(horizon_s),
+        }
     }
 
     fn learn(&mut self, forecast: &Pending, ln_truth: f64, now_s: f64) {
-        let keep = (-SAMPLE_S / ERROR_MEMORY_S).exp();
-        let ln_error = |ln_value: f64| ((ln_truth - ln_value).abs() + ERROR_FLOOR).ln();
-        for (error, ln_value) in self.error.iter_mut().zip(&forecast.ln_value) {
-            *error = keep * *error + ln_error(*ln_value);
-        }
-        self.pooled_error = keep * self.pooled_error + ln_error(forecast.ln_point);
-        self.error_weight = keep * self.error_weight + 1.0;
+        (self.pool).learn(&forecast.ln_value, forecast.ln_point, ln_truth, SAMPLE_S);
         let residual = (ln_truth - forecast.ln_point) / forecast.spread;
-        let at = self.residuals.partition_point(|known| known.1 < residual);
-        self.residuals.insert(at, (now_s, residual));
+        self.residuals.push(now_s, residual);
         self.resolved += 1;
-    }
-
-    /// Weights from errors, assumed and known; what was assumed fades as errors do.
-    fn weights(&self) -> ByExpert {
-        let ln_error = self.error.map(|sum| sum / self.error_weight);
-        let best = ln_error.iter().copied().fold(f64::INFINITY, f64::min);
-        let weights = ln_error.map(|error| (SHARPNESS * (best - error)).exp());
-        let sum: f64 = weights.iter().sum();
-        weights.map(|weight| weight / sum)
-    }
-
-    fn usual_error(&self) -> f64 {
-        (self.pooled_error / self.error_weight).exp()
-    }
-
-    fn memory_s(&self) -> f64 {
-        RESIDUAL_MEMORY_S + 3.0 * self.horizon_s
-    }
-
-    fn prior_weight(&self) -> f64 {
-        RESIDUAL_PRIOR_WEIGHT * (1.0 + self.horizon_s / 5.0) / RESIDUAL_PRIOR.len() as f64
-    }
-
-    /// Residuals, known and assumed, in ascending order, with their weights.
-    fn for_each_residual(&self, now_s: f64, mut each: impl FnMut(f64, f64)) {
-        let (memory_s, prior) = (self.memory_s(), self.prior_weight());
-        let mut assumed = RESIDUAL_PRIOR.iter().peekable();
-        for &(time_s, residual) in &self.residuals {
-            while let Some(&&value) = assumed.peek()
-                && value < residual
-            {
-                each(value, prior);
-                assumed.next();
-            }
-            each(residual, ((time_s - now_s) / memory_s).exp());
-        }
-        assumed.for_each(|&value| each(value, prior));
-    }
-
-    fn recut(&mut self, now_s: f64) {
-        // what counts less than e^-4 is dropped
-        let oldest_s = now_s - 4.0 * self.memory_s();
-        self.residuals.retain(|known| known.0 >= oldest_s);
-        let mut total = 0.0;
-        self.for_each_residual(now_s, |_, weight| total += weight);
-        let mut cut = [f64::NAN; QUANTILES.len()];
-        let (mut sum, mut next, mut largest) = (0.0, 0, 0.0);
-        self.for_each_residual(now_s, |residual, weight| {
-            sum += weight;
-            largest = residual;
-            while next < QUANTILES.len() && sum >= QUANTILES[next] * total {
-                cut[next] = residual;
-                next += 1;
-            }
-        });
-        cut[next..].fill(largest);
-        self.cut = cut;
-    }
-
-    fn mean(&self, ln_point: f64, spread: f64, now_s: f64) -> f64 {
-        let (mut sum, mut total) = (0.0, 0.0);
-        self.for_each_residual(now_s, |residual, weight| {
-            sum += weight * believable(ln_point + spread * residual);
-            total += weight;
-        });
-        sum / total
     }
 }
 
@@ -903,11 +818,6 @@ impl Steps {
             .saturating_sub(1);
         self.points.drain(..old);
     }
-}
-
-/// exp, within what a flow can do: after stalls the spread in ln may be beyond all reason.
-fn believable(ln_value: f64) -> f64 {
-    ln_value.exp().clamp(0.0, VALUE_CEILING)
 }
 
 /// Median, and standard deviation in ln, of a mixture. Each piece stands as three points that have

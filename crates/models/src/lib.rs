@@ -13,10 +13,12 @@
 //! All outputs derive `serde::Serialize` with the keys above. What each model is, how it is judged
 //! and how well it does: `docs/models.md`.
 
+mod bands;
 pub mod baselines;
 pub mod econ;
 pub mod epochs;
 pub mod evaluate;
+pub mod experts;
 pub mod fit;
 pub mod forecast;
 pub mod hazard;

@@ -28,7 +28,8 @@ pub struct Reward {
 }
 
 impl Reward {
-    fn of(&self, cwnd_packets: f64) -> f64 {
+    /// What a second at this window is worth.
+    pub fn of(&self, cwnd_packets: f64) -> f64 {
         (cwnd_packets * self.per_packet).min(self.limit)
     }
 }
@@ -44,6 +45,8 @@ pub struct Law<'a> {
     pub hazard: &'a Hazard,
     /// What windows are worth.
     pub reward: Reward,
+    /// The window that the application or the receive window does not let it pass; infinite if none.
+    pub ceiling_packets: f64,
 }
 
 /// One piece of a forecast's distribution.
@@ -104,7 +107,7 @@ impl Renewal {
                     elapsed_s: 0.0,
                     epoch,
                 };
-                let window = |s: f64| after.window_packets(s, law.rtt_s);
+                let window = |s: f64| after.window_packets(s, law.rtt_s).min(law.ceiling_packets);
                 table.path(law, dt, epoch.w_max_packets, &window, &|s| s)
             })
             .collect();
@@ -112,8 +115,23 @@ impl Renewal {
             for (row, path) in paths.iter().enumerate() {
                 let (mut first, mut second) = (0.0, 0.0);
                 for i in 0..n {
-                    let (g1, g2) = table.after(&path.next[i], n - i - 1);
-                    let (weight, got) = (path.lost[i], path.reward[i + 1]);
+                    let left = n - i - 1;
+                    let (g1, g2) = if i > 0 {
+                        between(
+                            table.after(&path.next[i], left),
+                            table.after(&path.next[i], left + 1),
+                            0.5,
+                        )
+                    } else if left > 0 {
+                        // not known yet: carried on
+                        let a = table.after(&path.next[i], left - 1);
+                        let b = table.after(&path.next[i], left);
+                        between(a, b, 1.5)
+                    } else {
+                        let half = 0.5 * paths[path.next[i].row].reward[1];
+                        (half, half * half)
+                    };
+                    let (weight, got) = (path.lost[i], path.reward_at_loss(i));
                     first += weight * (got + g1);
                     second += weight * (got * got + 2.0 * got * g1 + g2);
                 }
@@ -138,6 +156,12 @@ impl Renewal {
         let since_loss_s = state.last_loss_s.map_or(f64::INFINITY, |loss| now_s - loss);
         let age = |s: f64| since_loss_s + s;
         let w_max = state.w_max_packets;
+        // the end of a standstill is forecast by itself
+        let ceiling = if state.held_s > 0.0 {
+            f64::INFINITY
+        } else {
+            law.ceiling_packets.max(state.cwnd_packets).max(1.0)
+        };
         let path = match state.phase {
             Phase::Recovery => {
                 let epoch = Epoch::new(law.cc, state.ssthresh_packets.max(1.0), w_max, law.rtt_s);
@@ -150,7 +174,7 @@ impl Renewal {
                     law,
                     dt,
                     w_max,
-                    &|s| after.window_packets(s, law.rtt_s),
+                    &|s| after.window_packets(s, law.rtt_s).min(ceiling),
                     &age,
                 )
             }
@@ -163,19 +187,23 @@ impl Renewal {
                     if s < lasts_s {
                         slow_start_packets(state.cwnd_packets, s, law.rtt_s, until)
                     } else {
-                        epoch.window_packets(s - lasts_s)
+                        epoch.window_packets(s - lasts_s).min(ceiling)
                     }
                 };
                 self.path(law, dt, w_max, &window, &age)
             }
             Phase::Avoidance => {
                 let epoch = state.epoch(law.cc, law.rtt_s);
-                let in_epoch_s = (now_s - state.epoch_start_s).max(0.0);
+                // while the window is held the law's clock stands, until it is let go
+                let held_s = state.held_s;
+                let in_epoch_s = (now_s - held_s - state.epoch_start_s).max(0.0);
+                let growth = if held_s > 0.0 { 1.0 } else { state.growth };
                 // the law may be off by now (ACK loss, application limits): grow from what is
                 let by_now = epoch.window_packets(in_epoch_s);
                 let window = |s: f64| {
-                    let growth = epoch.window_packets(in_epoch_s + s) - by_now;
-                    (state.cwnd_packets + state.growth * growth).max(1.0)
+                    let free_s = (s - state.release_in_s).max(0.0);
+                    let grown = epoch.window_packets(in_epoch_s + free_s) - by_now;
+                    (state.cwnd_packets + growth * grown).clamp(1.0, ceiling)
                 };
                 self.path(law, dt, w_max, &window, &age)
             }
@@ -183,9 +211,14 @@ impl Renewal {
         let n = self.steps;
         let mut pieces = Vec::with_capacity(n + 1);
         for i in 0..n {
-            let (g1, g2) = self.after(&path.next[i], n - i - 1);
+            let left = n - i - 1;
+            let (g1, g2) = between(
+                self.after(&path.next[i], left),
+                self.after(&path.next[i], left + 1),
+                0.5,
+            );
             let sd = (g2 - g1 * g1).max(0.0).sqrt() / self.horizon_s;
-            let mean = (path.reward[i + 1] + g1) / self.horizon_s;
+            let mean = (path.reward_at_loss(i) + g1) / self.horizon_s;
             pieces.push(Piece {
                 weight: path.lost[i],
                 mean,
@@ -275,6 +308,21 @@ struct Path {
     next: Vec<Place>,
 }
 
+impl Path {
+    /// A loss in a step comes in its middle.
+    fn reward_at_loss(&self, i: usize) -> f64 {
+        0.5 * (self.reward[i] + self.reward[i + 1])
+    }
+}
+
+/// Moments this part of the way from `a` to `b`: means and variances are carried on, not squares.
+fn between(a: (f64, f64), b: (f64, f64), part: f64) -> (f64, f64) {
+    let variance = |m: (f64, f64)| m.1 - m.0 * m.0;
+    let mean = a.0 + part * (b.0 - a.0);
+    let var = variance(a) + part * (variance(b) - variance(a));
+    (mean, mean * mean + var.max(0.0))
+}
+
 #[derive(Clone, Copy)]
 struct Place {
     row: usize,
@@ -330,6 +378,8 @@ mod tests {
             last_loss_s: Some(-RTT_S),
             ssthresh_packets: start,
             growth: 1.0,
+            held_s: 0.0,
+            release_in_s: 0.0,
         }
     }
 
@@ -382,6 +432,7 @@ mod tests {
                 rtt_s: RTT_S,
                 hazard: &hazard,
                 reward,
+                ceiling_packets: f64::INFINITY,
             };
             let (now_s, state) = (2.0, state(cc, 70.0, 100.0, 2.0));
             for horizon_s in [1.0, 5.0, 20.0] {
@@ -418,6 +469,7 @@ mod tests {
             limit: f64::INFINITY,
         };
         let law = Law {
+            ceiling_packets: f64::INFINITY,
             cc: Cc::Reno,
             rtt_s: RTT_S,
             hazard: &hazard,
@@ -438,6 +490,7 @@ mod tests {
             limit: 800.0,
         };
         let law = Law {
+            ceiling_packets: f64::INFINITY,
             cc: Cc::Cubic,
             rtt_s: RTT_S,
             hazard: &hazard,

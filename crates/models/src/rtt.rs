@@ -18,6 +18,9 @@ pub enum RttSource {
     Assumed,
 }
 
+/// A growth is a ripple if the window falls below where it began within this part more of the time
+/// since the loss.
+const RIPPLE_PART: f64 = 1.5;
 /// Round-trip time when nothing tells it, seconds.
 pub const ASSUMED_RTT_S: f64 = 0.1;
 /// Shortest and longest believable round trip, seconds.
@@ -71,33 +74,42 @@ fn estimate_reno_rtt_s(series: &Series) -> Option<f64> {
 /// CUBIC: the window is silent while the sender waits for the acknowledgements of a flight.
 ///
 /// Linux takes one round trip from the loss to the end of recovery, so the time from the peak of
-/// an epoch to the next sustained growth clusters just above the round trip; the densest half of
-/// those times (half-sample mode) is taken. Without losses the first doubling of slow start is.
+/// an epoch to the last step down clusters at the round trip. Some last longer (retransmissions lost in
+/// turn), so the lower quartile of the densest half is taken. Without losses the first doubling of
+/// slow start is.
 pub fn estimate_cubic_rtt_s(series: &Series) -> Option<f64> {
     let found = find_epochs(series, Cc::Cubic, 0.2);
     let (t, w) = (series.time_s(), series.cwnd_packets());
     let mut recoveries: Vec<f64> = Vec::new();
-    for loss in &found.losses {
+    for (loss, next) in
+        (found.losses.iter()).zip(found.losses.iter().skip(1).map(Some).chain([None]))
+    {
         let from = t.partition_point(|&x| x <= loss.time_s);
-        // lowest record in the second after the loss, before growth
-        let mut low = f64::INFINITY;
-        let mut steps = 0;
+        let until_s = next
+            .map_or(f64::INFINITY, |next| next.time_s)
+            .min(loss.time_s + 2.0);
+        // the last step down before the window grows; growth is a ripple if the fall soon goes on
+        let (mut low, mut low_s, mut steps, mut grown_s) = (f64::INFINITY, 0.0, 0, None);
         for i in from..t.len().min(from + 4000) {
-            if t[i] - loss.time_s > 2.0 {
+            let since_s = t[i] - loss.time_s;
+            if t[i] > until_s || grown_s.is_some_and(|grown_s| since_s > RIPPLE_PART * grown_s) {
                 break;
             }
             if w[i] < low {
-                low = w[i];
+                (low, low_s) = (w[i], since_s);
                 steps += 1;
-            } else if w[i] > low && steps >= 3 {
-                recoveries.push(t[i] - loss.time_s);
-                break;
+                grown_s = None;
+            } else if w[i] > low && steps >= 3 && grown_s.is_none() {
+                grown_s = Some(since_s);
             }
+        }
+        if grown_s.is_some() {
+            recoveries.push(low_s);
         }
     }
     recoveries.retain(|gap| BELIEVABLE_S.contains(gap));
     if recoveries.len() >= 3 {
-        return half_sample_mode(recoveries);
+        return Some(dense_quartile(recoveries));
     }
     first_doubling_s(t, w)
 }
@@ -162,17 +174,15 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// The densest point of a sample: halve to the shortest half, again and again (Bickel 2006).
-fn half_sample_mode(mut values: Vec<f64>) -> Option<f64> {
+/// The lower quartile of the shortest interval that holds half of the values; not empty.
+fn dense_quartile(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    let mut v = &values[..];
-    while v.len() > 3 {
-        let half = v.len().div_ceil(2);
-        let from = (0..=v.len() - half)
-            .min_by(|&a, &b| (v[a + half - 1] - v[a]).total_cmp(&(v[b + half - 1] - v[b])))?;
-        v = &v[from..from + half];
-    }
-    (!v.is_empty()).then(|| v.iter().sum::<f64>() / v.len() as f64)
+    let half = values.len().div_ceil(2);
+    let length = |&from: &usize| values[from + half - 1] - values[from];
+    let from = (0..=values.len() - half)
+        .min_by(|a, b| length(a).total_cmp(&length(b)))
+        .unwrap_or(0);
+    values[from + half / 4]
 }
 
 #[cfg(test)]
@@ -207,8 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_is_where_samples_crowd() {
-        let mode = half_sample_mode(vec![0.1, 0.2, 0.201, 0.202, 0.203, 0.5, 0.9, 1.4]).unwrap();
-        assert!((mode - 0.2015).abs() < 0.002);
+    fn the_dense_quartile_is_where_samples_begin_to_crowd() {
+        let dense = dense_quartile(vec![0.1, 0.2, 0.201, 0.202, 0.203, 0.5, 0.9, 1.4]);
+        assert!((dense - 0.201).abs() < 1e-12);
     }
 }

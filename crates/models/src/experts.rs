@@ -1,0 +1,201 @@
+//! Several forecasts of the same thing, weighed by how well each did on this path.
+//!
+//! They are pooled by a weighted median, in logarithms. A mean would do about as well where all are
+//! near; but where the path has changed or the window stands still, some are far off, and a mean
+//! follows them as long as they have any weight, a median only if most of the weight is theirs. So
+//! every model that Pathcast is judged against is in the pool, and what it costs to carry them is
+//! small.
+
+use serde::Serialize;
+
+/// Seconds after which an expert's error counts 1/e.
+const ERROR_MEMORY_S: f64 = 500.0;
+/// Weight of an expert: (geometric mean of its errors)^-5. On the real traces 4 to 8 do about as well.
+const SHARPNESS: f64 = 5.0;
+/// Errors are not told apart below this: one packet in a thousand.
+const ERROR_FLOOR: f64 = 1e-3;
+/// How many errors the prior counts as at horizon 0, and in addition per second of horizon:
+/// forecasts made each second overlap, so that long ones tell less each.
+const PRIOR_WEIGHT: (f64, f64) = (5.0, 1.0);
+/// Seconds after which a part of the state's bias counts 1/e, plus three horizons.
+const BIAS_MEMORY_S: f64 = 300.0;
+/// How many forecasts without bias are assumed at horizon 0; times 1 + H/5.
+const BIAS_PRIOR_WEIGHT: f64 = 10.0;
+/// No single forecast counts as further off: a factor of two.
+const BIAS_MAX: f64 = 0.7;
+/// The spread assumed at first: part of the value, times horizon (in s) to a power.
+const SPREAD_PRIOR: (f64, f64) = (0.1, 0.25);
+/// The pooled value is the mean of the middle of the weight: this much to either side of the median.
+const MIDDLE: f64 = 0.15;
+
+/// One model whose forecasts are pooled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expert {
+    /// Median of the renewal recursion from the flow's state.
+    State,
+    /// The same, less what it was lately off by on average.
+    Unbiased,
+    /// The newest sample.
+    LastSample,
+    /// Exponentially weighted samples.
+    Ewma,
+    /// Level plus trend.
+    HoltWinters,
+    /// Harmonic mean of five samples.
+    HarmonicMean,
+    /// Mean of 30 samples.
+    ShortMean,
+    /// Mean of the training window.
+    WindowMean,
+    /// Mean of all samples.
+    MeanOfAll,
+    /// What the window is worth now. The paper's model amounts to it: its loss curve, made from a
+    /// few losses, says that the next one is near.
+    Now,
+}
+
+/// The experts, in the order of all lists of theirs.
+pub const EXPERTS: [Expert; 10] = [
+    Expert::State,
+    Expert::Unbiased,
+    Expert::LastSample,
+    Expert::Ewma,
+    Expert::HoltWinters,
+    Expert::HarmonicMean,
+    Expert::ShortMean,
+    Expert::WindowMean,
+    Expert::MeanOfAll,
+    Expert::Now,
+];
+
+/// One value for each expert.
+pub(crate) type ByExpert = [f64; EXPERTS.len()];
+
+impl Expert {
+    /// The relative error assumed before any is known: rounded from real and synthetic flows. Those
+    /// of few samples grow with the horizon, means hardly do.
+    fn error_prior(self, horizon_s: f64) -> f64 {
+        match self {
+            Self::State => 0.03 * horizon_s.sqrt(),
+            Self::Unbiased => 0.035 * horizon_s.sqrt(),
+            Self::Now | Self::LastSample | Self::Ewma | Self::HoltWinters => {
+                0.05 * horizon_s.sqrt()
+            }
+            Self::HarmonicMean => 0.08 * horizon_s.powf(0.4),
+            Self::ShortMean => 0.25,
+            Self::WindowMean => 0.3,
+            Self::MeanOfAll => 0.33,
+        }
+    }
+}
+
+/// What is known of the experts at one horizon: fading sums of ln error, and of the weights in them.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    error: ByExpert,
+    pooled_error: f64,
+    weight: f64,
+    /// Fading sum of what the state was off by, and of the weights in it.
+    bias: (f64, f64),
+    bias_memory_s: f64,
+}
+
+impl Pool {
+    pub(crate) fn new(horizon_s: f64) -> Self {
+        let weight = PRIOR_WEIGHT.0 + PRIOR_WEIGHT.1 * horizon_s;
+        let spread = SPREAD_PRIOR.0 * horizon_s.max(1.0).powf(SPREAD_PRIOR.1);
+        Self {
+            error: EXPERTS.map(|e| weight * (e.error_prior(horizon_s) + ERROR_FLOOR).ln()),
+            pooled_error: weight * spread.ln(),
+            weight,
+            bias: (0.0, BIAS_PRIOR_WEIGHT * (1.0 + horizon_s / 5.0)),
+            bias_memory_s: BIAS_MEMORY_S + 3.0 * horizon_s,
+        }
+    }
+
+    /// A forecast's truth is known, `passed_s` after the one before; all values in logarithms.
+    pub(crate) fn learn(
+        &mut self,
+        ln_value: &ByExpert,
+        ln_point: f64,
+        ln_truth: f64,
+        passed_s: f64,
+    ) {
+        let keep = (-passed_s / ERROR_MEMORY_S).exp();
+        let ln_error = |ln_value: f64| ((ln_truth - ln_value).abs() + ERROR_FLOOR).ln();
+        for (error, ln_value) in self.error.iter_mut().zip(ln_value) {
+            *error = keep * *error + ln_error(*ln_value);
+        }
+        self.pooled_error = keep * self.pooled_error + ln_error(ln_point);
+        self.weight = keep * self.weight + 1.0;
+        let keep = (-passed_s / self.bias_memory_s).exp();
+        let off = (ln_truth - ln_value[0]).clamp(-BIAS_MAX, BIAS_MAX);
+        self.bias = (keep * self.bias.0 + off, keep * self.bias.1 + 1.0);
+    }
+
+    /// What ln of the truth lately was above ln of the state's forecast, on average.
+    pub(crate) fn bias(&self) -> f64 {
+        self.bias.0 / self.bias.1
+    }
+
+    /// Weights from errors, assumed and known; what was assumed fades as errors do.
+    pub(crate) fn weights(&self) -> ByExpert {
+        let ln_error = self.error.map(|sum| sum / self.weight);
+        let best = ln_error.iter().copied().fold(f64::INFINITY, f64::min);
+        let weights = ln_error.map(|error| (SHARPNESS * (best - error)).exp());
+        let sum: f64 = weights.iter().sum();
+        weights.map(|weight| weight / sum)
+    }
+
+    /// Geometric mean of the pooled forecast's errors.
+    pub(crate) fn usual_error(&self) -> f64 {
+        (self.pooled_error / self.weight).exp()
+    }
+}
+
+/// Weighted median, smoothed: the mean of what lies in the middle of the weight. Weights sum to 1.
+pub(crate) fn middle(value: &ByExpert, weights: &ByExpert) -> f64 {
+    let mut order: [usize; EXPERTS.len()] = std::array::from_fn(|e| e);
+    order.sort_by(|&a, &b| value[a].total_cmp(&value[b]));
+    let (low, high) = (0.5 - MIDDLE, 0.5 + MIDDLE);
+    let (mut below, mut sum, mut total) = (0.0_f64, 0.0, 0.0);
+    for e in order {
+        let upto = below + weights[e];
+        let inside = (upto.min(high) - below.max(low)).max(0.0);
+        sum += inside * value[e];
+        total += inside;
+        below = upto;
+    }
+    sum / total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_follows_the_majority_and_not_the_one_far_off() {
+        let mut value = [1.0; EXPERTS.len()];
+        value[3] = 1000.0;
+        let weights = [1.0 / EXPERTS.len() as f64; EXPERTS.len()];
+        assert_eq!(middle(&value, &weights), 1.0);
+        let mut weights = [0.1 / (EXPERTS.len() - 1) as f64; EXPERTS.len()];
+        weights[3] = 0.9;
+        assert_eq!(middle(&value, &weights), 1000.0);
+    }
+
+    #[test]
+    fn whoever_is_right_takes_over() {
+        let mut pool = Pool::new(5.0);
+        let mut ln_value = [0.3; EXPERTS.len()];
+        ln_value[7] = 0.01;
+        for _ in 0..50 {
+            pool.learn(&ln_value, 0.1, 0.0, 1.0);
+        }
+        let weights = pool.weights();
+        assert!(weights[7] > 0.9, "{weights:?}");
+        assert!((middle(&ln_value, &weights) - 0.01).abs() < 1e-9);
+        assert!((pool.usual_error() / 0.1 - 1.0).abs() < 0.1);
+    }
+}
