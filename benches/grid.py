@@ -1,0 +1,151 @@
+"""The simulator against the kernel's TCP on a grid of paths: goodput and 95th-percentile delay.
+
+usage: benches/grid.py [--duration S] [--at-once N] [--kernel FILE.json] [-o TABLE.md]
+
+Runs every cell in the emulator (root) and in the simulator with the same seed, which loses the same
+packets of the sequence that each sends. `--kernel` keeps the kernel's half in a file, or takes it from
+there if the file is there: it takes real time, N runs at once.
+"""
+
+import argparse
+import concurrent.futures
+import itertools
+import json
+import statistics
+import sys
+from pathlib import Path
+
+from rich.progress import track
+
+import pathcast
+
+SCHEMES = ("reno", "cubic", "bbr")
+RATES_MBPS = (12, 100)
+RTTS_MS = (20, 60, 200)
+LOSSES = (0, 1e-4, 1e-2)
+QUEUES_BDP = (0.5, 2)
+SEED = 1
+#: A cell further off than this, in goodput or delay, stands in the list of outliers.
+OUTLIER = 0.10
+
+
+def cells():
+    """Every scheme on every path, as text that names the cell and the path."""
+    for scheme, rate, rtt, loss, queue in itertools.product(
+        SCHEMES, RATES_MBPS, RTTS_MS, LOSSES, QUEUES_BDP
+    ):
+        path = f"rate = '{rate} Mbit/s'\ndelay = '{rtt / 2} ms'\nloss = {loss}\nqueue = '{queue} BDP'\n"
+        yield (scheme, rate, rtt, loss, queue), path
+
+
+def measures(report):
+    """What is compared, and whether the run counts."""
+    return {
+        "goodput_bps": report.flows[0].goodput_bps,
+        "p95_ms": report.one_way_delay_ms["p95"],
+        "retransmits": report.flows[0].retransmits,
+        "valid": report.valid,
+        "because": list(report.invalid_because),
+    }
+
+
+def in_kernel(job):
+    """One run in the emulator, again if it slipped."""
+    (scheme, *_), path, duration_s = job
+    for _ in range(3):
+        report, _ = pathcast.emulate(
+            pathcast.Path.parse(path), [scheme], duration_s=duration_s, seed=SEED
+        )
+        if report.valid:
+            break
+    return measures(report)
+
+
+def in_simulator(cell, path, duration_s):
+    """One run in the simulator."""
+    report, _ = pathcast.simulate(
+        pathcast.Path.parse(path), [cell[0]], duration_s=duration_s, seed=SEED, record=False
+    )
+    return measures(report)
+
+
+def table(rows):
+    """All cells, and what the issue of the comparison is."""
+    lines = [
+        "| scheme | Mbit/s | RTT ms | loss | queue BDP | goodput, kernel | simulator | difference "
+        "| 95 % delay ms, kernel | simulator | difference | retransmits, kernel | simulator |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (scheme, rate, rtt, loss, queue), kernel, ours in rows:
+        goodput = ours["goodput_bps"] / kernel["goodput_bps"] - 1
+        delay = ours["p95_ms"] / kernel["p95_ms"] - 1
+        lines.append(
+            f"| {scheme} | {rate} | {rtt} | {loss:g} | {queue:g} | {kernel['goodput_bps'] / 1e6:.2f} "
+            f"| {ours['goodput_bps'] / 1e6:.2f} | {goodput:+.1%} | {kernel['p95_ms']:.1f} "
+            f"| {ours['p95_ms']:.1f} | {delay:+.1%} | {kernel['retransmits']} | {ours['retransmits']} |"
+        )
+    return lines
+
+
+def summary(rows):
+    """Medians by scheme."""
+    lines = [
+        "| scheme | cells | median difference in goodput | in 95 % delay |",
+        "|---|---|---|---|",
+    ]
+    for scheme in (*SCHEMES, "all"):
+        chosen = [row for row in rows if scheme in (row[0][0], "all")]
+        if not chosen:
+            continue
+        goodput = [abs(o["goodput_bps"] / k["goodput_bps"] - 1) for _, k, o in chosen]
+        delay = [abs(o["p95_ms"] / k["p95_ms"] - 1) for _, k, o in chosen]
+        lines.append(
+            f"| {scheme} | {len(chosen)} | {statistics.median(goodput):.1%} "
+            f"| {statistics.median(delay):.1%} |"
+        )
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--duration", type=float, default=20.0)
+    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--kernel", type=Path)
+    parser.add_argument("-o", "--output", type=Path)
+    options = parser.parse_args()
+    jobs = [(cell, path, options.duration) for cell, path in cells()]
+    if options.kernel is not None and options.kernel.exists():
+        kernel = json.loads(options.kernel.read_text())
+    else:
+        if not pathcast.capabilities().can_emulate:
+            sys.exit("the emulator cannot run here: " + "; ".join(pathcast.capabilities().reasons))
+        with concurrent.futures.ProcessPoolExecutor(options.at_once) as pool:
+            runs = pool.map(in_kernel, jobs)
+            kernel = list(track(runs, "kernel", total=len(jobs), disable=not sys.stderr.isatty()))
+        if options.kernel is not None:
+            options.kernel.write_text(json.dumps(kernel))
+    rows = [
+        (cell, measured, in_simulator(cell, path, duration_s))
+        for (cell, path, duration_s), measured in zip(jobs, kernel, strict=True)
+    ]
+    invalid = [row for row in rows if not row[1]["valid"]]
+    rows = [row for row in rows if row[1]["valid"]]
+    text = "\n".join(
+        [
+            *summary(rows),
+            "",
+            f"{len(invalid)} of the kernel's runs slipped three times and are left out."
+            if invalid
+            else "None of the kernel's runs slipped.",
+            "",
+            *table(rows),
+            "",
+        ]
+    )
+    if options.output is not None:
+        options.output.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
