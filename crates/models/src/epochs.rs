@@ -282,15 +282,22 @@ impl EpochDetector {
 
     /// Takes the next record.
     pub fn push(&mut self, time_s: f64, cwnd_packets: f64) {
-        let held_s = if self.started {
-            self.state(time_s).held_s
+        let (before, losses) = (self.now, self.losses.len());
+        self.take(time_s, cwnd_packets);
+        let level = self.now.level;
+        if !self.standstill.ends_at(level) {
+            return;
+        }
+        let held_s = if before.avoidance > 0.0 {
+            let after = std::mem::replace(&mut self.now, before);
+            let held_s = self.state(time_s).held_s;
+            self.now = after;
+            held_s
         } else {
             0.0
         };
-        let losses = self.losses.len();
-        self.take(time_s, cwnd_packets);
         let lost = self.losses.len() > losses || self.now.falling;
-        let released = (self.standstill).follow(time_s, self.now.level, held_s, lost);
+        let released = (self.standstill).follow(time_s, level, held_s, lost);
         if released {
             // the law's clock stood meanwhile
             self.now.avoidance_s += held_s;
@@ -624,11 +631,12 @@ struct Standstill {
 }
 
 impl Standstill {
-    /// Takes the newest level; true if the window has just been let go.
+    fn ends_at(&self, level: f64) -> bool {
+        (level - self.level).abs() > HELD_SLACK_PACKETS.max(HELD_SLACK_PART * self.level)
+    }
+
+    /// Goes on from a new level; true if the window has just been let go.
     fn follow(&mut self, t: f64, level: f64, held_s: f64, lost: bool) -> bool {
-        if (level - self.level).abs() <= HELD_SLACK_PACKETS.max(HELD_SLACK_PART * self.level) {
-            return false;
-        }
         if held_s > HELD_SCALE_S {
             self.released += f64::from(u8::from(!lost));
             self.exposure += (held_s / HELD_SCALE_S).ln();
