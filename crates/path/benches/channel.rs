@@ -1,7 +1,7 @@
-//! One packet through a channel: enqueue and dequeue, 1,000,000 packets a second offered.
+//! One packet through a channel: enqueue and dequeue, a packet offered each microsecond.
 //!
 //! Caveat: packets carry eight bytes, come at even times, and caches stay warm; a simulation adds
-//! its own work to each.
+//! its own work to each. The first three run in virtual time, the others in stages.
 
 use std::hint::black_box;
 
@@ -36,6 +36,38 @@ fn channels(criterion: &mut Criterion) {
             "rate = '11 Gbit/s'\ndelay = '100 us'\nqueue = '100 packets'\n",
         ),
         ("delay", "delay = '100 us'\n"),
+        (
+            "drophead",
+            "rate = '11 Gbit/s'\ndelay = '100 us'\nqueue = { kind = 'drophead', limit = '100 packets' }\n",
+        ),
+        (
+            "red",
+            "rate = '11 Gbit/s'\ndelay = '100 us'\nqueue = { kind = 'red', limit = '100 packets' }\n",
+        ),
+        (
+            "codel",
+            "rate = '11 Gbit/s'\ndelay = '100 us'\nqueue = { kind = 'codel' }\n",
+        ),
+        (
+            "pie",
+            "rate = '11 Gbit/s'\ndelay = '100 us'\nqueue = { kind = 'pie' }\n",
+        ),
+        (
+            "fq-codel",
+            "rate = '11 Gbit/s'\ndelay = '100 us'\nqueue = { kind = 'fq-codel' }\n",
+        ),
+        (
+            "poisson",
+            "rate = { kind = 'poisson', rate = '13 Gbit/s' }\ndelay = '100 us'\nqueue = '100 packets'\n",
+        ),
+        (
+            "jitter-reorder",
+            "delay = { kind = 'jitter', base = '100 us', jitter = '50 us', reorder = true }\n",
+        ),
+        (
+            "schedule",
+            "rate = '13 Gbit/s'\ndelay = '100 us'\nqueue = '100 packets'\nschedule = [{ at = '1 ms', rate = '12.5 Gbit/s', loss = 0.001 }]\n",
+        ),
     ] {
         let path = Path::parse(text, name).expect("a path");
         group.bench_function(name, |bencher| bencher.iter(|| carry(black_box(&path))));

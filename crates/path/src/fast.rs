@@ -39,6 +39,11 @@ impl<P> FastChannel<P> {
         }
     }
 
+    /// A channel that is not used.
+    pub(crate) fn empty() -> Self {
+        Self::new(VirtualDropTail::new(0, 0), None, Loss::None, Span::ZERO)
+    }
+
     #[inline]
     pub(crate) fn enqueue(
         &mut self,

@@ -364,6 +364,153 @@ mod tests {
     }
 
     #[test]
+    fn impossible_elements_are_refused_with_their_place() {
+        let delay = "delay = '3 ms'\n";
+        for (line, expected) in [
+            (
+                "rate = { kind = 'warp' }",
+                "1:17: kind: got \"warp\", expected one of \"constant\"",
+            ),
+            (
+                "rate = { rate = '1 Mbit/s' }",
+                "1:8: rate: missing field `kind`",
+            ),
+            (
+                "rate = { kind = 'poisson', rate = '0 Mbit/s' }",
+                "1:35: rate: got",
+            ),
+            (
+                "rate = { kind = 'mahimahi', opportunities_ms = [] }",
+                "1:48: opportunities_ms: got an empty",
+            ),
+            (
+                "rate = { kind = 'mahimahi', opportunities_ms = [3, 2] }",
+                "item 2: got 2 after 3",
+            ),
+            (
+                "rate = { kind = 'mahimahi', opportunities_ms = [3, -2] }",
+                "got -2, expected a whole",
+            ),
+            (
+                "rate = { kind = 'mahimahi' }",
+                "either `file` or `opportunities_ms`",
+            ),
+            (
+                "rate = { kind = 'mahimahi', file = 'x.trace' }",
+                "1:36: file: x.trace: expected no other",
+            ),
+            (
+                "rate = { kind = 'steps', steps = [['0 s', '0 bit/s']] }",
+                "1:34: steps: got a rate of 0 for ever",
+            ),
+            (
+                "loss = { kind = 'periodic', every = 1 }",
+                "1:37: every: got 1, expected a whole number from 2",
+            ),
+            (
+                "loss = { kind = 'gilbert-elliott', good_to_bad = 1, bad_to_good = 0 }",
+                "no packet would ever",
+            ),
+            (
+                "loss = { kind = 'bursts', packets = [[5, 4]] }",
+                "1:38: packets: got [5, 4]",
+            ),
+            ("loss = { kind = 'bursts' }", "got no burst"),
+            (
+                "queue = { kind = 'codel', target = '0 ms' }",
+                "1:36: target: expected more than no time",
+            ),
+            (
+                "queue = { kind = 'codel', taget = '5 ms' }",
+                "1:27: unknown field `taget`, expected one of",
+            ),
+            (
+                "queue = { kind = 'codel', limit = '0 B' }",
+                "1:35: limit: got \"0 B\"",
+            ),
+            (
+                "queue = { kind = 'red', min = '9 packets', max = '5 packets' }",
+                "1:50: max: expected `min` less",
+            ),
+            (
+                "policer = { rate = '1 Mbit/s', burst = '100 B' }",
+                "1:40: burst: expected at least one packet",
+            ),
+            (
+                "policer = { rate = '1 Mbit/s' }",
+                "1:11: missing field `burst`",
+            ),
+            (
+                "aggregation = { kind = 'count', packets = 0, within = '1 ms' }",
+                "1:43: packets: got 0",
+            ),
+            (
+                "schedule = [{ at = '1 s' }]",
+                "1:13: schedule: got nothing that changes",
+            ),
+            (
+                "schedule = [{ at = '1 s', rate = '1 Mbit/s' }]",
+                "1:12: forward schedule: got a change of rate",
+            ),
+            (
+                "schedule = [{ at = '2 s', loss = 0 }, { at = '1 s', loss = 0.1 }]",
+                "1:46: at: expected changes",
+            ),
+            (
+                "schedule = [{ at = '2 s', loss = 1 }]",
+                "no packet would ever",
+            ),
+        ] {
+            let message = error(&format!("{line}\n{delay}"));
+            assert!(message.contains(expected), "{line}:\n{message}");
+            assert!(message.starts_with("path.toml:1:"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_trace_is_loaded_by_the_name_in_the_file_and_its_lines_are_told() {
+        let text = "delay = '3 ms'\nrate = { kind = 'mahimahi', file = 'x.trace' }\n";
+        let parse = |content: &'static [u8]| {
+            Path::parse_with(text, "path.toml", &mut |name| {
+                assert_eq!(name, "x.trace");
+                Ok(content.to_vec())
+            })
+        };
+        assert_eq!(
+            parse(b"1\n5\n")
+                .unwrap()
+                .forward
+                .mean_rate()
+                .unwrap()
+                .as_bps(),
+            4.8e6
+        );
+        assert_eq!(
+            parse(b"1\nx\n").unwrap_err().to_string(),
+            "path.toml:2:36: file: x.trace:2: got \"x\", expected a whole number of milliseconds \
+             below 2^32"
+        );
+    }
+
+    #[test]
+    fn the_way_back_changes_with_the_way_there_unless_it_has_its_own() {
+        let text = "rate = '9 Mbit/s'\ndelay = '3 ms'\nschedule = [{ at = '1 s', rate = '8 Mbit/s', \
+                    delay = '9 ms', loss = 0.1 }]\n";
+        let changes = |more: &str| {
+            Path::parse(&format!("{text}{more}"), "path.toml")
+                .unwrap()
+                .reverse
+                .schedule
+        };
+        let whole = changes("");
+        assert!(whole[0].rate.is_some() && whole[0].delay.is_some() && whole[0].loss.is_none());
+        assert_eq!(changes("[reverse]\nrate = '1 Mbit/s'\n")[0].rate, None);
+        assert!(changes("[reverse]\nrate = '1 Mbit/s'\ndelay = '1 ms'\n").is_empty());
+        let own = "[[reverse.schedule]]\nat = '4 s'\nloss = 0.2\n";
+        assert_eq!(changes(own)[0].at, Span::from_millis(4000));
+    }
+
+    #[test]
     fn what_is_written_is_read_back() {
         let text = "name = 'a \"path\"'\nrate = '1.5 Gbit/s'\ndelay = '30.5 ms'\nloss = 0.001\n\
                     [reverse]\nrate = '3 Mbit/s'\nqueue = '9 kB'\n";

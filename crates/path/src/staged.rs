@@ -114,6 +114,7 @@ impl<P> StagedChannel<P> {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn enqueue(
         &mut self,
         now: Time,
@@ -240,14 +241,14 @@ impl<P> StagedChannel<P> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(never)]
     pub(crate) fn next_event(&self) -> Option<Time> {
         let release = self.aggregator.as_ref().and_then(Aggregator::next_release);
         let events = [self.link_event(), self.wire.next_due(), release];
         events.into_iter().flatten().min()
     }
 
-    #[inline]
+    #[inline(never)]
     pub(crate) fn dequeue(&mut self, now: Time) -> Option<Arrival<P>> {
         self.work(now);
         let (due, packet) = match &mut self.aggregator {

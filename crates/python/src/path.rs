@@ -1,6 +1,8 @@
 //! Path files.
 
-use pathcast_path::Path;
+use std::io::Read;
+
+use pathcast_path::{Path, link};
 use pyo3::prelude::*;
 
 use crate::errors::PathFileError;
@@ -10,10 +12,31 @@ pub fn parse(text: &str, file: &str) -> PyResult<Path> {
     Path::parse(text, file).map_err(|error| PathFileError::new_err(error.to_string()))
 }
 
-/// Reads a path file's text and returns it with every default written out.
+/// Reads a path file's text and returns it with every default written out; with `load_files`, also
+/// the trace files that it names, from the folder of `file`.
 #[pyfunction]
-pub fn check_path(text: &str, file: &str) -> PyResult<String> {
-    Ok(parse(text, file)?.to_toml())
+#[pyo3(signature = (text, file, load_files = false))]
+pub fn check_path(text: &str, file: &str, load_files: bool) -> PyResult<String> {
+    if !load_files {
+        return Ok(parse(text, file)?.to_toml());
+    }
+    let folder = std::path::Path::new(file)
+        .parent()
+        .unwrap_or_else(|| "".as_ref());
+    let mut load = |name: &str| {
+        let file = folder.join(name);
+        // to open a named pipe would wait for a writer
+        if std::fs::metadata(&file).is_ok_and(|found| !found.is_file()) {
+            return Err("expected a file".to_string());
+        }
+        let file = std::fs::File::open(file).map_err(|error| error.to_string())?;
+        let (mut content, most) = (Vec::new(), link::MAX_TRACE_BYTES as u64 + 1);
+        let read = file.take(most).read_to_end(&mut content);
+        read.map(|_| content).map_err(|error| error.to_string())
+    };
+    let path = Path::parse_with(text, file, &mut load);
+    path.map(|path| path.to_toml())
+        .map_err(|error| PathFileError::new_err(error.to_string()))
 }
 
 /// Name, rate (bit/s or None), base RTT (s), forward loss and queue (bytes or None, packets or None).

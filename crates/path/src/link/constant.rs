@@ -35,7 +35,7 @@ impl ConstantLink {
     /// at which the transmission begins and ends.
     #[inline]
     pub fn transmit(&mut self, now: Time, size_bytes: u32) -> (Time, Time) {
-        let start = if self.free_at > now {
+        let start = if self.free_at >= now {
             self.free_at
         } else {
             self.carry = 0;

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::units::Bandwidth;
 
 /// A trace file larger than this is no trace: two hours at 100 Mbit/s.
-const MAX_BYTES: usize = 32 << 20;
+pub const MAX_TRACE_BYTES: usize = 32 << 20;
 
 /// A trace that cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -70,9 +70,9 @@ impl MahimahiTrace {
     /// # Errors
     /// With the line, if one is no whole number of milliseconds; and see [`MahimahiTrace::new`].
     pub fn parse(content: &[u8]) -> Result<Self, TraceError> {
-        if content.len() > MAX_BYTES {
+        if content.len() > MAX_TRACE_BYTES {
             return Err(TraceError::Whole(format!(
-                "got a trace of {} bytes, expected at most {MAX_BYTES}",
+                "got a trace of {} bytes, expected at most {MAX_TRACE_BYTES}",
                 content.len()
             )));
         }
@@ -146,6 +146,6 @@ mod tests {
         assert!(error(b"+1\n").starts_with("1: got \"+1\""));
         assert!(error(b"1\n4294967296\n").starts_with("2: got \"4294967296\""));
         assert!(error(&[0xff; 100]).starts_with("1: got "));
-        assert!(error(&vec![b'1'; MAX_BYTES + 1]).contains("expected at most"));
+        assert!(error(&vec![b'1'; MAX_TRACE_BYTES + 1]).contains("expected at most"));
     }
 }

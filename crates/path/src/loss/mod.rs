@@ -78,6 +78,15 @@ impl Loss {
         match self {
             Self::None => false,
             Self::Iid(loss) => loss.drops_next(),
+            _ => self.drops_next_of_others(sent),
+        }
+    }
+
+    /// Out of the way of the fast channels.
+    #[inline(never)]
+    fn drops_next_of_others(&mut self, sent: Time) -> bool {
+        match self {
+            Self::None | Self::Iid(_) => false,
             Self::GilbertElliott(loss) => loss.drops_next(),
             Self::Periodic(loss) => loss.drops_next(),
             Self::Bursts(loss) => loss.drops_next(sent),

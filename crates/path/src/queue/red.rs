@@ -102,8 +102,7 @@ impl<P> Red<P> {
                 (false, min, 3.0 * min)
             }
         };
-        // w = 1 - exp(-1 / C): a time constant of a second... of ten typical round trips of 100 ms
-        // (2001, section 4.2)
+        // w = 1 - exp(-1 / C), C in packets a second: a time constant of one second  (2001, 4.2)
         let weight = spec
             .weight
             .map_or_else(|| -(-1.0 / packets_per_s).exp_m1(), Probability::value);
