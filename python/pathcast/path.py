@@ -45,19 +45,25 @@ class Path:
 
     @classmethod
     def parse(cls, toml: str, file: str = "path.toml") -> Path:
-        """Reads a description; `file` names it in errors.
+        """Reads a description that names no other files; `file` names it in errors.
 
         Raises:
             PathFileError: it is no TOML, a key is missing, unknown or of the wrong type, or a
                 quantity lacks its unit or is out of range; with line and column.
 
         """
+        return cls._of(toml, file, load_files=False)
+
+    @classmethod
+    def _of(cls, toml: str, file: str, *, load_files: bool) -> Path:
         with translated():
-            return cls(_internal.check_path(toml, file), file, *_internal.path_summary(toml, file))
+            # what comes back has every trace file written out, and so stands for itself
+            whole = _internal.check_path(toml, file, load_files)
+            return cls(whole, file, *_internal.path_summary(whole, file))
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> Path:
-        """Reads a path file.
+        """Reads a path file, and the trace files that it names, from its folder.
 
         Raises:
             PathFileError: it cannot be read, or see `parse`.
@@ -74,7 +80,7 @@ class Path:
             text = content.decode()
         except UnicodeDecodeError as error:
             raise PathFileError(f"{file}: is no UTF-8 text (byte {error.start})") from None
-        return cls.parse(text, str(file))
+        return cls._of(text, str(file), load_files=True)
 
     @property
     def bdp_bytes(self) -> float | None:

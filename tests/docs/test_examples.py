@@ -65,3 +65,21 @@ def test_the_map_names_every_crate():
     text = (ROOT / "docs" / "architecture.md").read_text()
     for crate in sorted(path.name for path in (ROOT / "crates").iterdir()):
         assert re.search(rf"^  {crate} ", text, re.M), crate
+
+
+def test_a_path_file_may_name_a_trace_in_its_folder(tmp_path):
+    # 12 Mbit/s: an opportunity of 1504 bytes each millisecond
+    (tmp_path / "link.trace").write_text("".join(f"{ms}\n" for ms in range(1, 101)))
+    file = tmp_path / "cell.toml"
+    file.write_text("rate = { kind = 'mahimahi', file = 'link.trace' }\ndelay = '20 ms'\n")
+    path = pathcast.Path.load(file)
+    report, _ = pathcast.simulate(path, duration_s=10, record=False)
+    assert 10.5e6 < report.flows[0].goodput_bps < 12e6
+    assert pathcast.Path.parse(path.toml) == pathcast.Path.parse(
+        pathcast.Path.parse(path.toml).toml
+    )
+    (tmp_path / "link.trace").write_text("5\n3\n")
+    with pytest.raises(pathcast.PathFileError, match=r"link\.trace"):
+        pathcast.Path.load(file)
+    with pytest.raises(pathcast.PathFileError, match="file"):
+        pathcast.Path.parse(file.read_text())

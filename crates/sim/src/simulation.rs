@@ -263,7 +263,7 @@ impl<'a, R: Recorder> World<'a, R> {
     #[inline]
     fn send_ack(&mut self, now: Time, ack: Ack) {
         // an acknowledgment that is dropped is made good by the next one
-        let _ = self.reverse.enqueue(now, ack.size_bytes(), ack);
+        let _ = self.reverse.enqueue_as(now, ack.info(), ack);
     }
 
     #[inline]
@@ -290,7 +290,7 @@ impl<'a, R: Recorder> World<'a, R> {
                     .packet(packet_record(now, &data, PacketEvent::Sent));
             }
             // the sender will find out by itself
-            if let Err((data, reason)) = self.forward.enqueue(now, data.size_bytes(), data)
+            if let Err((data, reason)) = self.forward.enqueue_as(now, data.info(), data)
                 && R::PACKETS
             {
                 self.recorder

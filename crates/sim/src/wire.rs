@@ -1,5 +1,6 @@
 //! Packets on the simulated wire and their sizes, as Linux sends them over Ethernet.
 
+use pathcast_path::PacketInfo;
 use pathcast_tcp::{AckSegment, DataSegment};
 
 /// Largest IP packet.
@@ -28,6 +29,16 @@ impl Data {
             MTU_BYTES - u32::from(self.segment.short_by_bytes())
         }
     }
+
+    /// What the path sees of it. Flows are told apart (FQ-CoDel); none negotiates ECN yet.
+    #[inline]
+    pub fn info(&self) -> PacketInfo {
+        PacketInfo {
+            size_bytes: self.size_bytes(),
+            flow: u64::from(self.flow),
+            ecn_capable: false,
+        }
+    }
 }
 
 /// An acknowledgment under way.
@@ -46,6 +57,16 @@ impl Ack {
         match self.segment.block_count() {
             0 => HEADER_BYTES,
             blocks => HEADER_BYTES + 4 + 8 * blocks,
+        }
+    }
+
+    /// What the path sees of it.
+    #[inline]
+    pub fn info(&self) -> PacketInfo {
+        PacketInfo {
+            size_bytes: self.size_bytes(),
+            flow: u64::from(self.flow),
+            ecn_capable: false,
         }
     }
 }
