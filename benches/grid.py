@@ -25,8 +25,13 @@ RTTS_MS = (20, 60, 200)
 LOSSES = (0, 1e-4, 1e-2)
 QUEUES_BDP = (0.5, 2)
 SEED = 1
-#: A cell further off than this, in goodput or delay, stands in the list of outliers.
-OUTLIER = 0.10
+HEADING = """\
+# The simulator against the kernel's TCP, cell by cell
+
+Made by `benches/grid.py --duration 20 -o docs/simulator-grid.md`; [simulator.md](simulator.md) says
+what it means.
+
+"""
 
 
 def cells():
@@ -143,7 +148,7 @@ def main():
         ]
     )
     if options.output is not None:
-        options.output.write_text(text)
+        options.output.write_text(HEADING + text)
     print(text)
 
 

@@ -8,13 +8,16 @@ from importlib import resources
 from typing import Any
 
 from pathcast import runs
-from pathcast.exceptions import EmulatorError
+from pathcast.exceptions import EmulatorError, SchemeError
 from pathcast.models import Evaluation, Fit, evaluate, fit
 from pathcast.path import Path
 from pathcast.trace import Trace
 
 #: Seconds ahead that the demo forecasts.
 HORIZONS_S = (1.0, 5.0, 10.0)
+
+#: Congestion controls whose windows the models know.
+SCHEMES = ("cubic", "reno")
 
 
 class World(StrEnum):
@@ -125,9 +128,14 @@ def measure(
     """Runs one bulk flow.
 
     Raises:
-        SchemeError, EmulatorError: a scheme that the world lacks.
+        SchemeError: a scheme that the models do not know.
+        EmulatorError: a scheme that this kernel lacks.
 
     """
+    if scheme not in SCHEMES:
+        raise SchemeError(
+            f"{scheme!r} cannot be forecast yet, expected one of {', '.join(SCHEMES)}"
+        )
     run_in = runs.emulate if world.world is World.EMULATOR else runs.simulate
     run, trace = run_in(path, [scheme], duration_s=duration_s, seed=seed, progress=progress)
     assert trace is not None, "both worlds record by default"  # noqa: S101

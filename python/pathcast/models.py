@@ -144,9 +144,8 @@ def _chosen_cc(trace: Trace, flow: int, cc: str | None) -> str | None:
     if cc is not None:
         return cc
     scheme = trace.scheme(flow)
-    if scheme is None:
-        return None
-    return scheme.removesuffix("-rfc9438")
+    # the simulator's variants of CUBIC (cubic-rfc9438, cubic-hystart++) follow the same law
+    return "cubic" if scheme is not None and scheme.startswith("cubic-") else scheme
 
 
 def _columns(series: FlowSeries) -> tuple[Any, ...]:

@@ -66,3 +66,21 @@ def test_a_report_that_cannot_be_written_is_refused_at_once(tmp_path):
     done = run("demo", "-o", tmp_path / "no" / "r.html", timeout=20)
     assert done.returncode == 2
     assert "no folder" in done.stderr
+
+
+def test_a_scheme_that_the_models_do_not_know_is_refused_before_the_run(tmp_path):
+    done = run("demo", "--scheme", "bbr", "-o", tmp_path / "r.html", timeout=20)
+    assert done.returncode == 2
+    assert "cubic, reno" in done.stderr
+
+
+def test_variants_of_cubic_are_fitted_as_cubic(tmp_path):
+    trace = tmp_path / "t.parquet"
+    path = tmp_path / "p.toml"
+    path.write_text("rate = '20 Mbit/s'\ndelay = '20 ms'\nloss = 0.001\n")
+    for scheme, code in (("cubic-hystart++", 0), ("cubic-rfc9438", 0), ("bbr", 2)):
+        run("simulate", path, "--scheme", scheme, "--duration", 20, "-o", trace)
+        done = run("fit", trace, "--json")
+        assert done.returncode == code, (scheme, done.stderr)
+        if code == 0:
+            assert json.loads(done.stdout)["flows"][0]["cc"] == "cubic"

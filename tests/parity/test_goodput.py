@@ -2,6 +2,8 @@
 
 import statistics
 
+import pytest
+
 from pathcast import demo, emulate, simulate
 
 #: Seeds of the path; both worlds lose the same packets of the sequence that each sends.
@@ -11,13 +13,24 @@ DURATION_S = 12.0
 TOLERANCE = 0.10
 
 
+def stolen_ticks():
+    """Time that the host took away from this machine's processors, in hundredths of a second."""
+    with open("/proc/stat") as stat:
+        return int(stat.readline().split()[8])
+
+
 def valid_emulation(path, seed):
-    """A run that did not slip, of at most three."""
-    for _ in range(3):
+    """A run that did not slip, of at most six; skips if the host takes the processors away."""
+    stolen_in_all = True
+    for _ in range(6):
+        before = stolen_ticks()
         report, _ = emulate(path, ["cubic"], duration_s=DURATION_S, seed=seed)
         if report.valid:
             return report
-    raise AssertionError(f"three runs slipped: {report.invalid_because}")
+        stolen_in_all &= stolen_ticks() > before
+    if stolen_in_all:
+        pytest.skip("the host takes the processors away too often for a run in real time")
+    raise AssertionError(f"six runs slipped: {report.invalid_because}")
 
 
 def test_simulator_and_kernel_agree_on_cubic_goodput(emulator):

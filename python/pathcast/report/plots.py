@@ -159,8 +159,11 @@ def band_plot(evaluation: Evaluation, mss_bytes: int | None) -> str:
             p.time_s, p.quantiles[:, 1] * scale, p.quantiles[:, -2] * scale,
             color=BLUE, alpha=0.28, lw=0, label="forecast, 25 to 75 %",
         )  # fmt: skip
-        axes.plot(p.time_s, p.forecast["pathcast"] * scale, color=BLUE, lw=1.5, label="forecast")
-        axes.plot(p.time_s, p.truth * scale, color="#1d2129", lw=1.3, label="what happened")
+        # a line through one or two points is none
+        dots: dict[str, Any] = {"marker": ".", "ms": 5} if len(p.time_s) < 4 else {}
+        forecast, truth = p.forecast["pathcast"] * scale, p.truth * scale
+        axes.plot(p.time_s, forecast, color=BLUE, lw=1.5, label="forecast", **dots)
+        axes.plot(p.time_s, truth, color="#1d2129", lw=1.3, label="what happened", **dots)
         axes.set(ylabel=unit)
         said = "" if score.coverage90 is None else f": {score.coverage90:.0%} of truths in band"
         axes.set_title(
