@@ -47,6 +47,7 @@ test-python: build ## Run the Python tests, the command line and the examples of
 	$(BIN)/pytest
 
 bench: build ## Measure speed; figures are for comparing within one run.
+	$(BIN)/python benches/simulators.py
 	cargo bench --workspace --locked
 
 wheel: build ## Build dist/pathcast-*.whl.
