@@ -19,7 +19,7 @@ from pathcast import __version__, batch, demo, models, report, runs
 from pathcast.exceptions import PathcastError
 from pathcast.files import check_output, write_beside
 from pathcast.path import Path
-from pathcast.trace import Trace, read_trace
+from pathcast.trace import read_trace
 
 #: Exit code for what the caller got wrong.
 BAD_INPUT = 2
@@ -113,17 +113,15 @@ def _print_run(run: runs.RunReport) -> None:
         _err.print(f"[bold red]this run is not valid:[/] {reason}")
 
 
-def _finish_run(
-    run: runs.RunReport, trace: Trace | None, output: FilePath | None, as_json: bool
-) -> None:
-    if output is not None and trace is not None:
-        trace.write(output)
+def _finish_run(run: runs.RunReport, as_json: bool, **written: FilePath | None) -> None:
+    """Prints a run and the files that were written of it, by what they hold."""
     if as_json:
         _print_json(run.to_dict())
-    else:
-        _print_run(run)
-        if output is not None:
-            _out.print(f"trace written to {output}")
+        return
+    _print_run(run)
+    for what, file in written.items():
+        if file is not None:
+            _out.print(f"{what} written to {file}")
 
 
 Scheme = Annotated[
@@ -164,13 +162,7 @@ def simulate(
             packets_file=packets,
             progress=progress,
         )
-    if as_json:
-        _print_json(run.to_dict())
-        return
-    _print_run(run)
-    for what, file in (("trace", output), ("packets", packets)):
-        if file is not None:
-            _out.print(f"{what} written to {file}")
+    _finish_run(run, as_json, trace=output, packets=packets)
 
 
 @app.command()
@@ -195,7 +187,9 @@ def emulate(
             seed=seed,
             progress=progress,
         )
-    _finish_run(run, trace, output, as_json)
+    if output is not None:
+        trace.write(output)
+    _finish_run(run, as_json, trace=output)
 
 
 @app.command()

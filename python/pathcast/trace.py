@@ -39,17 +39,6 @@ class FlowSeries:
     def __len__(self) -> int:
         return len(self.time_s)
 
-    def until(self, time_s: float) -> FlowSeries:
-        """The rows up to and including `time_s`."""
-        end = int(np.searchsorted(self.time_s, time_s, side="right"))
-
-        def cut(column: Column | None) -> Column | None:
-            return None if column is None else column[:end]
-
-        return FlowSeries(
-            self.time_s[:end], self.cwnd_packets[:end], cut(self.snd_nxt_packets), cut(self.srtt_s)
-        )
-
 
 class Trace:
     """A trace, held in Rust; `docs/trace-format.md` describes its columns and metadata."""
