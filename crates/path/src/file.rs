@@ -33,10 +33,10 @@ const DIRECTION_KEYS: [&str; 7] = [
     "schedule",
 ];
 
-/// The path of the file's root table.
-pub(crate) fn path(root: &DeTable<'_>, load: &mut Loader<'_>) -> Read<Path> {
+/// The path of a table that begins at byte `at`.
+pub(crate) fn path(root: &DeTable<'_>, at: usize, load: &mut Loader<'_>) -> Read<Path> {
     let keys = [&["name", "reverse"], &DIRECTION_KEYS[..]].concat();
-    let root = Table::new(root, 0, &keys)?;
+    let root = Table::new(root, at, &keys)?;
     let name = root.or("name", String::new(), |field| {
         Ok(field.text("text")?.to_string())
     })?;
@@ -539,15 +539,15 @@ fn schedule(field: Field<'_, '_>) -> Read<Vec<Change>> {
     Ok(changes)
 }
 
-/// The path as TOML, every default written out.
-pub(crate) fn write(path: &Path) -> String {
+/// The path as TOML, every default written out; tables within it are called `prefix` and their name.
+pub(crate) fn write(path: &Path, prefix: &str) -> String {
     let name = toml::Value::from(path.name.as_str());
     format!(
-        "name = {name}\n{}{}\n[reverse]\n{}{}",
+        "name = {name}\n{}{}\n[{prefix}reverse]\n{}{}",
         write_direction(&path.forward),
-        write_schedule("schedule", &path.forward.schedule),
+        write_schedule(&format!("{prefix}schedule"), &path.forward.schedule),
         write_direction(&path.reverse),
-        write_schedule("reverse.schedule", &path.reverse.schedule),
+        write_schedule(&format!("{prefix}reverse.schedule"), &path.reverse.schedule),
     )
 }
 

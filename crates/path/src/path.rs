@@ -14,6 +14,7 @@ use crate::link::{ConstantLink, LinkSpec, OpportunityLink, PoissonClock, Stepped
 use crate::loss::LossSpec;
 use crate::policer::{Policer, PolicerSpec};
 use crate::queue::{Discipline, Limits, Queue, QueueSpec, VirtualDropTail};
+use crate::reader::{Read, Trouble, document};
 use crate::seed::generator;
 use crate::staged::{Link, StagedChannel, WireChange};
 use crate::units::{Bandwidth, QueueLimit, Span, Time};
@@ -98,7 +99,7 @@ pub struct Path {
     pub reverse: Direction,
 }
 
-/// A path file that cannot be used: which, where and why.
+/// A path file, or another that describes a run, that cannot be used: which, where and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathError {
     /// The file, as the caller named it.
@@ -120,20 +121,6 @@ impl fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
-/// Line and column, from 1, of the byte at `offset`.
-fn place_of(text: &str, offset: usize) -> (usize, usize) {
-    let mut end = offset.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let before = &text[..end];
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    (
-        before.matches('\n').count() + 1,
-        before[line_start..].chars().count() + 1,
-    )
-}
-
 impl Path {
     /// Reads a path file's text; `file` names it in errors. It must not name other files: see
     /// [`Path::parse_with`].
@@ -153,19 +140,15 @@ impl Path {
     /// # Errors
     /// As [`Path::parse`], or if a trace cannot be loaded or is none.
     pub fn parse_with(text: &str, file: &str, load: &mut Loader<'_>) -> Result<Self, PathError> {
-        let fail = |at: Option<usize>, message: String| PathError {
-            file: file.to_string(),
-            place: at.map(|at| place_of(text, at)),
-            message,
-        };
-        let root = DeTable::parse(text).map_err(|error| {
-            // a message of several lines reads better as one
-            let message = error.message().split_whitespace().collect::<Vec<_>>();
-            fail(error.span().map(|span| span.start), message.join(" "))
-        })?;
-        let root = root.get_ref();
-        let path =
-            file::path(root, load).map_err(|trouble| fail(Some(trouble.at), trouble.message))?;
+        document(text, file, |root| Self::read(root, 0, load))
+    }
+
+    /// Reads a path out of a table that begins at byte `at` of a larger file.
+    ///
+    /// # Errors
+    /// As [`Path::parse_with`], with the place.
+    pub fn read(root: &DeTable<'_>, at: usize, load: &mut Loader<'_>) -> Read<Self> {
+        let path = file::path(root, at, load)?;
         path.check().map_err(|(direction, key, message)| {
             // where the key stands, if it is no default
             let table = match direction {
@@ -174,10 +157,11 @@ impl Path {
                     .and_then(|value| value.get_ref().as_table()),
                 _ => Some(root),
             };
-            let at = table
+            let place = table
                 .and_then(|table| table.get(key))
-                .map(|value| value.span().start);
-            fail(at, format!("{direction} {key}: {message}"))
+                .map_or(at, |value| value.span().start);
+            let message = format!("{direction} {key}: {message}");
+            Trouble { at: place, message }
         })?;
         Ok(path)
     }
@@ -308,7 +292,12 @@ impl Path {
 
     /// The path as TOML, every default and every trace written out. [`Path::parse`] reads it back.
     pub fn to_toml(&self) -> String {
-        file::write(self)
+        file::write(self, "")
+    }
+
+    /// As [`Path::to_toml`], as the table `name` of a larger file.
+    pub fn to_toml_table(&self, name: &str) -> String {
+        format!("[{name}]\n{}", file::write(self, &format!("{name}.")))
     }
 }
 

@@ -1,38 +1,81 @@
-//! Reads the values of a path file, each with the place where it stands, for errors that name it.
+//! Reads the values of a TOML file, each with the place where it stands, for errors that name it.
 
 use std::str::FromStr;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::path::PathError;
 use crate::units::{Probability, UnitError};
 
 /// What is wrong, and the byte at which.
 #[derive(Debug)]
-pub(crate) struct Trouble {
-    pub(crate) at: usize,
-    pub(crate) message: String,
+pub struct Trouble {
+    /// The byte of the file, from 0.
+    pub at: usize,
+    /// What was got and what was wanted.
+    pub message: String,
 }
 
-pub(crate) type Read<T> = Result<T, Trouble>;
+/// What was read, or what is wrong.
+pub type Read<T> = Result<T, Trouble>;
+
+/// Reads a whole file, of which `file` is the name in errors, by `read`, which gets the root table.
+///
+/// # Errors
+/// The text is no TOML, or the error of `read`; with line and column.
+pub fn document<T>(
+    text: &str,
+    file: &str,
+    read: impl FnOnce(&DeTable<'_>) -> Read<T>,
+) -> Result<T, PathError> {
+    let fail = |at: Option<usize>, message: String| PathError {
+        file: file.to_string(),
+        place: at.map(|at| place_of(text, at)),
+        message,
+    };
+    let root = DeTable::parse(text).map_err(|error| {
+        // a message of several lines reads better as one
+        let message = error.message().split_whitespace().collect::<Vec<_>>();
+        fail(error.span().map(|span| span.start), message.join(" "))
+    })?;
+    read(root.get_ref()).map_err(|trouble| fail(Some(trouble.at), trouble.message))
+}
+
+/// Line and column, from 1, of the byte at `offset`.
+fn place_of(text: &str, offset: usize) -> (usize, usize) {
+    let mut end = offset.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let before = &text[..end];
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    (
+        before.matches('\n').count() + 1,
+        before[line_start..].chars().count() + 1,
+    )
+}
 
 /// A table of the file.
 #[derive(Clone, Copy)]
-pub(crate) struct Table<'t, 'i> {
+pub struct Table<'t, 'i> {
     entries: &'t DeTable<'i>,
     at: usize,
 }
 
 /// A key and its value.
 #[derive(Clone, Copy)]
-pub(crate) struct Field<'t, 'i> {
+pub struct Field<'t, 'i> {
     key: &'t str,
     value: &'t Spanned<DeValue<'i>>,
 }
 
 impl<'t, 'i> Table<'t, 'i> {
     /// A table that begins at byte `at`, if all its keys are among `keys`.
-    pub(crate) fn new(entries: &'t DeTable<'i>, at: usize, keys: &[&str]) -> Read<Self> {
+    ///
+    /// # Errors
+    /// A key that is not among them.
+    pub fn new(entries: &'t DeTable<'i>, at: usize, keys: &[&str]) -> Read<Self> {
         for (key, _) in entries {
             let name: &str = key.get_ref();
             if !keys.contains(&name) {
@@ -50,14 +93,17 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The field of this key, if there is one.
-    pub(crate) fn get(&self, key: &str) -> Option<Field<'t, 'i>> {
+    pub fn get(&self, key: &str) -> Option<Field<'t, 'i>> {
         let (key, value) = self.entries.get_key_value(key)?;
         let key: &str = key.get_ref();
         Some(Field { key, value })
     }
 
     /// The field of this key.
-    pub(crate) fn need(&self, key: &str) -> Read<Field<'t, 'i>> {
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn need(&self, key: &str) -> Read<Field<'t, 'i>> {
         self.get(key).ok_or_else(|| Trouble {
             at: self.at,
             message: format!("missing field `{key}`"),
@@ -65,7 +111,10 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// A field that may be left out, read by `read`.
-    pub(crate) fn or<T>(
+    ///
+    /// # Errors
+    /// That of `read`.
+    pub fn or<T>(
         &self,
         key: &str,
         default: T,
@@ -77,12 +126,15 @@ impl<'t, 'i> Table<'t, 'i> {
 
 impl<'t, 'i> Field<'t, 'i> {
     /// Where the value stands.
-    pub(crate) fn at(&self) -> usize {
+    pub fn at(&self) -> usize {
         self.value.span().start
     }
 
     /// This field is wrong.
-    pub(crate) fn wrong<T>(&self, message: impl std::fmt::Display) -> Read<T> {
+    ///
+    /// # Errors
+    /// Always.
+    pub fn wrong<T>(&self, message: impl std::fmt::Display) -> Read<T> {
         Err(Trouble {
             at: self.at(),
             message: format!("{}: {message}", self.key),
@@ -105,7 +157,10 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 
     /// Text.
-    pub(crate) fn text(&self, expected: &str) -> Read<&'t str> {
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn text(&self, expected: &str) -> Read<&'t str> {
         match self.value.get_ref().as_str() {
             Some(text) => Ok(text),
             None => self.wrong_type(expected),
@@ -113,7 +168,10 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 
     /// Text with a unit.
-    pub(crate) fn quantity<T: FromStr<Err = UnitError>>(&self, expected: &str) -> Read<T> {
+    ///
+    /// # Errors
+    /// Another type, no unit, or a value out of range.
+    pub fn quantity<T: FromStr<Err = UnitError>>(&self, expected: &str) -> Read<T> {
         match self.text(expected)?.parse() {
             Ok(quantity) => Ok(quantity),
             Err(error) => self.wrong(error),
@@ -121,7 +179,10 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 
     /// A number, whole or not.
-    pub(crate) fn number(&self, expected: &str) -> Read<f64> {
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn number(&self, expected: &str) -> Read<f64> {
         let number = match self.value.get_ref() {
             DeValue::Float(float) => float.as_str().parse().ok(),
             DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix())
@@ -136,7 +197,10 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 
     /// A whole number from `least` to `most`.
-    pub(crate) fn whole(&self, least: u64, most: u64) -> Read<u64> {
+    ///
+    /// # Errors
+    /// Another type, or out of range.
+    pub fn whole(&self, least: u64, most: u64) -> Read<u64> {
         let expected = format!("a whole number from {least} to {most}");
         let DeValue::Integer(integer) = self.value.get_ref() else {
             return self.wrong_type(&expected);
@@ -151,7 +215,10 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 
     /// A probability.
-    pub(crate) fn probability(&self) -> Read<Probability> {
+    ///
+    /// # Errors
+    /// Another type, or out of range.
+    pub fn probability(&self) -> Read<Probability> {
         const EXPECTED: &str = "a probability from 0 to 1 such as 0.001";
         let number = self.number(EXPECTED)?;
         match Probability::new(number) {
@@ -161,7 +228,10 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 
     /// `true` or `false`.
-    pub(crate) fn boolean(&self) -> Read<bool> {
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn boolean(&self) -> Read<bool> {
         match self.value.get_ref().as_bool() {
             Some(boolean) => Ok(boolean),
             None => self.wrong_type("true or false"),
@@ -169,10 +239,10 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 
     /// The items of a list, each under the key of the list.
-    pub(crate) fn list(
-        &self,
-        expected: &str,
-    ) -> Read<impl Iterator<Item = Field<'t, 'i>> + use<'t, 'i>> {
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn list(&self, expected: &str) -> Read<impl Iterator<Item = Field<'t, 'i>> + use<'t, 'i>> {
         let key = self.key;
         match self.value.get_ref().as_array() {
             Some(items) => Ok(items.iter().map(move |value| Field { key, value })),
@@ -181,7 +251,10 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 
     /// The items of a list of two.
-    pub(crate) fn pair(&self, expected: &str) -> Read<[Field<'t, 'i>; 2]> {
+    ///
+    /// # Errors
+    /// Another type or length.
+    pub fn pair(&self, expected: &str) -> Read<[Field<'t, 'i>; 2]> {
         let items: Vec<_> = self.list(expected)?.collect();
         match items.try_into() {
             Ok(pair) => Ok(pair),
@@ -190,24 +263,57 @@ impl<'t, 'i> Field<'t, 'i> {
     }
 
     /// A table with some of these keys.
-    pub(crate) fn table(&self, expected: &str, keys: &[&str]) -> Read<Table<'t, 'i>> {
+    ///
+    /// # Errors
+    /// Another type, or a key that is not among them.
+    pub fn table(&self, expected: &str, keys: &[&str]) -> Read<Table<'t, 'i>> {
         match self.value.get_ref().as_table() {
             Some(entries) => Table::new(entries, self.at(), keys),
             None => self.wrong_type(expected),
         }
     }
 
+    /// The entries of a table with any keys, in the order of the file.
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn entries(&self, expected: &str) -> Read<Vec<Field<'t, 'i>>> {
+        let Some(entries) = self.value.get_ref().as_table() else {
+            return self.wrong_type(expected);
+        };
+        let mut fields: Vec<(usize, Field<'t, 'i>)> = entries
+            .iter()
+            .map(|(key, value)| {
+                let at = key.span().start;
+                let key: &str = key.get_ref();
+                (at, Field { key, value })
+            })
+            .collect();
+        fields.sort_by_key(|(at, _)| *at);
+        Ok(fields.into_iter().map(|(_, field)| field).collect())
+    }
+
+    /// The key.
+    pub fn key(&self) -> &'t str {
+        self.key
+    }
+
+    /// The table that the value is, if it is one.
+    pub fn as_table(&self) -> Option<&'t DeTable<'i>> {
+        self.value.get_ref().as_table()
+    }
+
     /// Whether the value is a table: the long form of a key.
-    pub(crate) fn is_table(&self) -> bool {
+    pub fn is_table(&self) -> bool {
         self.value.get_ref().is_table()
     }
 
     /// The long form of a key: a table whose `kind` is one of `kinds`, with the keys that the kind
     /// has besides.
-    pub(crate) fn kind(
-        &self,
-        kinds: &[(&'static str, &[&str])],
-    ) -> Read<(&'static str, Table<'t, 'i>)> {
+    ///
+    /// # Errors
+    /// Another type, another kind, or a key that the kind lacks.
+    pub fn kind(&self, kinds: &[(&'static str, &[&str])]) -> Read<(&'static str, Table<'t, 'i>)> {
         let expected = || {
             let names: Vec<String> = kinds
                 .iter()

@@ -254,6 +254,47 @@ impl fmt::Display for Span {
     }
 }
 
+/// An amount of data in bytes, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(u64);
+
+impl Size {
+    /// `bytes`, if it is more than none.
+    pub const fn from_bytes(bytes: u64) -> Option<Self> {
+        if bytes > 0 { Some(Self(bytes)) } else { None }
+    }
+
+    /// In bytes.
+    pub const fn as_bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Size {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const UNITS: &[(&str, f64)] = &[("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)];
+        const EXAMPLE: &str = "a size from 1 B to 1000 GB such as \"500 kB\"";
+        let (value, factor) = parse_in_units(text, UNITS, EXAMPLE)?;
+        let bytes = (value * factor).round();
+        if (1.0..=1e12).contains(&bytes) {
+            Ok(Self(bytes as u64))
+        } else {
+            Err(UnitError::new(text, EXAMPLE))
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes % 1_000_000 == 0 => write!(f, "{} MB", bytes / 1_000_000),
+            bytes if bytes % 1000 == 0 => write!(f, "{} kB", bytes / 1000),
+            bytes => write!(f, "{bytes} B"),
+        }
+    }
+}
+
 /// A probability in `[0, 1]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
@@ -370,6 +411,9 @@ mod tests {
         for text in ["-1 ms", "5", "5 min", "2 h", "4000 s", "inf s"] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
+        for text in ["0 B", "0.2 B", "-1 kB", "5", "1e13 B", "3 packets"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
         for text in ["0 B", "0 packets", "1.5 packets", "-1 BDP", "0.2 B", "much"] {
             assert!(text.parse::<QueueLimit>().is_err(), "{text}");
         }
@@ -380,6 +424,10 @@ mod tests {
         for text in ["12 Mbit/s", "1.5 Gbit/s", "900 bit/s"] {
             let rate: Bandwidth = text.parse().unwrap();
             assert_eq!(rate.to_string().parse::<Bandwidth>().unwrap(), rate);
+        }
+        for bytes in [1, 999, 1000, 1500, 2_000_000, 1_000_000_000_000] {
+            let size = Size::from_bytes(bytes).unwrap();
+            assert_eq!(size.to_string().parse::<Size>().unwrap(), size);
         }
         for nanos in [0, 1, 999, 1_000, 1_500_000, 30_000_000, 2_500_000_000] {
             let span = Span::from_nanos(nanos);
