@@ -14,6 +14,7 @@ from importlib.metadata import version
 
 from pathcast.batch import Results, Simulation, simulate_many
 from pathcast.exceptions import (
+    ClusterError,
     EmulatorError,
     ModelError,
     PathcastError,
@@ -55,6 +56,7 @@ __all__ = [
     "MODELS",
     "QUANTILE_LEVELS",
     "Capabilities",
+    "ClusterError",
     "CurvePoint",
     "EmulatorError",
     "Epoch",

@@ -1,17 +1,33 @@
-"""Many simulations at once: sweeps over paths, schemes and seeds on all cores."""
+"""Many simulations at once: sweeps over paths, schemes and seeds on all cores, or on a cluster."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from pathcast import _internal
-from pathcast.exceptions import translated
+from pathcast.cluster import connected
+from pathcast.exceptions import PathcastError, TraceError, translated
+from pathcast.files import write_beside
 from pathcast.path import Path
 from pathcast.runs import checked
 from pathcast.trace import Column
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: Chunks for each CPU of a cluster: the last ones to end keep the others waiting for little.
+_CHUNKS_PER_CPU = 8
+#: Runs in a chunk at most, so that progress is seen.
+_RUNS_PER_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -43,7 +59,7 @@ class Results:
     `one_way_delay_mean_ms`, `one_way_delay_p50_ms` and `one_way_delay_p95_ms`.
     """
 
-    def __init__(self, inner: _internal.ArrowTable) -> None:
+    def __init__(self, inner: _Table) -> None:
         self._inner = inner
 
     def __len__(self) -> int:
@@ -78,18 +94,22 @@ def simulate_many(
     *,
     threads: int | None = None,
     progress: Callable[[float], None] | None = None,
+    cluster: str | None = None,
 ) -> Results:
-    """Runs simulations on all cores, without Python's lock. The same specs give the same results,
-    whatever the number of threads.
+    """Runs simulations on all cores, without Python's lock, or on all machines of a Ray cluster.
+    The same specs give the same results, whatever the number of threads and machines.
 
     Args:
         simulations: what to run.
-        threads: how many at once; by default one for each core.
+        threads: how many at once; by default one for each core. Not with a cluster.
         progress: told now and then how many have ended; may raise to stop the batch.
+        cluster: address of a Ray cluster, `HOST:PORT`, `ray://HOST:PORT` or `local`; see
+            `docs/simulator.md`.
 
     Raises:
         SchemeError: a scheme that the simulator lacks; nothing is run then.
-        PathcastError: a duration or seed out of range.
+        ClusterError: the cluster cannot be used, see `pathcast.cluster`.
+        PathcastError: a duration or seed out of range, or both threads and a cluster.
 
     Example:
         >>> path = Path.parse("rate = '12 Mbit/s'\\ndelay = '30 ms'\\n")
@@ -108,5 +128,115 @@ def simulate_many(
         )
         for spec in simulations
     ]
+    if cluster is not None:
+        if threads is not None:
+            raise PathcastError(
+                f"threads is {threads} and cluster is {cluster}, expected one of them: each task "
+                "of a cluster has one thread"
+            )
+        return Results(_simulate_on(cluster, specs, progress))
     with translated():
         return Results(_internal.simulate_many(specs, threads or 0, progress))
+
+
+def _simulate_on(
+    address: str, specs: Sequence[Any], progress: Callable[[float], None] | None
+) -> _Table:
+    _check(specs)
+    with connected(address) as cluster:
+        size = math.ceil(len(specs) / (_CHUNKS_PER_CPU * cluster.cpus))
+        size = min(max(size, 1), _RUNS_PER_CHUNK)
+        # no spec is a chunk too: its table has columns
+        starts = range(0, max(len(specs), 1), size)
+        chunks = [specs[start : start + size] for start in starts]
+        tables = cluster.map(_simulate_chunk, chunks, progress=progress)
+        return _JoinedTable(zip(starts, tables, strict=True))
+
+
+def _check(specs: Sequence[Any]) -> None:
+    """Raises what a batch raises before it runs anything; runs next to nothing itself."""
+
+    class Passed(Exception):
+        pass
+
+    def stop(_: float) -> None:
+        raise Passed
+
+    with translated(), contextlib.suppress(Passed):
+        _internal.simulate_many(specs, 1, stop)
+
+
+def _simulate_chunk(specs: Sequence[Any]) -> bytes:
+    """What a task does; its table as an Arrow stream."""
+    import pyarrow
+
+    with translated():
+        table = pyarrow.table(_internal.simulate_many(specs, 1))
+    sink = io.BytesIO()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+class _Table(Protocol):
+    """What is asked of a table; `_internal.ArrowTable` is one."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __len__(self) -> int: ...
+    def write(self, file: FilePath) -> None: ...
+    def numbers(self, name: str) -> Column: ...
+
+
+class _JoinedTable:
+    """Tables of chunks, as if they were one batch.
+
+    Args:
+        chunks: of each, the index of its first simulation in the batch, and an Arrow stream.
+
+    """
+
+    def __init__(self, chunks: Iterable[tuple[int, bytes]]) -> None:
+        import pyarrow
+        import pyarrow.compute
+
+        tables = []
+        for start, stream in chunks:
+            table = pyarrow.ipc.open_stream(stream).read_all()
+            at = table.schema.get_field_index("simulation")
+            field = table.schema.field(at)
+            within = table.column(at)
+            whole = pyarrow.compute.add(within, pyarrow.scalar(start, field.type))
+            tables.append(table.set_column(at, field, whole))
+        # "default": a column that has nulls in some chunks may have them in all
+        joined = pyarrow.concat_tables(tables, promote_options="default")
+        self._table: pyarrow.Table = joined.combine_chunks()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def write(self, file: FilePath) -> None:
+        import pyarrow.parquet
+
+        sink = io.BytesIO()
+        pyarrow.parquet.write_table(self._table, sink)
+        try:
+            write_beside(file, sink.getvalue())
+        except PathcastError as error:
+            raise TraceError(str(error)) from None
+
+    def numbers(self, name: str) -> Column:
+        import pyarrow
+
+        at = self._table.schema.get_field_index(name)
+        if at < 0 or not _is_number(self._table.schema.field(at).type):
+            raise TraceError(f"there is no column of numbers {name}")
+        return np.asarray(self._table.column(at).cast(pyarrow.float64()).to_numpy())
+
+
+def _is_number(kind: pyarrow.DataType) -> bool:
+    import pyarrow
+
+    return bool(pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind))

@@ -203,12 +203,19 @@ def sweep(
     threads: Annotated[
         int | None, typer.Option(help="Runs at once; default: one a core.", min=1)
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run on a Ray cluster: HOST:PORT, ray://HOST:PORT or local; docs/simulator.md.",
+        ),
+    ] = None,
     output: Annotated[
         FilePath | None, typer.Option("--output", "-o", help="Write each run here, as Parquet.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate every path with every scheme, one flow, many seeds, on all cores."""
+    """Simulate every path with every scheme, one flow, many seeds, on all cores or a cluster."""
     if output is not None:
         check_output(output)
     cells = [(Path.load(file), name) for file in path_files for name in scheme]
@@ -218,7 +225,7 @@ def sweep(
         for seed in range(1, seeds + 1)
     ]
     with _progress("simulating", len(specs), "runs") as progress:
-        results = batch.simulate_many(specs, threads=threads, progress=progress)
+        results = batch.simulate_many(specs, threads=threads, progress=progress, cluster=cluster)
     if output is not None:
         results.write(output)
     columns = {

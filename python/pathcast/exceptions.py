@@ -6,6 +6,7 @@ PathcastError
 ├── TraceError        a trace that cannot be read or written
 ├── SchemeError       a congestion control that is not there
 ├── EmulatorError     the emulator cannot run here, or not so
+├── ClusterError      a Ray cluster that cannot be used
 └── ModelError        a series that no model can use
 ```
 
@@ -38,6 +39,10 @@ class SchemeError(PathcastError):
 
 class EmulatorError(PathcastError):
     """The emulator cannot run here, or not what it was asked for."""
+
+
+class ClusterError(PathcastError):
+    """A Ray cluster that cannot be reached or used, or whose workers cannot do what they must."""
 
 
 class ModelError(PathcastError):

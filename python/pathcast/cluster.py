@@ -1,0 +1,297 @@
+"""Work spread over the machines of a Ray cluster; Ray alone schedules it."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import os
+import pickle
+import platform
+import secrets
+import socket
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from types import ModuleType
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pathcast.exceptions import ClusterError, PathcastError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: The address that means: start Ray on this machine.
+LOCAL = "local"
+#: How long a connection to the address may take, in seconds.
+_REACH_S = 5
+#: How often a task whose worker died is run again; Ray's own default.
+_RETRIES = 3
+#: How often progress is told while nothing ends, in seconds.
+_TELL_S = 0.2
+#: How long cancelled tasks may take to end before their workers are killed, in seconds.
+_CANCEL_S = 5
+
+_ADDRESSES = "expected local, HOST:PORT or ray://HOST:PORT"
+
+
+class Cluster:
+    """A connection to a Ray cluster; `connected` makes one.
+
+    Attributes:
+        address: as it was given.
+        cpus: how many tasks can run at once, as far as is known when it is connected; at least 1.
+
+    """
+
+    def __init__(self, ray: ModuleType, address: str) -> None:
+        self._ray = ray
+        self.address = address
+        self.cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def map(
+        self,
+        function: Callable[[Sequence[Item]], Result],
+        chunks: Sequence[Sequence[Item]],
+        *,
+        progress: Callable[[float], None] | None = None,
+    ) -> Iterator[Result]:
+        """Calls a function with each chunk, one task of one CPU a chunk; results in their order.
+
+        The first error cancels the tasks that have not ended, and so do Ctrl-C and a caller who
+        stops to ask for results.
+
+        Args:
+            function: of a module of pathcast, which the workers import; no nested one.
+            chunks: what to call it with; each must be picklable, and so must the results.
+            progress: told now and then how many items are in the chunks that have ended; may
+                raise to stop.
+
+        Raises:
+            ClusterError: a worker lacks pathcast or has another version, or dies again and again.
+            PathcastError: what the function raised.
+
+        """
+        ray = self._ray
+        task = ray.remote(num_cpus=1, max_retries=_RETRIES)(_checked_call()).remote
+        work, wanted = pickle.dumps(function), version("pathcast")
+        refs = [task(work, wanted, chunk) for chunk in chunks]
+        sizes = {ref: len(chunk) for ref, chunk in zip(refs, chunks, strict=True)}
+        running, ended = list(refs), 0
+        try:
+            for ref in refs:
+                while ref in running:
+                    done, running = ray.wait(running, timeout=_TELL_S)
+                    for one in done:
+                        self._result(one)  # an error ends all, whatever its place in the order
+                        ended += sizes[one]
+                    if progress is not None:
+                        progress(ended)
+                yield self._result(ref)
+        finally:
+            self._cancel(running)
+
+    def _result(self, ref: Any) -> Any:  # noqa: ANN401
+        errors = self._ray.exceptions
+        try:
+            wrong, result = self._ray.get(ref)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, PathcastError):
+                raise error.cause from None
+            raise
+        except errors.RayError as error:
+            raise ClusterError(
+                f"cluster {self.address}: a task was started {_RETRIES + 1} times and its worker "
+                f"died each time ({_reason(error)}); expected a worker that lives until its task ends"
+            ) from None
+        if wrong is not None:
+            raise ClusterError(f"cluster {self.address}: {wrong}")
+        return result
+
+    def _cancel(self, refs: Sequence[Any]) -> None:
+        """Ends tasks: those under way as by Ctrl-C, and those that stay by ending their worker."""
+        if not refs:
+            return
+        for ref in refs:
+            self._ray.cancel(ref)
+        _, left = self._ray.wait(list(refs), num_returns=len(refs), timeout=_CANCEL_S)
+        for ref in left:
+            self._ray.cancel(ref, force=True)
+
+
+def _checked_call() -> Callable[[bytes, str, Sequence[Any]], tuple[str | None, Any]]:
+    # Nested, so that Ray sends it by value: a worker without pathcast can then say so.
+    def call(work: bytes, wanted: str, chunk: Sequence[Any]) -> tuple[str | None, Any]:
+        import pickle
+        import platform
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            got = version("pathcast")
+        except PackageNotFoundError:
+            got = None
+        if got != wanted:
+            has = "no pathcast" if got is None else f"pathcast {got}"
+            return f"the worker on {platform.node()} has {has}, expected pathcast {wanted}", None
+        return None, pickle.loads(work)(chunk)  # noqa: S301 - Ray's own protocol does so too
+
+    return call
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Cluster]:
+    """Connects to a Ray cluster for as long as the block lasts.
+
+    Args:
+        address: `HOST:PORT` from one of the cluster's machines, `ray://HOST:PORT` from any other,
+            or `local`, which starts Ray on this machine, reachable by nobody else, and stops it
+            at the end.
+
+    Raises:
+        ClusterError: Ray is not installed, the address is no address or cannot be reached, the
+            cluster has another version of Ray or Python, or this process is connected already.
+
+    Example:
+        >>> with connected("nowhere"):
+        ...     pass
+        Traceback (most recent call last):
+        pathcast.exceptions.ClusterError: cluster nowhere: is no address, expected local, \
+HOST:PORT or ray://HOST:PORT
+
+    """
+    host, port = _parse(address)
+    if host is not None:
+        _reach(address, host, port)
+    loopback = host is None or _is_loopback(host)
+    with (
+        _environment(loopback=loopback, local=host is None),
+        # sockets and logs of the processes that `local` starts
+        tempfile.TemporaryDirectory(prefix="pathcast-", ignore_cleanup_errors=True) as folder,
+    ):
+        ray = _import_ray()
+        if ray.is_initialized():
+            raise ClusterError(
+                f"cluster {address}: this process is connected to a Ray cluster already, expected "
+                "none: call ray.shutdown() before"
+            )
+        _forget(ray)
+        # Ray replaces a loopback address by the machine's own unless told that it may not;
+        # it reads the variable only when it is imported, which may have been long ago
+        constants = ray._private.ray_constants
+        before = constants.ENABLE_RAY_CLUSTER
+        constants.ENABLE_RAY_CLUSTER = not loopback
+        try:
+            _connect(ray, address, folder if host is None else None)
+            yield Cluster(ray, address)
+        finally:
+            ray.shutdown()
+            _forget(ray)
+            constants.ENABLE_RAY_CLUSTER = before
+
+
+def _parse(address: str) -> tuple[str | None, int]:
+    """Host and port; no host for `local`."""
+    if address == LOCAL:
+        return None, 0
+    rest = address.removeprefix("ray://")
+    try:
+        parts = urlsplit(f"//{rest}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or not port or parts.netloc != rest or "@" in rest:
+        raise ClusterError(f"cluster {address}: is no address, {_ADDRESSES}")
+    return host, port
+
+
+def _reach(address: str, host: str, port: int) -> None:
+    """Finds out at once what Ray would wait minutes for."""
+    try:
+        socket.create_connection((host, port), timeout=_REACH_S).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ClusterError(
+            f"cluster {address}: cannot be reached: {reason}; expected the address of a Ray "
+            "cluster as `ray start --head` prints it, or local"
+        ) from None
+
+
+def _is_loopback(host: str) -> bool:
+    found = socket.getaddrinfo(host, None)[0][4][0]
+    return ipaddress.ip_address(found).is_loopback
+
+
+@contextlib.contextmanager
+def _environment(*, loopback: bool, local: bool) -> Iterator[None]:
+    """What Ray and the processes that it starts take from the environment."""
+    settings = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # one attempt of a few seconds where Ray has twenty of half a minute
+        "RAY_NUM_REDIS_GET_RETRIES": "1",
+        "RAY_py_gcs_connect_timeout_s": str(_REACH_S),
+        "RAY_gcs_rpc_server_connect_timeout_s": str(_REACH_S),
+    }
+    if loopback:
+        settings["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    if local and "RAY_AUTH_MODE" not in os.environ:
+        # other users of this machine reach its loopback too; Ray itself would keep a token in
+        # the home folder
+        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _import_ray() -> ModuleType:
+    try:
+        import pyarrow  # noqa: F401 - of the same extra
+        import ray
+    except ImportError as error:
+        raise ClusterError(
+            f"work on a cluster needs {error.name}, which is not installed here "
+            f"(Python {platform.python_version()}): pip install pathcast[cluster]"
+        ) from None
+    return ray
+
+
+def _forget(ray: ModuleType) -> None:
+    """Makes Ray read its environment again, which it does once a process."""
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+    ray._raylet.Config.initialize("")
+
+
+def _reason(error: Exception) -> str:
+    """Ray's message, on one line of a length that can be read."""
+    return textwrap.shorten(str(error), 400, placeholder=" ...")
+
+
+def _connect(ray: ModuleType, address: str, local_folder: str | None) -> None:
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if local_folder is not None:
+        options |= {
+            "include_dashboard": False,
+            "_node_ip_address": "127.0.0.1",
+            "_temp_dir": local_folder,
+        }
+    try:
+        context = ray.init(address, **options)
+    except Exception as error:  # Ray raises what it likes: ConnectionError, RuntimeError, ...
+        raise ClusterError(
+            f"cluster {address}: cannot be used: {_reason(error)}; expected a running Ray cluster of "
+            f"version {ray.__version__} and Python {platform.python_version()}"
+        ) from None
+    if local_folder is not None and context.address_info["node_ip_address"] != "127.0.0.1":
+        raise ClusterError(
+            f"cluster {address}: Ray listens on {context.address_info['node_ip_address']}, "
+            "expected 127.0.0.1"
+        )

@@ -1,0 +1,311 @@
+"""`pathcast sweep --cluster`, `simulate_many(cluster=...)` and what they stand on: Ray, which the
+tests start on this machine's loopback."""
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import pathcast
+from conftest import IN_CI, PATHCAST, run
+from pathcast.cluster import connected
+
+PATH = "rate = '20 Mbit/s'\ndelay = '10 ms'\nloss = 0.001\n"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ray_is_installed():
+    """Skips where Ray is not installed and says so; in CI it must be."""
+    if find_spec("ray") is None:
+        reason = "there is no Ray here: pip install pathcast[cluster]"
+        if IN_CI:
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def token(ray_is_installed):
+    """A secret between the tests and the cluster that they start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        yield
+
+
+def free_port():
+    """A port of the loopback that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def ray_head(python):
+    """Starts a cluster of one machine with two CPUs; its addresses, for members and for clients."""
+    port, client_port = free_port(), free_port()
+    # not tmp_path: names of sockets are short
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        log = Path(folder, "log")
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                [
+                    python, "-m", "ray.scripts.scripts", "start", "--head", "--block",
+                    "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2",
+                    f"--ray-client-server-port={client_port}", "--include-dashboard=false",
+                    "--disable-usage-stats", f"--temp-dir={folder}",
+                ],
+                stdout=output, stderr=output, start_new_session=True,
+                env={**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},
+            )  # fmt: skip
+        try:
+            deadline = time.monotonic() + 60
+            while "Ray runtime started" not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.1)
+            yield f"127.0.0.1:{port}", f"ray://127.0.0.1:{client_port}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=40)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.fixture(scope="session")
+def cluster(token):
+    """A cluster whose workers have the pathcast that is tested."""
+    with ray_head(sys.executable) as addresses:
+        yield addresses
+
+
+@pytest.fixture(scope="session")
+def stranger(token, tmp_path_factory):
+    """The client address of a cluster whose Python has all packages but pathcast, and a function
+    that puts a pathcast of some version there."""
+    home = tmp_path_factory.mktemp("stranger")
+    venv.create(home, symlinks=True, with_pip=False)
+    ours = Path(sysconfig.get_path("purelib"))
+    theirs = home / ours.relative_to(sys.prefix)
+    for entry in ours.iterdir():
+        if "pathcast" not in entry.name and not (theirs / entry.name).exists():
+            (theirs / entry.name).symlink_to(entry)
+
+    def install(version):
+        folder = theirs / f"pathcast-{version}.dist-info"
+        folder.mkdir()
+        text = f"Metadata-Version: 2.1\nName: pathcast\nVersion: {version}\n"
+        (folder / "METADATA").write_text(text)
+
+    with ray_head(str(home / "bin" / "python")) as (_, client):
+        yield client, install
+
+
+def batch(runs=37, duration_s=2):
+    path = pathcast.Path.parse(PATH)
+    return [pathcast.Simulation(path, ("cubic", "reno"), duration_s, seed) for seed in range(runs)]
+
+
+def ipc(table):
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.fixture(params=["member", "client", "local"])
+def address(request, cluster):
+    member, client = cluster
+    return {"member": member, "client": client, "local": "local"}[request.param]
+
+
+def test_a_batch_is_the_same_on_a_cluster(address, tmp_path):
+    told = []
+    here = pathcast.simulate_many(batch())
+    there = pathcast.simulate_many(batch(), cluster=address, progress=told.append)
+    assert len(there) == len(here) == 74
+    assert pyarrow.table(there).equals(pyarrow.table(here), check_metadata=True)
+    assert ipc(pyarrow.table(there)) == ipc(pyarrow.table(here))
+    assert told == sorted(told)
+    assert told[-1] == 37
+    for name in ("simulation", "seed", "goodput_bps"):
+        assert np.array_equal(there.column(name), here.column(name))
+    for results in (here, there):
+        with pytest.raises(pathcast.TraceError, match="no column of numbers scheme"):
+            results.column("scheme")
+        with pytest.raises(pathcast.TraceError, match="nosuch"):
+            results.write(tmp_path / "nosuch" / "runs.parquet")
+    there.write(tmp_path / "there.parquet")
+    here.write(tmp_path / "here.parquet")
+    tables = [
+        pyarrow.parquet.read_table(tmp_path / f"{name}.parquet") for name in ("here", "there")
+    ]
+    assert tables[0].equals(tables[1])
+
+
+def test_a_sweep_prints_the_same_on_a_cluster(cluster, path_file):
+    arguments = ["sweep", path_file(PATH), "--scheme", "cubic", "--scheme", "bbr", "--seeds", 5,
+                 "--duration", 5, "--json"]  # fmt: skip
+    here, there = run(*arguments), run(*arguments, "--cluster", cluster[0])
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == here.stdout
+    assert there.stderr == ""
+
+
+def test_wrong_batches_are_refused_alike(cluster):
+    batches = [
+        [*batch(20), pathcast.Simulation(pathcast.Path.parse(PATH), ("nosuch",))],
+        [*batch(20), pathcast.Simulation(pathcast.Path.parse(PATH), ())],
+    ]
+    for wrong in batches:
+        said = []
+        for where in (None, cluster[0]):
+            with pytest.raises(pathcast.SchemeError) as caught:
+                pathcast.simulate_many(wrong, cluster=where)
+            said.append(str(caught.value))
+        assert said[0] == said[1]
+    with pytest.raises(pathcast.PathcastError, match=r"threads is 2 .* expected one of them"):
+        pathcast.simulate_many(batch(), threads=2, cluster=cluster[0])
+    assert ipc(pyarrow.table(pathcast.simulate_many([], cluster=cluster[0]))) == ipc(
+        pyarrow.table(pathcast.simulate_many([]))
+    )
+
+
+def test_an_address_that_nobody_answers_at_ends_with_exit_code_2(path_file):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen: nobody else can
+        port = taken.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+            done = run("sweep", path_file(PATH), "--cluster", address)
+            assert done.returncode == 2
+            assert f"cluster {address}: cannot be reached: Connection refused" in done.stderr
+        taken.listen()
+        done = run("sweep", path_file(PATH), "--cluster", f"127.0.0.1:{port}")
+        assert done.returncode == 2
+        assert "cannot be used" in done.stderr
+        assert "expected a running Ray cluster" in done.stderr
+
+
+@pytest.mark.parametrize("address", ["nowhere", "", "host:", ":6379", "host:x", "host:99999",
+                                     "http://host:1", "ray://host", "host:1/x", "me@host:1"])  # fmt: skip
+def test_what_is_no_address_is_refused(address):
+    with (
+        pytest.raises(pathcast.ClusterError, match="expected local, HOST:PORT"),
+        connected(address),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("package", ["ray", "pyarrow"])
+def test_without_ray_the_error_says_how_to_get_it(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(pathcast.ClusterError, match=rf"{package}.*pip install pathcast\[cluster\]"):
+        pathcast.simulate_many(batch(), cluster="local")
+
+
+def test_workers_need_the_same_pathcast(stranger):
+    client, install = stranger
+    wanted = pathcast.__version__
+    with pytest.raises(pathcast.ClusterError, match=f"has no pathcast, expected pathcast {wanted}"):
+        pathcast.simulate_many(batch(), cluster=client)
+    install("0.0.1")
+    with pytest.raises(pathcast.ClusterError, match=f"has pathcast 0.0.1, expected .*{wanted}"):
+        pathcast.simulate_many(batch(), cluster=client)
+
+
+# `eval` is a function that workers can import, and a text is a sequence: of its characters.
+
+
+def test_results_come_in_the_order_of_their_chunks(cluster):
+    chunks = ["__import__('time').sleep(0.5) or 'slow'", "'fast'", "'last'"]
+    with connected(cluster[0]) as connection:
+        assert connection.cpus == 2
+        assert list(connection.map(eval, chunks)) == ["slow", "fast", "last"]
+        with pytest.raises(pathcast.ClusterError, match="connected to a Ray cluster already"):
+            pathcast.simulate_many(batch(), cluster=cluster[0])
+
+
+def test_errors_of_pathcast_cross_and_end_the_others(cluster):
+    chunks = ["__import__('time').sleep(1000)", "__import__('pathcast').Path.parse('x')"]
+    with (
+        connected(cluster[0]) as connection,
+        pytest.raises(pathcast.PathFileError, match=r"path\.toml:1"),
+    ):
+        list(connection.map(eval, chunks))
+
+
+def test_a_worker_that_dies_again_and_again_is_an_error(cluster):
+    with (
+        connected(cluster[0]) as connection,
+        pytest.raises(pathcast.ClusterError, match="started 4 times and its worker died each time"),
+    ):
+        list(connection.map(eval, ["__import__('os')._exit(1)"]))
+
+
+def test_progress_may_stop_a_batch(cluster):
+    class StoppedError(Exception):
+        pass
+
+    def stop(_):
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        pathcast.simulate_many(batch(100, 20_000), cluster=cluster[0], progress=stop)
+    # the CPUs are free again: this would wait for long
+    assert len(pathcast.simulate_many(batch(2), cluster=cluster[0])) == 4
+
+
+def test_ctrl_c_cancels_the_tasks(address, cluster, path_file):
+    process = subprocess.Popen(
+        [str(PATHCAST), "sweep", str(path_file(PATH)), "--seeds", "200", "--duration", "20000",
+         "--cluster", address],
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # as in a terminal; a job in the background starts with SIGINT ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    time.sleep(8)
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130, stderr
+    assert "interrupted; nothing was written and nothing is left running" in stderr
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+    assert len(pathcast.simulate_many(batch(2), cluster=cluster[0])) == 4
+
+
+def test_local_ray_listens_on_the_loopback_alone():
+    def ports():
+        """Listening sockets that others can reach, by /proc/net/tcp and tcp6."""
+        found = set()
+        for name in ("tcp", "tcp6"):
+            with open(f"/proc/net/{name}") as table:
+                for line in list(table)[1:]:
+                    _, local, _, state, *_ = line.split()
+                    # 7F00 0001 in the kernel's order of bytes, mapped into IPv6 or not; ::1
+                    own = local.split(":")[0].endswith(
+                        ("0100007F", "00000000000000000000000001000000")
+                    )
+                    if state == "0A" and not own:
+                        found.add(local)
+        return found
+
+    before = ports()
+    with connected("local") as connection:
+        assert list(connection.map(eval, ["1"])) == [1]
+        assert ports() <= before
