@@ -1,19 +1,12 @@
 """`pathcast sweep --cluster`, `simulate_many(cluster=...)` and what they stand on: Ray, which the
 tests start on this machine's loopback."""
 
-import contextlib
 import os
-import secrets
 import signal
 import socket
 import subprocess
 import sys
-import sysconfig
-import tempfile
 import time
-import venv
-from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pyarrow
@@ -21,99 +14,18 @@ import pyarrow.parquet
 import pytest
 
 import pathcast
-from conftest import IN_CI, PATHCAST, run
+from conftest import PATHCAST, run
 from pathcast.cluster import connected
+from ray_head import needs_ray, ray_head
 
 PATH = "rate = '20 Mbit/s'\ndelay = '10 ms'\nloss = 0.001\n"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def ray_is_installed():
-    """Skips where Ray is not installed and says so; in CI it must be."""
-    if find_spec("ray") is None:
-        reason = "there is no Ray here: pip install pathcast[cluster]"
-        if IN_CI:
-            pytest.fail(reason)
-        pytest.skip(reason)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def token(ray_is_installed):
-    """A secret between the tests and the cluster that they start."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        yield
-
-
-def free_port():
-    """A port of the loopback that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-@contextlib.contextmanager
-def ray_head(python):
-    """Starts a cluster of one machine with two CPUs; its addresses, for members and for clients."""
-    port, client_port = free_port(), free_port()
-    # not tmp_path: names of sockets are short
-    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
-        log = Path(folder, "log")
-        with log.open("w") as output:
-            process = subprocess.Popen(
-                [
-                    python, "-m", "ray.scripts.scripts", "start", "--head", "--block",
-                    "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2",
-                    f"--ray-client-server-port={client_port}", "--include-dashboard=false",
-                    "--disable-usage-stats", f"--temp-dir={folder}",
-                ],
-                stdout=output, stderr=output, start_new_session=True,
-                env={**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},
-            )  # fmt: skip
-        try:
-            deadline = time.monotonic() + 60
-            while "Ray runtime started" not in log.read_text():
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.1)
-            yield f"127.0.0.1:{port}", f"ray://127.0.0.1:{client_port}"
-        finally:
-            process.terminate()
-            try:
-                process.wait(timeout=40)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-@pytest.fixture(scope="session")
-def cluster(token):
+@pytest.fixture(scope="module")
+def cluster():
     """A cluster whose workers have the pathcast that is tested."""
     with ray_head(sys.executable) as addresses:
         yield addresses
-
-
-@pytest.fixture(scope="session")
-def stranger(token, tmp_path_factory):
-    """The client address of a cluster whose Python has all packages but pathcast, and a function
-    that puts a pathcast of some version there."""
-    home = tmp_path_factory.mktemp("stranger")
-    venv.create(home, symlinks=True, with_pip=False)
-    ours = Path(sysconfig.get_path("purelib"))
-    theirs = home / ours.relative_to(sys.prefix)
-    for entry in ours.iterdir():
-        if "pathcast" not in entry.name and not (theirs / entry.name).exists():
-            (theirs / entry.name).symlink_to(entry)
-
-    def install(version):
-        folder = theirs / f"pathcast-{version}.dist-info"
-        folder.mkdir()
-        text = f"Metadata-Version: 2.1\nName: pathcast\nVersion: {version}\n"
-        (folder / "METADATA").write_text(text)
-
-    with ray_head(str(home / "bin" / "python")) as (_, client):
-        yield client, install
 
 
 def batch(runs=37, duration_s=2):
@@ -187,6 +99,7 @@ def test_wrong_batches_are_refused_alike(cluster):
 
 
 def test_an_address_that_nobody_answers_at_ends_with_exit_code_2(path_file):
+    needs_ray()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen: nobody else can
         port = taken.getsockname()[1]
@@ -213,19 +126,10 @@ def test_what_is_no_address_is_refused(address):
 
 @pytest.mark.parametrize("package", ["ray", "pyarrow"])
 def test_without_ray_the_error_says_how_to_get_it(package, monkeypatch):
+    needs_ray()  # else it says ray twice
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(pathcast.ClusterError, match=rf"{package}.*pip install pathcast\[cluster\]"):
         pathcast.simulate_many(batch(), cluster="local")
-
-
-def test_workers_need_the_same_pathcast(stranger):
-    client, install = stranger
-    wanted = pathcast.__version__
-    with pytest.raises(pathcast.ClusterError, match=f"has no pathcast, expected pathcast {wanted}"):
-        pathcast.simulate_many(batch(), cluster=client)
-    install("0.0.1")
-    with pytest.raises(pathcast.ClusterError, match=f"has pathcast 0.0.1, expected .*{wanted}"):
-        pathcast.simulate_many(batch(), cluster=client)
 
 
 # `eval` is a function that workers can import, and a text is a sequence: of its characters.
@@ -270,7 +174,9 @@ def test_progress_may_stop_a_batch(cluster):
     assert len(pathcast.simulate_many(batch(2), cluster=cluster[0])) == 4
 
 
-def test_ctrl_c_cancels_the_tasks(address, cluster, path_file):
+@pytest.mark.parametrize("where", ["member", "local"])
+def test_ctrl_c_cancels_the_tasks(where, cluster, path_file):
+    address = {"member": cluster[0], "local": "local"}[where]
     process = subprocess.Popen(
         [str(PATHCAST), "sweep", str(path_file(PATH)), "--seeds", "200", "--duration", "20000",
          "--cluster", address],
@@ -290,6 +196,8 @@ def test_ctrl_c_cancels_the_tasks(address, cluster, path_file):
 
 
 def test_local_ray_listens_on_the_loopback_alone():
+    needs_ray()
+
     def ports():
         """Listening sockets that others can reach, by /proc/net/tcp and tcp6."""
         found = set()
