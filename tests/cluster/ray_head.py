@@ -57,7 +57,13 @@ def ray_head(python):
                     "--disable-usage-stats", f"--temp-dir={folder}",
                 ],
                 stdout=output, stderr=output, start_new_session=True,
-                env={**os.environ, **token, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},
+                env={
+                    **os.environ,
+                    **token,
+                    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+                    # else gRPC's fork handlers stop Ray's server for clients now and then
+                    "GRPC_ENABLE_FORK_SUPPORT": "0",
+                },
             )  # fmt: skip
         try:
             deadline = time.monotonic() + 60
