@@ -20,6 +20,7 @@ from pathcast.exceptions import (
     PathcastError,
     PathFileError,
     SchemeError,
+    SimulationError,
     TraceError,
 )
 from pathcast.models import (
@@ -43,11 +44,13 @@ from pathcast.path import Path
 from pathcast.runs import (
     Capabilities,
     FlowReport,
+    MessageReport,
     RunReport,
     capabilities,
     emulate,
     simulate,
 )
+from pathcast.scenario import Scenario
 from pathcast.trace import FlowSeries, Trace, read_trace
 
 __version__ = version("pathcast")
@@ -69,6 +72,7 @@ __all__ = [
     "Forecaster",
     "HorizonScore",
     "LossCurve",
+    "MessageReport",
     "ModelError",
     "Path",
     "PathFileError",
@@ -76,8 +80,10 @@ __all__ = [
     "Predictions",
     "Results",
     "RunReport",
+    "Scenario",
     "SchemeError",
     "Simulation",
+    "SimulationError",
     "Trace",
     "TraceError",
     "capabilities",

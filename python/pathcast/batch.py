@@ -18,7 +18,8 @@ from pathcast.cluster import connected
 from pathcast.exceptions import PathcastError, TraceError, translated
 from pathcast.files import write_beside
 from pathcast.path import Path
-from pathcast.runs import checked
+from pathcast.runs import specified
+from pathcast.scenario import Scenario
 from pathcast.trace import Column
 
 if TYPE_CHECKING:
@@ -35,16 +36,17 @@ class Simulation:
     """One simulation of a batch.
 
     Attributes:
-        path: what lies between the hosts.
-        schemes: one bulk flow for each.
-        duration_s: how much virtual time passes, in seconds.
+        path: what lies between the hosts, or a whole scenario.
+        schemes: one bulk flow over the path for each, by default one of `cubic`; a scenario has
+            its own.
+        duration_s: how much virtual time passes, in seconds; by default the scenario's own, or 60.
         seed: of all that is random.
 
     """
 
-    path: Path
-    schemes: tuple[str, ...] = ("cubic",)
-    duration_s: float = 60.0
+    path: Path | Scenario
+    schemes: tuple[str, ...] | None = None
+    duration_s: float | None = None
     seed: int = 1
 
 
@@ -56,7 +58,11 @@ class Results:
 
     Columns: `simulation` (its index), `seed`, `duration_s`, `flow`, `scheme`, `goodput_bps`,
     `retransmits`, and of the whole simulation `packets_delivered`, `loss_rate`,
-    `one_way_delay_mean_ms`, `one_way_delay_p50_ms` and `one_way_delay_p95_ms`.
+    `one_way_delay_mean_ms`, `one_way_delay_p50_ms` and `one_way_delay_p95_ms`; of the flow
+    `workload`, `start_s`, `completed_s`, `delivered_bytes`, and where it writes in messages
+    `messages_written`, `messages_delivered`, `latency_mean_ms`, `latency_p50_ms`,
+    `latency_p95_ms` and `latency_p99_ms`. A simulation that could make no progress has its reason
+    in `error`. What there is not is null.
     """
 
     def __init__(self, inner: _Table) -> None:
@@ -69,7 +75,7 @@ class Results:
         return self._inner.__arrow_c_stream__(requested_schema)
 
     def column(self, name: str) -> Column:
-        """A column of numbers.
+        """A column of numbers, NaN where there is none.
 
         Raises:
             TraceError: there is no such column, or it holds text.
@@ -118,16 +124,7 @@ def simulate_many(
         (4, True)
 
     """
-    specs = [
-        (
-            spec.path.toml,
-            spec.path.file,
-            checked(spec.schemes, spec.duration_s, spec.seed),
-            spec.duration_s,
-            spec.seed,
-        )
-        for spec in simulations
-    ]
+    specs = [specified(spec.path, spec.schemes, spec.duration_s, spec.seed) for spec in simulations]
     if cluster is not None:
         if threads is not None:
             raise PathcastError(

@@ -10,15 +10,19 @@ from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from pathcast import __version__, batch, demo, models, report, runs
+from pathcast import scenario as scenarios
 from pathcast.exceptions import PathcastError
 from pathcast.files import check_output, write_beside
 from pathcast.path import Path
+from pathcast.scenario import Scenario
 from pathcast.trace import read_trace
 
 #: Exit code for what the caller got wrong.
@@ -37,6 +41,14 @@ _err = Console(stderr=True, highlight=False)
 
 PathFile = Annotated[
     FilePath, typer.Argument(metavar="PATH.toml", help="The path; see docs/path-file.md.")
+]
+WorkloadText = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOML",
+        help="What each flow sends, such as \"{ kind = 'transfer', size = '5 MB' }\"; default: "
+        "bulk; docs/scenario-file.md.",
+    ),
 ]
 Traces = Annotated[
     list[FilePath],
@@ -88,15 +100,23 @@ def _print_json(value: Any) -> None:  # noqa: ANN401
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
 
 
+def _mean(values: npt.NDArray[np.float64]) -> float | None:
+    """The mean of those that are there; None if there is none."""
+    there = values[~np.isnan(values)]
+    return float(there.mean()) if there.size else None
+
+
 def _mbps(rate_bps: float) -> str:
     return f"{rate_bps / 1e6:.3g} Mbit/s"
 
 
 def _print_run(run: runs.RunReport) -> None:
-    table = Table("flow", "scheme", "goodput", "retransmits", title=None)
+    table = Table("flow", "scheme", "goodput", "retransmits")
     for number, flow in enumerate(run.flows):
         table.add_row(str(number), flow.scheme, _mbps(flow.goodput_bps), str(flow.retransmits))
     _out.print(table)
+    if any(flow.workload != "bulk" for flow in run.flows):
+        _print_workloads(run)
     delay = run.one_way_delay_ms
     _out.print(
         f"{run.packets_delivered} packets delivered, {run.loss_rate:.3%} lost; one-way delay "
@@ -111,6 +131,19 @@ def _print_run(run: runs.RunReport) -> None:
     _out.print(f"{run.cpu_s:.2f} s of processor time, {run.wall_s:.2f} s on the wall")
     for reason in run.invalid_because:
         _err.print(f"[bold red]this run is not valid:[/] {reason}")
+
+
+def _print_workloads(run: runs.RunReport) -> None:
+    table = Table("flow", "workload", "from, s", "to, s", "arrived", "median, ms", "99 %, ms")
+    for number, flow in enumerate(run.flows):
+        end = "-" if flow.completed_s is None else f"{flow.completed_s:.3f}"
+        arrived = p50 = p99 = "-"
+        if flow.messages is not None:
+            arrived = f"{flow.messages.delivered}/{flow.messages.written}"
+            if flow.messages.delivered:
+                p50, p99 = (f"{flow.messages.latency_ms[key]:.1f}" for key in ("p50", "p99"))
+        table.add_row(str(number), flow.workload, f"{flow.start_s:.2f}", end, arrived, p50, p99)
+    _out.print(table)
 
 
 def _finish_run(run: runs.RunReport, as_json: bool, **written: FilePath | None) -> None:
@@ -134,10 +167,28 @@ Output = Annotated[
 
 @app.command()
 def simulate(
-    path_file: PathFile,
-    scheme: Scheme = ["cubic"],  # noqa: B006 - typer's way to give a list's default
-    flows: Flows = 1,
-    duration: Annotated[float, typer.Option(metavar="SECONDS", help="Virtual time.")] = 60.0,
+    file: Annotated[
+        FilePath,
+        typer.Argument(
+            metavar="FILE.toml",
+            help="A path, or a scenario; docs/path-file.md, docs/scenario-file.md.",
+        ),
+    ],
+    scheme: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Congestion control, by name; several for mixed flows; default: cubic. Not with a "
+            "scenario, as the next two."
+        ),
+    ] = None,
+    flows: Annotated[
+        int | None, typer.Option(help="Flows of each scheme; default: 1.", min=1, max=10_000)
+    ] = None,
+    workload: WorkloadText = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Virtual time; default: the scenario's, or 60."),
+    ] = None,
     seed: Seed = 1,
     output: Output = None,
     packets: Annotated[
@@ -146,15 +197,27 @@ def simulate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run TCP flows over a path in the simulator."""
-    path = Path.load(path_file)
-    for file in (output, packets):
-        if file is not None:
-            check_output(file)
-    with _progress("simulating", duration) as progress:
+    """Run flows over a path, or a whole scenario, in the simulator."""
+    what = scenarios.load(file)
+    for written in (output, packets):
+        if written is not None:
+            check_output(written)
+    schemes = None
+    if isinstance(what, Path):
+        schemes = [name for name in scheme or ["cubic"] for _ in range(flows or 1)]
+        if workload is not None:
+            what, schemes = Scenario.over(what, schemes, workload), None
+    else:
+        for option, given in (("--scheme", scheme), ("--flows", flows), ("--workload", workload)):
+            if given is not None:
+                raise PathcastError(
+                    f"{file}: is a scenario, whose flows are in the file: no {option}"
+                )
+    spec = runs.specified(what, schemes, duration, seed)
+    with _progress("simulating", spec[3]) as progress:
         run, _ = runs.simulate(
-            path,
-            [name for name in scheme for _ in range(flows)],
+            what,
+            schemes,
             duration_s=duration,
             seed=seed,
             record=False,
@@ -199,6 +262,7 @@ def sweep(
     ],
     scheme: Scheme = ["cubic"],  # noqa: B006 - typer's way to give a list's default
     seeds: Annotated[int, typer.Option(help="Runs of each, with seeds 1, 2, ...", min=1)] = 10,
+    workload: WorkloadText = None,
     duration: Annotated[float, typer.Option(metavar="SECONDS", help="Virtual time.")] = 60.0,
     threads: Annotated[
         int | None, typer.Option(help="Runs at once; default: one a core.", min=1)
@@ -220,7 +284,9 @@ def sweep(
         check_output(output)
     cells = [(Path.load(file), name) for file in path_files for name in scheme]
     specs = [
-        batch.Simulation(path, (name,), duration, seed)
+        batch.Simulation(Scenario.over(path, (name,), workload), None, duration, seed)
+        if workload is not None
+        else batch.Simulation(path, (name,), duration, seed)
         for path, name in cells
         for seed in range(1, seeds + 1)
     ]
@@ -230,39 +296,49 @@ def sweep(
         results.write(output)
     columns = {
         name: results.column(name).reshape(len(cells), seeds)
-        for name in ("goodput_bps", "loss_rate", "one_way_delay_p95_ms")
+        for name in ("goodput_bps", "loss_rate", "one_way_delay_p95_ms", "latency_p50_ms")
     }
     rows: list[dict[str, Any]] = []
     for i, (path, name) in enumerate(cells):
         goodput = columns["goodput_bps"][i]
-        rows.append(
-            {
-                "path": path.file,
-                "scheme": name,
-                "runs": seeds,
-                "goodput_bps": float(goodput.mean()),
-                "goodput_stderr_bps": float(goodput.std(ddof=1) / seeds**0.5)
-                if seeds > 1
-                else None,
-                "loss_rate": float(columns["loss_rate"][i].mean()),
-                "one_way_delay_p95_ms": float(columns["one_way_delay_p95_ms"][i].mean()),
-            }
-        )
+        row: dict[str, Any] = {
+            "path": path.file,
+            "scheme": name,
+            "runs": seeds,
+            "without_progress": int(np.isnan(columns["loss_rate"][i]).sum()),
+            "goodput_bps": float(goodput.mean()),
+            "goodput_stderr_bps": float(goodput.std(ddof=1) / seeds**0.5) if seeds > 1 else None,
+            "loss_rate": _mean(columns["loss_rate"][i]),
+            "one_way_delay_p95_ms": _mean(columns["one_way_delay_p95_ms"][i]),
+        }
+        latency = _mean(columns["latency_p50_ms"][i])
+        rows.append(row if latency is None else row | {"latency_p50_ms": latency})
     if as_json:
         _print_json(rows)
         return
-    table = Table("path", "scheme", "goodput", "+- (standard error)", "loss", "95 % delay")
+    in_messages = any("latency_p50_ms" in row for row in rows)
+    more = ("median latency",) if in_messages else ()
+    table = Table("path", "scheme", "goodput", "+- (standard error)", "loss", "95 % delay", *more)
     for row in rows:
-        error = row["goodput_stderr_bps"]
-        table.add_row(
+        error, loss, delay = (
+            row[key] for key in ("goodput_stderr_bps", "loss_rate", "one_way_delay_p95_ms")
+        )
+        cells_of_row = [
             str(row["path"]),
             str(row["scheme"]),
             _mbps(row["goodput_bps"]),
             "-" if error is None else _mbps(error),
-            f"{row['loss_rate']:.3%}",
-            f"{row['one_way_delay_p95_ms']:.1f} ms",
-        )
+            "-" if loss is None else f"{loss:.3%}",
+            "-" if delay is None else f"{delay:.1f} ms",
+        ]
+        if in_messages:
+            latency = row.get("latency_p50_ms")
+            cells_of_row.append("-" if latency is None else f"{latency:.4g} ms")
+        table.add_row(*cells_of_row)
     _out.print(table)
+    stuck = sum(row["without_progress"] for row in rows)
+    if stuck:
+        _err.print(f"{stuck} of {len(specs)} runs made no progress and count as goodput 0")
     if output is not None:
         _out.print(f"runs written to {output}")
 

@@ -2,9 +2,10 @@
 
 ```text
 PathcastError
-├── PathFileError     a path file that cannot be used
+├── PathFileError     a path or scenario file that cannot be used
 ├── TraceError        a trace that cannot be read or written
 ├── SchemeError       a congestion control that is not there
+├── SimulationError   a simulation that can make no progress
 ├── EmulatorError     the emulator cannot run here, or not so
 ├── ClusterError      a Ray cluster that cannot be used
 └── ModelError        a series that no model can use
@@ -26,7 +27,7 @@ class PathcastError(Exception):
 
 
 class PathFileError(PathcastError):
-    """A path file that cannot be used: file, line, column, what was got and what was wanted."""
+    """A path or scenario file that cannot be used: file, line, column, what was got and what was wanted."""
 
 
 class TraceError(PathcastError):
@@ -35,6 +36,10 @@ class TraceError(PathcastError):
 
 class SchemeError(PathcastError):
     """A congestion control that the simulator lacks, or no flow at all."""
+
+
+class SimulationError(PathcastError):
+    """A simulation that can make no progress: how far it got, why, and the state it was left in."""
 
 
 class EmulatorError(PathcastError):
@@ -53,6 +58,7 @@ _KINDS: dict[type[Exception], type[PathcastError]] = {
     _internal.PathFileError: PathFileError,
     _internal.TraceError: TraceError,
     _internal.SchemeError: SchemeError,
+    _internal.SimulationError: SimulationError,
     _internal.EmulatorError: EmulatorError,
     _internal.ModelError: ModelError,
 }

@@ -13,6 +13,26 @@ from pathcast.exceptions import PathFileError, translated
 _MAX_BYTES = 1 << 20
 
 
+def read_text(file: str | os.PathLike[str]) -> str:
+    """The text of a path or scenario file.
+
+    Raises:
+        PathFileError: it cannot be read, is no text, or is far too large.
+
+    """
+    try:
+        with FilePath(file).open("rb") as stream:
+            content = stream.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise PathFileError(f"{file}: cannot be read: {error.strerror}") from None
+    if len(content) > _MAX_BYTES:
+        raise PathFileError(f"{file}: is larger than {_MAX_BYTES} bytes: no path file")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise PathFileError(f"{file}: is no UTF-8 text (byte {error.start})") from None
+
+
 @dataclass(frozen=True)
 class Path:
     """A network path, described in TOML (`docs/path-file.md` lists the keys).
@@ -69,18 +89,7 @@ class Path:
             PathFileError: it cannot be read, or see `parse`.
 
         """
-        try:
-            with FilePath(file).open("rb") as stream:
-                content = stream.read(_MAX_BYTES + 1)
-        except OSError as error:
-            raise PathFileError(f"{file}: cannot be read: {error.strerror}") from None
-        if len(content) > _MAX_BYTES:
-            raise PathFileError(f"{file}: is larger than {_MAX_BYTES} bytes: no path file")
-        try:
-            text = content.decode()
-        except UnicodeDecodeError as error:
-            raise PathFileError(f"{file}: is no UTF-8 text (byte {error.start})") from None
-        return cls._of(text, str(file), load_files=True)
+        return cls._of(read_text(file), str(file), load_files=True)
 
     @property
     def bdp_bytes(self) -> float | None:

@@ -13,6 +13,7 @@ from typing import Any
 from pathcast import _internal
 from pathcast.exceptions import PathcastError, SchemeError, translated
 from pathcast.path import Path
+from pathcast.scenario import Scenario
 from pathcast.trace import Trace
 
 #: Called now and then with the seconds of the run that have passed.
@@ -20,19 +21,52 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
+class MessageReport:
+    """What became of the messages that an application wrote: transfers, probes, requests.
+
+    Attributes:
+        written: messages written.
+        delivered: messages that arrived whole; requests that were answered.
+        latency_ms: `mean`, `p50`, `p95` and `p99` from writing a message to its arrival as a whole,
+            of those that arrived; of a request to that of its answer.
+
+    """
+
+    written: int
+    delivered: int
+    latency_ms: dict[str, float]
+
+
+@dataclass(frozen=True)
 class FlowReport:
     """One flow of a run.
 
     Attributes:
-        scheme: congestion control, by the kernel's name.
-        goodput_bps: payload bits delivered in order to the receiving application, a second.
+        scheme: congestion control, by the kernel's name; `udp` for a flow without.
+        goodput_bps: payload bits delivered in order to the receiving application, a second from
+            the flow's start to its completion, or to the end of the run.
         retransmits: packets sent again.
+        workload: what the application sends: `bulk`, `transfer` and so on.
+        start_s: when the flow began, in seconds of the run.
+        completed_s: when all that it ever writes had arrived; None if that did not happen.
+        delivered_bytes: payload bytes delivered to the receiving application.
+        messages: of an application that writes in messages, what became of them.
 
     """
 
     scheme: str
     goodput_bps: float
     retransmits: int
+    workload: str = "bulk"
+    start_s: float = 0.0
+    completed_s: float | None = None
+    delivered_bytes: int = 0
+    messages: MessageReport | None = None
+
+    @classmethod
+    def _of(cls, values: dict[str, Any]) -> FlowReport:
+        messages = values.pop("messages", None)
+        return cls(**values, messages=None if messages is None else MessageReport(**messages))
 
 
 @dataclass(frozen=True)
@@ -68,13 +102,17 @@ class RunReport:
     def from_json(cls, text: str) -> RunReport:
         """Reads what the Rust crates write."""
         values = json.loads(text)
-        values["flows"] = tuple(FlowReport(**flow) for flow in values["flows"])
+        values["flows"] = tuple(FlowReport._of(flow) for flow in values["flows"])
         values["invalid_because"] = tuple(values["invalid_because"])
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
         values = asdict(self)
+        for flow in values["flows"]:
+            for key in ("completed_s", "messages"):
+                if flow[key] is None:
+                    del flow[key]
         if values["slip_us"] is None:
             del values["slip_us"]
         return values
@@ -130,23 +168,54 @@ def checked(schemes: Sequence[str], duration_s: float, seed: int) -> list[str]:
     return list(schemes)
 
 
+#: How long a run lasts that nobody gave a duration, in seconds.
+DEFAULT_DURATION_S = 60.0
+
+
+def specified(
+    path: Path | Scenario, schemes: Sequence[str] | None, duration_s: float | None, seed: int
+) -> tuple[str, str, list[str] | None, float, int]:
+    """A simulation as the Rust module takes it: text, file, schemes, duration, seed.
+
+    Raises:
+        SchemeError: schemes for a scenario, which has its own, or none at all.
+        PathcastError: the duration or the seed is out of range.
+
+    """
+    if isinstance(path, Scenario):
+        if schemes is not None:
+            raise SchemeError(
+                f"{path.file}: got schemes {', '.join(schemes)} for a scenario, expected none: its "
+                "flows have their own"
+            )
+        if duration_s is None:
+            duration_s = path.duration_s or DEFAULT_DURATION_S
+        checked(path.schemes, duration_s, seed)
+        return path.toml, path.file, None, duration_s, seed
+    duration_s = DEFAULT_DURATION_S if duration_s is None else duration_s
+    names = checked(("cubic",) if schemes is None else schemes, duration_s, seed)
+    return path.toml, path.file, names, duration_s, seed
+
+
 def simulate(
-    path: Path,
-    schemes: Sequence[str] = ("cubic",),
+    path: Path | Scenario,
+    schemes: Sequence[str] | None = None,
     *,
-    duration_s: float = 60.0,
+    duration_s: float | None = None,
     seed: int = 1,
     record: bool = True,
     trace_file: str | os.PathLike[str] | None = None,
     packets_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[RunReport, Trace | None]:
-    """Runs bulk flows over `path` in the simulator. The same seed gives the same run.
+    """Runs flows in the simulator. The same seed gives the same run.
 
     Args:
-        path: what lies between the hosts.
-        schemes: one flow for each: `cubic`, `cubic-rfc9438` or `reno`.
-        duration_s: how much virtual time passes, in seconds.
+        path: what lies between the hosts, or a whole scenario.
+        schemes: one bulk flow over the path for each, by default one of `cubic`; docs/congestion.md
+            lists them. A scenario has its own.
+        duration_s: how much virtual time passes at most, in seconds; by default the scenario's
+            own, or 60. A run ends before if all flows have done what they ever will.
         seed: of all that is random.
         record: whether to keep a trace of the senders in memory.
         trace_file: write the trace here instead, as the run goes on, in bounded memory.
@@ -158,6 +227,7 @@ def simulate(
 
     Raises:
         SchemeError: a scheme that the simulator lacks.
+        SimulationError: nothing that is sent arrives.
         TraceError: a file that cannot be written; nothing of it is left then.
         PathcastError: a duration or seed out of range.
 
@@ -168,14 +238,10 @@ def simulate(
         True
 
     """
-    names = checked(schemes, duration_s, seed)
+    spec = specified(path, schemes, duration_s, seed)
     with translated():
         report, trace = _internal.simulate(
-            path.toml,
-            path.file,
-            names,
-            duration_s,
-            seed,
+            *spec,
             record,
             progress,
             None if trace_file is None else FilePath(trace_file),

@@ -28,14 +28,24 @@ def test_python_examples_run(block, monkeypatch):
 
 
 @pytest.mark.parametrize("block", blocks("toml"))
-def test_path_files_in_the_docs_are_path_files(block):
-    pathcast.Path.parse(block)
+def test_files_in_the_docs_are_paths_or_scenarios(block, tmp_path):
+    file = tmp_path / "example.toml"
+    file.write_text(block)
+    pathcast.scenario.load(file)
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "paths").glob("*.toml")), ids=lambda f: f.name)
 def test_paths_that_ship_can_be_run(file):
     report, _ = pathcast.simulate(pathcast.Path.load(file), duration_s=2, record=False)
     assert report.packets_delivered > 0
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "scenarios").glob("*.toml")), ids=lambda f: f.name)
+def test_scenarios_that_ship_can_be_run(file):
+    scenario = pathcast.Scenario.load(file)
+    report, _ = pathcast.simulate(scenario, record=False)
+    assert len(report.flows) == len(scenario.schemes)
+    assert all(flow.delivered_bytes > 0 for flow in report.flows)
 
 
 def test_commands_of_the_readme_run(tmp_path, monkeypatch):

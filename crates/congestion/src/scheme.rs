@@ -96,19 +96,20 @@ impl Scheme {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// The controller of a new connection.
-    pub fn controller(self) -> Box<dyn Controller> {
+    /// The controller of a new connection; `seed` is that of what it draws, so that flows of one scheme
+    /// do not all draw alike.
+    pub fn controller(self, seed: u64) -> Box<dyn Controller> {
         match self {
             Self::Cubic => Box::new(Cubic::new(CubicConfig::linux())),
             Self::CubicRfc9438 => Box::new(Cubic::new(CubicConfig::rfc9438())),
             Self::CubicHyStartPlusPlus => Box::new(Cubic::new(CubicConfig::hystart_plus_plus())),
             Self::Reno => Box::new(Reno::default()),
-            Self::Bbr => Box::new(Bbr::new(0)),
-            Self::Bbr3 => Box::new(Bbr3::new(0)),
+            Self::Bbr => Box::new(Bbr::new(seed)),
+            Self::Bbr3 => Box::new(Bbr3::new(seed)),
             Self::Vegas => Box::new(Vegas::default()),
             Self::Scalable => Box::new(Scalable::default()),
             Self::Copa => Box::new(Copa::default()),
-            Self::Vivace => Box::new(Vivace::new(0)),
+            Self::Vivace => Box::new(Vivace::new(seed)),
             Self::Ledbat => Box::new(Ledbat::new(LedbatConfig::rfc6817())),
             Self::LedbatPlusPlus => Box::new(Ledbat::new(LedbatConfig::plus_plus())),
             Self::Fixed(packets) => Box::new(FixedWindow::new(packets)),
@@ -172,7 +173,7 @@ mod tests {
         for scheme in Scheme::ALL.into_iter().chain([Scheme::Fixed(64)]) {
             for path in paths() {
                 let run = || {
-                    let mut controller = scheme.controller();
+                    let mut controller = scheme.controller(0);
                     run_and_look(controller.as_mut(), path, 12.0, 0.0, |_, controller| {
                         let (cwnd, rate) = (controller.cwnd(), controller.pacing_rate());
                         assert!((1.0..1e6).contains(&cwnd), "{scheme}: {cwnd}");

@@ -150,6 +150,9 @@ pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> 
         scheme: scheme.clone(),
         goodput_bps: *bytes as f64 * 8.0 / elapsed_s,
         retransmits: totals.retransmits,
+        workload: "bulk".to_string(),
+        delivered_bytes: *bytes,
+        ..FlowReport::default()
     };
     let report = RunReport {
         flows: flows.map(flow_report).collect(),
@@ -179,8 +182,8 @@ fn bound(options: &Options) -> Span {
 fn stopped_report(options: &Options, reason: String, wall: Instant) -> RunReport {
     let flow = |scheme: &String| FlowReport {
         scheme: scheme.clone(),
-        goodput_bps: 0.0,
-        retransmits: 0,
+        workload: "bulk".to_string(),
+        ..FlowReport::default()
     };
     RunReport {
         flows: options.schemes.iter().map(flow).collect(),

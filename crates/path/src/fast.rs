@@ -44,7 +44,7 @@ impl<P> FastChannel<P> {
         Self::new(VirtualDropTail::new(0, 0), None, Loss::None, Span::ZERO)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enqueue(
         &mut self,
         now: Time,

@@ -89,7 +89,7 @@ impl Counters {
     }
 
     /// Counts a drop.
-    pub(crate) const fn count(&mut self, reason: DropReason) {
+    pub const fn count(&mut self, reason: DropReason) {
         match reason {
             DropReason::Queue | DropReason::Aqm => self.dropped_by_queue += 1,
             DropReason::Loss => self.dropped_by_loss += 1,

@@ -12,15 +12,15 @@ use arrow_array::{
     ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray, UInt32Array, UInt64Array,
 };
 use numpy::{IntoPyArray, PyArray1};
-use pathcast_path::Span;
-use pathcast_sim::{Outcome, Simulation, run_many};
-use pathcast_trace::RunReport;
+use pathcast_scenario::Flow;
+use pathcast_sim::{Ended, Simulation, run_many};
+use pathcast_trace::{FlowReport, Latency, MessageReport, RunReport};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::errors::{SchemeError, TraceError};
-use crate::path::parse;
+use crate::errors::{SchemeError, TraceError, of_simulation};
 use crate::runs::tell;
+use crate::scenario::simulation;
 
 /// A table that any Arrow library takes over without a copy.
 #[pyclass(frozen, module = "pathcast._internal")]
@@ -52,14 +52,20 @@ impl ArrowTable {
             .map_err(|error| TraceError::new_err(error.to_string()))
     }
 
-    /// A column of numbers as float64.
+    /// A column of numbers as float64, NaN where there is none.
     fn numbers<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let missing = || TraceError::new_err(format!("there is no column of numbers {name}"));
         let column = self.0.column_by_name(name).ok_or_else(missing)?;
         let values: Vec<f64> = if let Some(floats) = column.as_primitive_opt::<Float64Type>() {
-            floats.values().to_vec()
+            floats
+                .iter()
+                .map(|value| value.unwrap_or(f64::NAN))
+                .collect()
         } else if let Some(counts) = column.as_primitive_opt::<UInt64Type>() {
-            counts.values().iter().map(|&count| count as f64).collect()
+            counts
+                .iter()
+                .map(|count| count.map_or(f64::NAN, |count| count as f64))
+                .collect()
         } else if let Some(counts) = column.as_primitive_opt::<UInt32Type>() {
             counts
                 .values()
@@ -73,26 +79,8 @@ impl ArrowTable {
     }
 }
 
-/// Path text, file name, schemes, duration in seconds, seed.
-type Spec = (String, String, Vec<String>, f64, u64);
-
-fn simulation(spec: Spec) -> PyResult<Simulation> {
-    let (text, file, schemes, duration_s, seed) = spec;
-    let path = parse(&text, &file)?;
-    let schemes = schemes
-        .iter()
-        .map(|name| {
-            name.parse()
-                .map_err(|error| SchemeError::new_err(format!("{error}")))
-        })
-        .collect::<PyResult<_>>()?;
-    Ok(Simulation {
-        path,
-        schemes,
-        duration: Span::from_secs(duration_s),
-        seed,
-    })
-}
+/// Text of a path or, without schemes, of a scenario; file name, schemes, duration in seconds, seed.
+type Spec = (String, String, Option<Vec<String>>, f64, u64);
 
 /// Runs many simulations over `threads` threads (0: one for each core); a row for each flow.
 /// `progress` is told how many runs have ended.
@@ -106,7 +94,9 @@ pub fn simulate_many(
 ) -> PyResult<ArrowTable> {
     let simulations = specs
         .into_iter()
-        .map(simulation)
+        .map(|(text, file, schemes, duration_s, seed)| {
+            simulation(&text, &file, schemes, duration_s, seed)
+        })
         .collect::<PyResult<Vec<_>>>()?;
     let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut raised = None;
@@ -130,44 +120,79 @@ pub fn simulate_many(
     }
     let outcomes = outcomes
         .map_err(|error| SchemeError::new_err(error.to_string()))?
-        .map_err(|(index, error)| SchemeError::new_err(format!("simulation {index}: {error}")))?;
+        .map_err(|(index, error)| of_simulation(&format!("simulation {index}: "), &error))?;
     Ok(ArrowTable(table(&simulations, &outcomes)))
 }
 
-fn table(simulations: &[Simulation], outcomes: &[Option<Outcome>]) -> RecordBatch {
-    struct Row<'a> {
-        simulation: u32,
-        flow: u32,
-        spec: &'a Simulation,
-        report: Arc<RunReport>,
+/// A flow of a simulation: what became of it, or why the simulation came to nothing.
+struct Row<'a> {
+    simulation: u32,
+    number: u32,
+    spec: &'a Simulation,
+    report: Option<Arc<RunReport>>,
+    /// Of a simulation that came to nothing, what is known all the same.
+    flow: FlowReport,
+    error: Option<String>,
+}
+
+impl Row<'_> {
+    fn run<T>(&self, value: impl Fn(&RunReport) -> T) -> Option<T> {
+        self.report.as_deref().map(value)
     }
+
+    fn message<T>(&self, value: impl Fn(&MessageReport) -> T) -> Option<T> {
+        self.flow.messages.as_ref().map(value)
+    }
+
+    fn latency(&self, value: impl Fn(&Latency) -> f64) -> Option<f64> {
+        let messages = self.flow.messages.as_ref();
+        let some = messages.filter(|messages| messages.delivered > 0)?;
+        Some(value(&some.latency_ms))
+    }
+}
+
+fn rows<'a>(simulations: &'a [Simulation], outcomes: &[Ended]) -> Vec<Row<'a>> {
     let mut rows = Vec::new();
-    for (index, (spec, outcome)) in simulations.iter().zip(outcomes).enumerate() {
+    for ((simulation, spec), outcome) in (0..).zip(simulations).zip(outcomes) {
         let Some(outcome) = outcome else { continue };
-        let report = Arc::new(outcome.report(0.0, 0.0));
-        for flow in 0..report.flows.len() as u32 {
-            let simulation = index as u32;
+        let (report, error) = match outcome {
+            Ok(outcome) => (Some(Arc::new(outcome.report(0.0, 0.0))), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let flows = match &report {
+            Some(report) => report.flows.clone(),
+            None => spec.scenario.flows().map(nothing).collect(),
+        };
+        for (number, flow) in (0..).zip(flows) {
             rows.push(Row {
                 simulation,
-                flow,
+                number,
                 spec,
-                report: Arc::clone(&report),
+                report: report.clone(),
+                flow,
+                error: error.clone(),
             });
         }
     }
-    let floats = |value: fn(&Row<'_>) -> f64| -> ArrayRef {
-        Arc::new(
-            rows.iter()
-                .map(|row| Some(value(row)))
-                .collect::<Float64Array>(),
-        )
+    rows
+}
+
+/// The report of a flow that came to nothing.
+fn nothing(flow: Flow<'_>) -> FlowReport {
+    FlowReport {
+        scheme: flow.spec.transport.scheme().to_string(),
+        workload: flow.spec.workload.kind().to_string(),
+        ..FlowReport::default()
+    }
+}
+
+fn table(simulations: &[Simulation], outcomes: &[Ended]) -> RecordBatch {
+    let rows = rows(simulations, outcomes);
+    let floats = |value: fn(&Row<'_>) -> Option<f64>| -> ArrayRef {
+        Arc::new(rows.iter().map(value).collect::<Float64Array>())
     };
-    let counts = |value: fn(&Row<'_>) -> u64| -> ArrayRef {
-        Arc::new(
-            rows.iter()
-                .map(|row| Some(value(row)))
-                .collect::<UInt64Array>(),
-        )
+    let counts = |value: fn(&Row<'_>) -> Option<u64>| -> ArrayRef {
+        Arc::new(rows.iter().map(value).collect::<UInt64Array>())
     };
     let numbers = |value: fn(&Row<'_>) -> u32| -> ArrayRef {
         Arc::new(
@@ -176,39 +201,97 @@ fn table(simulations: &[Simulation], outcomes: &[Option<Outcome>]) -> RecordBatc
                 .collect::<UInt32Array>(),
         )
     };
-    let scheme = |row: &Row<'_>| Some(row.report.flows[row.flow as usize].scheme.clone());
-    let schemes: ArrayRef = Arc::new(rows.iter().map(scheme).collect::<StringArray>());
-    RecordBatch::try_from_iter([
-        ("simulation", numbers(|row| row.simulation)),
-        ("seed", counts(|row| row.spec.seed)),
-        ("duration_s", floats(|row| row.spec.duration.as_secs())),
-        ("flow", numbers(|row| row.flow)),
-        ("scheme", schemes),
+    let texts = |value: fn(&Row<'_>) -> Option<String>| -> ArrayRef {
+        Arc::new(rows.iter().map(value).collect::<StringArray>())
+    };
+    RecordBatch::try_from_iter_with_nullable([
+        ("simulation", numbers(|row| row.simulation), false),
+        ("seed", counts(|row| Some(row.spec.seed)), false),
+        (
+            "duration_s",
+            floats(|row| Some(row.spec.duration.as_secs())),
+            false,
+        ),
+        ("flow", numbers(|row| row.number), false),
+        ("scheme", texts(|row| Some(row.flow.scheme.clone())), false),
         (
             "goodput_bps",
-            floats(|row| row.report.flows[row.flow as usize].goodput_bps),
+            floats(|row| Some(row.flow.goodput_bps)),
+            false,
         ),
         (
             "retransmits",
-            counts(|row| row.report.flows[row.flow as usize].retransmits),
+            counts(|row| Some(row.flow.retransmits)),
+            false,
         ),
         (
             "packets_delivered",
-            counts(|row| row.report.packets_delivered),
+            counts(|row| Some(row.run(|run| run.packets_delivered).unwrap_or(0))),
+            false,
         ),
-        ("loss_rate", floats(|row| row.report.loss_rate)),
+        (
+            "loss_rate",
+            floats(|row| row.run(|run| run.loss_rate)),
+            true,
+        ),
         (
             "one_way_delay_mean_ms",
-            floats(|row| row.report.one_way_delay_ms.mean),
+            floats(|row| row.run(|run| run.one_way_delay_ms.mean)),
+            true,
         ),
         (
             "one_way_delay_p50_ms",
-            floats(|row| row.report.one_way_delay_ms.p50),
+            floats(|row| row.run(|run| run.one_way_delay_ms.p50)),
+            true,
         ),
         (
             "one_way_delay_p95_ms",
-            floats(|row| row.report.one_way_delay_ms.p95),
+            floats(|row| row.run(|run| run.one_way_delay_ms.p95)),
+            true,
         ),
+        (
+            "workload",
+            texts(|row| Some(row.flow.workload.clone())),
+            false,
+        ),
+        ("start_s", floats(|row| Some(row.flow.start_s)), false),
+        ("completed_s", floats(|row| row.flow.completed_s), true),
+        (
+            "delivered_bytes",
+            counts(|row| Some(row.flow.delivered_bytes)),
+            false,
+        ),
+        (
+            "messages_written",
+            counts(|row| row.message(|m| m.written)),
+            true,
+        ),
+        (
+            "messages_delivered",
+            counts(|row| row.message(|m| m.delivered)),
+            true,
+        ),
+        (
+            "latency_mean_ms",
+            floats(|row| row.latency(|latency| latency.mean)),
+            true,
+        ),
+        (
+            "latency_p50_ms",
+            floats(|row| row.latency(|latency| latency.p50)),
+            true,
+        ),
+        (
+            "latency_p95_ms",
+            floats(|row| row.latency(|latency| latency.p95)),
+            true,
+        ),
+        (
+            "latency_p99_ms",
+            floats(|row| row.latency(|latency| latency.p99)),
+            true,
+        ),
+        ("error", texts(|row| row.error.clone()), true),
     ])
     .expect("columns have one length")
 }

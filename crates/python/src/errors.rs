@@ -1,7 +1,9 @@
 //! Rust errors as Python exceptions; `pathcast.exceptions` shows them as one tree.
 
+use pathcast_sim::SimError;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
 
 create_exception!(
     pathcast,
@@ -23,6 +25,12 @@ create_exception!(
 );
 create_exception!(
     pathcast,
+    SimulationError,
+    PyException,
+    "A simulation that can make no progress."
+);
+create_exception!(
+    pathcast,
     EmulatorError,
     PyException,
     "The emulator cannot run here, or not so."
@@ -33,3 +41,11 @@ create_exception!(
     PyException,
     "A series that no model can use."
 );
+
+/// A simulation's error; `what` says which simulation it is, if there are several.
+pub fn of_simulation(what: &str, error: &SimError) -> PyErr {
+    match error {
+        SimError::Stalled { .. } => SimulationError::new_err(format!("{what}{error}")),
+        _ => SchemeError::new_err(format!("{what}{error}")),
+    }
+}

@@ -11,6 +11,7 @@ mod errors;
 mod models;
 mod path;
 mod runs;
+mod scenario;
 mod trace;
 
 use pyo3::prelude::*;
@@ -20,13 +21,17 @@ mod _internal {
     #[pymodule_export]
     use crate::batch::{ArrowTable, simulate_many};
     #[pymodule_export]
-    use crate::errors::{EmulatorError, ModelError, PathFileError, SchemeError, TraceError};
+    use crate::errors::{
+        EmulatorError, ModelError, PathFileError, SchemeError, SimulationError, TraceError,
+    };
     #[pymodule_export]
     use crate::models::{Forecaster, evaluate, fit};
     #[pymodule_export]
     use crate::path::{check_path, path_summary};
     #[pymodule_export]
     use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
+    #[pymodule_export]
+    use crate::scenario::{check_scenario, is_scenario, scenario_over, scenario_summary};
     #[pymodule_export]
     use crate::trace::{Trace, read_trace};
 }

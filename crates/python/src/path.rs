@@ -20,10 +20,19 @@ pub fn check_path(text: &str, file: &str, load_files: bool) -> PyResult<String> 
     if !load_files {
         return Ok(parse(text, file)?.to_toml());
     }
+    let mut load = beside(file);
+    let path = Path::parse_with(text, file, &mut load);
+    path.map(|path| path.to_toml())
+        .map_err(|error| PathFileError::new_err(error.to_string()))
+}
+
+/// Loads files by their names relative to the folder of `file`.
+pub fn beside(file: &str) -> impl FnMut(&str) -> Result<Vec<u8>, String> {
     let folder = std::path::Path::new(file)
         .parent()
-        .unwrap_or_else(|| "".as_ref());
-    let mut load = |name: &str| {
+        .unwrap_or_else(|| "".as_ref())
+        .to_path_buf();
+    move |name| {
         let file = folder.join(name);
         // to open a named pipe would wait for a writer
         if std::fs::metadata(&file).is_ok_and(|found| !found.is_file()) {
@@ -33,10 +42,7 @@ pub fn check_path(text: &str, file: &str, load_files: bool) -> PyResult<String> 
         let (mut content, most) = (Vec::new(), link::MAX_TRACE_BYTES as u64 + 1);
         let read = file.take(most).read_to_end(&mut content);
         read.map(|_| content).map_err(|error| error.to_string())
-    };
-    let path = Path::parse_with(text, file, &mut load);
-    path.map(|path| path.to_toml())
-        .map_err(|error| PathFileError::new_err(error.to_string()))
+    }
 }
 
 /// Name, rate (bit/s or None), base RTT (s), forward loss and queue (bytes or None, packets or None).

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use pathcast_congestion::Scheme;
-use pathcast_path::Span;
 use pathcast_sim::{NoRecorder, Recorder, Simulation};
 use pathcast_trace::{
     Metadata, PacketRecord, Record, RunReport, TableWriter, TraceError as TraceFileError,
@@ -14,8 +13,8 @@ use pathcast_trace::{
 use pyo3::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::errors::{SchemeError, TraceError};
-use crate::path::parse;
+use crate::errors::{TraceError, of_simulation};
+use crate::scenario::checked_simulation;
 use crate::trace::Trace;
 
 /// The schemes that the simulator has.
@@ -58,8 +57,14 @@ fn run_timed(
         },
         recorder,
     );
-    let outcome = outcome.map_err(|error| error.to_string())?;
-    Ok(outcome.report(thread_cpu_s() - cpu_s, wall.elapsed().as_secs_f64()))
+    match outcome {
+        Ok(outcome) => Ok(outcome.report(thread_cpu_s() - cpu_s, wall.elapsed().as_secs_f64())),
+        Err(error) => {
+            // a run that was stopped before anything arrived is no failure of its own
+            raised.get_or_insert_with(|| of_simulation("", &error));
+            Err(error.to_string())
+        }
+    }
 }
 
 fn metadata(spec: &Simulation) -> Metadata {
@@ -69,19 +74,19 @@ fn metadata(spec: &Simulation) -> Metadata {
     metadata
 }
 
-/// Runs the simulator: a run report as JSON, and the trace if `record`. `trace_file` and
+/// Runs the simulator over a path, or, without schemes, a scenario: a run report as JSON, and the trace
+/// if `record`. `trace_file` and
 /// `packets_file` are written as the run goes on, in bounded memory.
 #[pyfunction]
 #[pyo3(signature = (
-    path_text, file, schemes, duration_s, seed, record, progress=None, trace_file=None,
-    packets_file=None
+    text, file, schemes, duration_s, seed, record, progress=None, trace_file=None, packets_file=None
 ))]
 #[allow(clippy::too_many_arguments)] // Python calls it by name
 pub fn simulate(
     py: Python<'_>,
-    path_text: &str,
+    text: &str,
     file: &str,
-    schemes: Vec<String>,
+    schemes: Option<Vec<String>>,
     duration_s: f64,
     seed: u64,
     record: bool,
@@ -89,22 +94,7 @@ pub fn simulate(
     trace_file: Option<PathBuf>,
     packets_file: Option<PathBuf>,
 ) -> PyResult<(String, Option<Trace>)> {
-    let path = parse(path_text, file)?;
-    let schemes = schemes
-        .iter()
-        .map(|name| {
-            name.parse()
-                .map_err(|error| SchemeError::new_err(format!("{error}")))
-        })
-        .collect::<PyResult<Vec<Scheme>>>()?;
-    let spec = Simulation {
-        path,
-        schemes,
-        duration: Span::from_secs(duration_s),
-        seed,
-    };
-    spec.check()
-        .map_err(|error| SchemeError::new_err(error.to_string()))?;
+    let spec = checked_simulation(text, file, schemes, duration_s, seed)?;
     let metadata = metadata(&spec);
     let mut raised = None;
     let (progress, told) = (progress.as_ref(), &mut raised);
@@ -178,9 +168,11 @@ mod linux {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use pathcast_emulator::Options;
+    use pathcast_path::Span;
 
     use super::*;
     use crate::errors::EmulatorError;
+    use crate::path::parse;
 
     /// Runs the emulator: a run report as JSON, and the trace.
     #[pyfunction]

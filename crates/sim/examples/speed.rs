@@ -55,12 +55,9 @@ fn main() {
     );
     for (name, scheme, flows, rate, delay_ms, duration_s) in runs {
         let path = format!("rate = '{rate}'\ndelay = '{delay_ms} ms'\nqueue = '1 BDP'\n");
-        let spec = Simulation {
-            path: Path::parse(&path, "speed.toml").expect("a valid path"),
-            schemes: vec![scheme; flows],
-            duration: Span::from_secs(duration_s * scale),
-            seed: 1,
-        };
+        let path = Path::parse(&path, "speed.toml").expect("a valid path");
+        let duration = Span::from_secs(duration_s * scale);
+        let spec = Simulation::bulk(path, &vec![scheme; flows], duration, 1);
         let wall = Instant::now();
         let before_s = cpu_s();
         let outcome = spec.run(&mut |_| ControlFlow::Continue(())).expect("runs");
@@ -68,7 +65,7 @@ fn main() {
             (Some(before), Some(after)) => after - before,
             _ => wall.elapsed().as_secs_f64(),
         };
-        let packets = outcome.forward().delivered;
+        let packets = outcome.data().delivered;
         let rate = packets as f64 / spent_s;
         println!("{name:30} {packets:12} {spent_s:8.3} {rate:16.0}");
     }

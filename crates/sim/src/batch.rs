@@ -7,11 +7,14 @@ use rayon::prelude::*;
 
 use crate::simulation::{Outcome, SimError, Simulation};
 
+/// How a simulation of a batch ended; none if the batch was stopped before.
+pub type Ended = Option<Result<Outcome, SimError>>;
+
 /// Runs all of `simulations` on rayon's current pool and returns their outcomes in the same order:
 /// the same specs give the same results whatever the number of threads.
 ///
 /// `stop` ends the batch early: runs that had not begun, and those under way, are `None`. `done`
-/// counts the runs that have ended.
+/// counts the runs that have ended. A run that can make no progress leaves its error in its place.
 ///
 /// # Errors
 /// The error of the first simulation that cannot be run, with its index; nothing is run then.
@@ -19,7 +22,7 @@ pub fn run_many(
     simulations: &[Simulation],
     done: &AtomicUsize,
     stop: &AtomicBool,
-) -> Result<Vec<Option<Outcome>>, (usize, SimError)> {
+) -> Result<Vec<Ended>, (usize, SimError)> {
     for (index, simulation) in simulations.iter().enumerate() {
         simulation.check().map_err(|error| (index, error))?;
     }
@@ -33,7 +36,7 @@ pub fn run_many(
             false => ControlFlow::Continue(()),
         });
         done.fetch_add(1, Ordering::Relaxed);
-        outcome.ok().filter(|_| !stopped())
+        (!stopped()).then_some(outcome)
     };
     // long and short runs come mixed: hand them out one by one
     Ok(simulations.par_iter().with_max_len(1).map(run).collect())
@@ -50,11 +53,10 @@ mod tests {
         let text = "rate = '20 Mbit/s'\ndelay = '10 ms'\nloss = 0.001\n";
         let path = Path::parse(text, "test.toml").unwrap();
         (0..12)
-            .map(|seed| Simulation {
-                path: path.clone(),
-                schemes: vec![Scheme::Cubic, Scheme::Reno],
-                duration: Span::from_secs(2.0 + seed as f64),
-                seed,
+            .map(|seed| {
+                let schemes = [Scheme::Cubic, Scheme::Reno];
+                let duration = Span::from_secs(2.0 + seed as f64);
+                Simulation::bulk(path.clone(), &schemes, duration, seed)
             })
             .collect()
     }
@@ -70,7 +72,7 @@ mod tests {
         let reports: Vec<_> = outcomes
             .iter()
             .flatten()
-            .map(|o| o.report(0.0, 0.0))
+            .map(|outcome| outcome.as_ref().unwrap().report(0.0, 0.0))
             .collect();
         assert_eq!(reports.len(), 12);
         format!("{reports:?}")
@@ -91,9 +93,22 @@ mod tests {
     }
 
     #[test]
+    fn a_run_without_progress_does_not_end_the_batch() {
+        let mut specs = specs();
+        let dead = "delay = '1 ms'\nloss = { kind = 'bursts', times = [['0 s', '99 s']] }\n";
+        specs[3].scenario.links[0].path = Path::parse(dead, "dead.toml").unwrap();
+        let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let outcomes = run_many(&specs, &done, &stop).unwrap();
+        assert_eq!(done.into_inner(), outcomes.len());
+        for (index, outcome) in outcomes.iter().enumerate() {
+            assert_eq!(outcome.as_ref().unwrap().is_err(), index == 3);
+        }
+    }
+
+    #[test]
     fn a_wrong_simulation_is_named_before_any_is_run() {
         let mut specs = specs();
-        specs[7].schemes.clear();
+        specs[7].scenario.flows.clear();
         let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let error = run_many(&specs, &done, &stop).unwrap_err();
         assert_eq!(error, (7, SimError::NoFlow));

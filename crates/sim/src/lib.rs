@@ -1,14 +1,19 @@
-//! Packet-level simulation: TCP flows over a [`Path`](pathcast_path::Path) in virtual time.
+//! Packet-level simulation of a [`Scenario`](pathcast_scenario::Scenario): flows over links, in virtual
+//! time.
 //!
 //! The same seed gives the same run, byte for byte, on every machine.
 
 mod batch;
+mod datagrams;
+mod network;
 mod recorder;
 mod simulation;
+mod stream;
 mod timers;
 mod wire;
+mod world;
 
-pub use batch::run_many;
+pub use batch::{Ended, run_many};
 pub use recorder::{NoRecorder, Recorder};
 pub use simulation::{Outcome, SimError, Simulation};
 pub use wire::{MSS_BYTES, MTU_BYTES};

@@ -1,7 +1,7 @@
 //! Packets on the simulated wire and their sizes, as Linux sends them over Ethernet.
 
 use pathcast_path::PacketInfo;
-use pathcast_tcp::{AckSegment, DataSegment};
+use pathcast_tcp::{AckSegment, DataSegment, Ecn};
 
 /// Largest IP packet.
 pub const MTU_BYTES: u32 = 1500;
@@ -9,6 +9,10 @@ pub const MTU_BYTES: u32 = 1500;
 const HEADER_BYTES: u32 = 20 + 20 + 12;
 /// Payload of a full packet.
 pub const MSS_BYTES: u32 = MTU_BYTES - HEADER_BYTES;
+/// IPv4 and UDP headers.
+const DATAGRAM_HEADER_BYTES: u32 = 20 + 8;
+/// Payload of a full datagram.
+pub const DATAGRAM_BYTES: u32 = MTU_BYTES - DATAGRAM_HEADER_BYTES;
 
 /// A data packet under way.
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +34,13 @@ impl Data {
         }
     }
 
-    /// What the path sees of it. Flows are told apart (FQ-CoDel); none negotiates ECN yet.
+    /// What the path sees of it. Flows are told apart (FQ-CoDel).
     #[inline]
     pub fn info(&self) -> PacketInfo {
         PacketInfo {
             size_bytes: self.size_bytes(),
             flow: u64::from(self.flow),
-            ecn_capable: false,
+            ecn_capable: self.segment.ecn() != Ecn::NotCapable,
         }
     }
 }
@@ -60,13 +64,42 @@ impl Ack {
         }
     }
 
-    /// What the path sees of it.
+    /// What the path sees of it. An acknowledgment cannot be marked (RFC 3168, section 6.1.4).
     #[inline]
     pub fn info(&self) -> PacketInfo {
         PacketInfo {
             size_bytes: self.size_bytes(),
             flow: u64::from(self.flow),
             ecn_capable: false,
+        }
+    }
+}
+
+/// A packet of either kind.
+#[derive(Clone, Copy, Debug)]
+pub enum Body {
+    /// Data.
+    Data(Data),
+    /// An acknowledgment.
+    Ack(Ack),
+}
+
+impl Body {
+    /// Whose it is.
+    #[inline]
+    pub const fn flow(&self) -> u32 {
+        match self {
+            Self::Data(data) => data.flow,
+            Self::Ack(ack) => ack.flow,
+        }
+    }
+
+    /// What the path sees of it.
+    #[inline]
+    pub fn info(&self) -> PacketInfo {
+        match self {
+            Self::Data(data) => data.info(),
+            Self::Ack(ack) => ack.info(),
         }
     }
 }

@@ -130,7 +130,7 @@ impl Receiver {
     }
 
     /// Takes a packet that arrived at `now`; returns an acknowledgment if one is due at once.
-    #[inline]
+    #[inline(always)]
     pub fn on_data(&mut self, now: Time, segment: &DataSegment) -> Option<AckSegment> {
         let seq = segment.seq;
         if segment.is_window_probe() || seq >= self.edge {
@@ -255,7 +255,7 @@ impl Receiver {
             .filter(|block| block.start <= seq)
     }
 
-    #[inline]
+    #[inline(always)]
     fn acknowledge(&mut self) -> AckSegment {
         self.unacknowledged = 0;
         self.delayed_ack_at = None;

@@ -110,6 +110,12 @@ impl Sender {
         self.available = self.available.saturating_add(packets);
     }
 
+    /// The application takes back what was never sent; returns how many packets remain in all.
+    pub fn withdraw(&mut self) -> u64 {
+        self.available = self.scoreboard.next();
+        self.available
+    }
+
     /// The window that holds now, in whole packets: that of the recovery while there is one, unless
     /// the controller manages recovery.
     #[inline]
@@ -149,7 +155,7 @@ impl Sender {
 
     /// The next packet to send at `now`, if there is one and the windows and the pace allow it. Call
     /// until `None`.
-    #[inline]
+    #[inline(always)]
     pub fn poll_transmit(&mut self, now: Time) -> Option<DataSegment> {
         self.paced_until = None;
         if self.probe_tail_now || self.probe_window_now {
@@ -207,7 +213,7 @@ impl Sender {
     }
 
     /// Books a packet that leaves now.
-    #[inline]
+    #[inline(always)]
     fn sent(&mut self, now: Time, seq: u64, retransmission: bool) -> DataSegment {
         self.in_burst = true;
         self.last_sent_at = Some(now);
@@ -286,7 +292,7 @@ impl Sender {
     }
 
     /// Takes an acknowledgment that arrived at `now`.
-    #[inline]
+    #[inline(always)]
     pub fn on_ack(&mut self, now: Time, segment: &AckSegment) {
         let prior_in_flight = self.scoreboard.in_flight();
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());

@@ -92,6 +92,9 @@ pub struct Metadata {
     /// The path file of the run, with all defaults written out.
     #[serde(default)]
     pub path_toml: Option<String>,
+    /// The scenario file of a run of more than bulk flows over one path, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario_toml: Option<String>,
     /// Seed of the path's random elements.
     #[serde(default)]
     pub seed: Option<u64>,
@@ -116,6 +119,7 @@ impl Metadata {
             schemes: Vec::new(),
             mss_bytes: None,
             path_toml: None,
+            scenario_toml: None,
             seed: None,
             valid: true,
             environment: BTreeMap::new(),

@@ -29,14 +29,52 @@ pub struct RunReport {
 }
 
 /// One flow of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowReport {
-    /// Congestion control, by the kernel's name.
+    /// Congestion control, by the kernel's name; `udp` for a flow without.
     pub scheme: String,
-    /// Payload bits delivered in order to the receiving application, a second of the run.
+    /// Payload bits delivered in order to the receiving application, a second from the flow's start
+    /// to its completion, or to the end of the run.
     pub goodput_bps: f64,
     /// Packets sent again.
     pub retransmits: u64,
+    /// What the application sends: `bulk`, `transfer` and so on.
+    pub workload: String,
+    /// When the flow began, in seconds of the run.
+    pub start_s: f64,
+    /// When all that it ever writes had arrived, in seconds of the run; none if that did not happen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completed_s: Option<f64>,
+    /// Payload bytes delivered to the receiving application.
+    pub delivered_bytes: u64,
+    /// The messages of an application that writes in messages; none for bulk flows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessageReport>,
+}
+
+/// What became of the messages that an application wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct MessageReport {
+    /// Messages written: transfers, probes, requests.
+    pub written: u64,
+    /// Messages that arrived whole; requests that were answered.
+    pub delivered: u64,
+    /// From writing a message to its arrival as a whole, of those that arrived; of a request to that
+    /// of its answer.
+    pub latency_ms: Latency,
+}
+
+/// How long messages took, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
 }
 
 /// One-way delay of the data packets that arrived, in milliseconds.

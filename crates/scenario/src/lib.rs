@@ -1,0 +1,37 @@
+//! What runs over which links: links, flows and their workloads, described once (a TOML file) and
+//! run in any world.
+//!
+//! [`Scenario`] is the description. [`Source`] is the application of a flow: pure, it says when it
+//! writes how much, so that the simulator (virtual time) and the emulator (real time) run the same.
+//!
+//! ```
+//! use pathcast_scenario::Scenario;
+//!
+//! let text = "
+//! [links.bottleneck]
+//! rate = '12 Mbit/s'
+//! delay = '30 ms'
+//!
+//! [[flows]]
+//! scheme = 'cubic'
+//!
+//! [[flows]]
+//! scheme = 'reno'
+//! start = '5 s'
+//! workload = { kind = 'transfer', size = '1 MB' }
+//! ";
+//! let scenario = Scenario::parse(text, "example.toml")?;
+//! assert_eq!(scenario.flows().count(), 2);
+//! # Ok::<(), pathcast_path::PathError>(())
+//! ```
+
+mod file;
+mod scenario;
+mod source;
+mod varying;
+mod workload;
+
+pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario, Transport};
+pub use source::{Source, Write};
+pub use varying::{Shape, Varying};
+pub use workload::{Arrivals, Replay, Workload};

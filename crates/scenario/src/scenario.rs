@@ -1,0 +1,252 @@
+//! Links, and the flows that run over them.
+
+use pathcast_path::reader::document;
+use pathcast_path::seed::{generator, uniform};
+use pathcast_path::{Loader, Path, PathError, Span, Time};
+
+use crate::file;
+use crate::workload::Workload;
+
+/// A link and its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// What routes call it.
+    pub name: String,
+    /// What it does, in both directions.
+    pub path: Path,
+}
+
+/// Which way the data of a flow goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Heading {
+    /// From the near end of its first link to the far end of its last.
+    #[default]
+    Forward,
+    /// The other way.
+    Reverse,
+}
+
+/// What carries a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP, with its congestion control and settings.
+    Tcp {
+        /// Congestion control, by name.
+        scheme: String,
+        /// The first window in packets; none: the scheme's.
+        initial_window_packets: Option<u32>,
+        /// The most that the receiver takes, in bytes; none: no limit.
+        receive_window_bytes: Option<u64>,
+        /// Whether a flow that was idle begins with a smaller window.
+        slow_start_after_idle: bool,
+        /// Whether queues may mark its packets instead of dropping them.
+        ecn: bool,
+    },
+    /// Datagrams as the application writes them.
+    Udp,
+}
+
+impl Transport {
+    /// TCP with its defaults.
+    pub fn tcp(scheme: impl Into<String>) -> Self {
+        Self::Tcp {
+            scheme: scheme.into(),
+            initial_window_packets: None,
+            receive_window_bytes: None,
+            slow_start_after_idle: true,
+            ecn: false,
+        }
+    }
+
+    /// The congestion control, or `udp`.
+    pub fn scheme(&self) -> &str {
+        match self {
+            Self::Tcp { scheme, .. } => scheme,
+            Self::Udp => "udp",
+        }
+    }
+}
+
+/// Flows that are alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowSpec {
+    /// How many.
+    pub count: u32,
+    /// What carries them.
+    pub transport: Transport,
+    /// What they send.
+    pub workload: Workload,
+    /// Indices of the links that they cross, from near to far.
+    pub route: Vec<usize>,
+    /// Which way their data goes.
+    pub heading: Heading,
+    /// Delay of each direction of their own, on top of that of the links, at the near end.
+    pub delay: Span,
+    /// When the first begins; none: the first of the scenario at 0, all others at random within the
+    /// first round-trip time, for flows that begin at one moment would run in step for ever.
+    pub start: Option<Span>,
+    /// From the beginning of one to that of the next; none: all at random within a round-trip time
+    /// after the first.
+    pub every: Option<Span>,
+    /// When they write no more.
+    pub stop: Option<Span>,
+}
+
+impl FlowSpec {
+    /// One bulk flow over link 0.
+    pub fn bulk(transport: Transport) -> Self {
+        Self {
+            count: 1,
+            transport,
+            workload: Workload::Bulk,
+            route: vec![0],
+            heading: Heading::Forward,
+            delay: Span::ZERO,
+            start: None,
+            every: None,
+            stop: None,
+        }
+    }
+}
+
+/// One flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow<'a> {
+    /// What it is like.
+    pub spec: &'a FlowSpec,
+    /// When it begins.
+    pub start: Time,
+}
+
+/// What runs over what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// For people; empty if the file gives none.
+    pub name: String,
+    /// How long it is meant to run.
+    pub duration: Option<Span>,
+    /// At least one.
+    pub links: Vec<Link>,
+    /// At least one; their order is that of the flows' numbers.
+    pub flows: Vec<FlowSpec>,
+}
+
+impl Scenario {
+    /// Most flows of one scenario.
+    pub const MAX_FLOWS: u64 = 100_000;
+
+    /// Bulk flows over one path, one for each scheme.
+    pub fn bulk<S: Into<String>>(path: Path, schemes: impl IntoIterator<Item = S>) -> Self {
+        let flows = schemes
+            .into_iter()
+            .map(|scheme| FlowSpec::bulk(Transport::tcp(scheme)));
+        Self {
+            name: path.name.clone(),
+            duration: None,
+            flows: flows.collect(),
+            links: vec![Link {
+                name: "path".into(),
+                path,
+            }],
+        }
+    }
+
+    /// Reads a scenario's text; `file` names it in errors. It must not name other files: see
+    /// [`Scenario::parse_with`].
+    ///
+    /// # Errors
+    /// A [`PathError`] with line and column if the text is no TOML, a key is missing, unknown or of
+    /// the wrong type, a quantity lacks its unit or is out of range, or nothing could ever be sent.
+    pub fn parse(text: &str, file: &str) -> Result<Self, PathError> {
+        Self::parse_with(text, file, &mut |_| {
+            Err("expected no other files here, for the scenario was not read from a file".into())
+        })
+    }
+
+    /// Reads a scenario's text, and the files that it names by `load`.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse`], or if a file cannot be loaded.
+    pub fn parse_with(text: &str, file: &str, load: &mut Loader<'_>) -> Result<Self, PathError> {
+        document(text, file, |root| file::read(root, load))
+    }
+
+    /// Gives all flows the workload that `text` says, a TOML value such as
+    /// `{ kind = "transfer", size = "5 MB" }`.
+    ///
+    /// # Errors
+    /// It is no workload, or one that a flow's transport cannot carry.
+    pub fn set_workload(&mut self, text: &str) -> Result<(), String> {
+        let workload = file::workload_of(text)?;
+        for flow in &mut self.flows {
+            if flow.transport == Transport::Udp && !workload.is_open_loop() {
+                return Err(format!("udp cannot carry {}", workload.kind()));
+            }
+            flow.workload = workload.clone();
+        }
+        Ok(())
+    }
+
+    /// Whether the text looks like a scenario rather than a path: it has `flows` or `links`.
+    pub fn is_scenario(text: &str) -> bool {
+        toml::de::DeTable::parse(text).is_ok_and(|root| {
+            let root = root.get_ref();
+            root.contains_key("flows") || root.contains_key("links")
+        })
+    }
+
+    /// The scenario as TOML, every default and every recording written out; [`Scenario::parse`] reads
+    /// it back.
+    pub fn to_toml(&self) -> String {
+        file::write(self)
+    }
+
+    /// The one path, if all that the scenario says beside it are bulk flows that are alike but for
+    /// their scheme.
+    pub fn as_bulk(&self) -> Option<(&Path, Vec<&str>)> {
+        let [link] = &self.links[..] else { return None };
+        let schemes = self.flows.iter().map(|flow| {
+            let scheme = flow.transport.scheme();
+            (*flow == FlowSpec::bulk(Transport::tcp(scheme))).then_some(scheme)
+        });
+        Some((&link.path, schemes.collect::<Option<_>>()?))
+    }
+
+    /// The round-trip time of `flow` when nothing else is under way.
+    pub fn base_rtt(&self, flow: &FlowSpec) -> Span {
+        let links = flow
+            .route
+            .iter()
+            .map(|&link| self.links[link].path.base_rtt());
+        links.fold(flow.delay + flow.delay, |rtt, link| rtt + link)
+    }
+
+    /// Every flow with its beginning, in the order of their numbers.
+    pub fn flows(&self) -> impl Iterator<Item = Flow<'_>> {
+        self.flows_with_seed(0)
+    }
+
+    /// As [`Scenario::flows`], with the random beginnings of `seed`.
+    pub fn flows_with_seed(&self, seed: u64) -> impl Iterator<Item = Flow<'_>> {
+        let mut starts = generator(seed, "flow.start");
+        self.flows
+            .iter()
+            .enumerate()
+            .flat_map(move |(group, spec)| {
+                let rtt_s = self.base_rtt(spec).as_secs();
+                let flows: Vec<Flow<'_>> = (0..spec.count)
+                    .map(|member| {
+                        let first = (group == 0 || spec.start.is_some()) && member == 0;
+                        let begin = Time::ZERO + spec.start.unwrap_or(Span::ZERO);
+                        let start = match spec.every {
+                            Some(every) => begin + every.mul_div(u64::from(member), 1),
+                            None if first => begin,
+                            None => begin + Span::from_secs(uniform(&mut starts) * rtt_s),
+                        };
+                        Flow { spec, start }
+                    })
+                    .collect();
+                flows
+            })
+    }
+}

@@ -1,0 +1,69 @@
+//! Sizes and times that may differ from one draw to the next.
+
+use pathcast_path::seed::uniform;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// How draws lie about their mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// All are the mean.
+    Fixed,
+    /// Exponential: many short ones, the standard deviation is the mean.
+    Exponential,
+    /// Pareto with this tail index, more than 1: a few are most of the sum (Crovella and Bestavros
+    /// 1997 find 1.1 to 1.3 for files on the web).
+    Pareto(f64),
+}
+
+/// A size or a time by its mean and shape.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Varying<T> {
+    /// The mean.
+    pub mean: T,
+    /// How draws lie about it.
+    pub shape: Shape,
+}
+
+impl<T> Varying<T> {
+    /// Always `value`.
+    pub const fn fixed(value: T) -> Self {
+        Self {
+            mean: value,
+            shape: Shape::Fixed,
+        }
+    }
+
+    /// A draw, as a multiple of the mean. A fixed one draws nothing from `rng`.
+    pub(crate) fn draw(&self, rng: &mut Xoshiro256PlusPlus) -> f64 {
+        match self.shape {
+            Shape::Fixed => 1.0,
+            Shape::Exponential => -uniform(rng).ln(),
+            // the least value that makes the mean 1 is (a - 1) / a
+            Shape::Pareto(index) => (index - 1.0) / index * uniform(rng).powf(-1.0 / index),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pathcast_path::seed::generator;
+
+    use super::*;
+
+    #[test]
+    fn draws_have_the_mean_and_spread_of_their_shape() {
+        for (shape, variance) in [
+            (Shape::Fixed, 0.0),
+            (Shape::Exponential, 1.0),
+            (Shape::Pareto(4.0), 1.0 / 8.0), // 1 / (a (a - 2))
+        ] {
+            let mut rng = generator(1, "draws");
+            let varying = Varying { mean: (), shape };
+            let draws: Vec<f64> = (0..200_000).map(|_| varying.draw(&mut rng)).collect();
+            let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+            let spread = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+            assert!((mean - 1.0).abs() < 0.01, "{shape:?}: {mean}");
+            assert!((spread - variance).abs() < 0.03, "{shape:?}: {spread}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What lies between the hosts of a simulation.
+
+mod one_path;
+mod routed;
+
+use pathcast_path::{Counters, DropReason, Dropped, Time};
+
+use crate::wire::{Ack, Data};
+
+pub use one_path::OnePath;
+pub use routed::Routed;
+
+/// Carries packets between hosts.
+pub trait Network {
+    /// When `take_data` is to be called next; [`Time::MAX`] if nothing is under way that it may concern.
+    fn next_data(&self) -> Time;
+
+    /// When `take_ack` is to be called next, likewise.
+    fn next_ack(&self) -> Time;
+
+    /// Sends a data packet.
+    ///
+    /// # Errors
+    /// Hands the packet back if it is known already that it is dropped.
+    fn send(&mut self, now: Time, data: Data) -> Result<(), (Data, DropReason)>;
+
+    /// Sends an acknowledgment. One that is dropped is made good by the next.
+    fn acknowledge(&mut self, now: Time, ack: Ack);
+
+    /// Does one thing that is due at `now`: a data packet that reaches its receiver in it, if one does.
+    fn take_data(&mut self, now: Time) -> Option<Data>;
+
+    /// Likewise: an acknowledgment that reaches its sender.
+    fn take_ack(&mut self, now: Time) -> Option<Ack>;
+
+    /// From now on keeps data packets that are dropped under way, for `take_dropped`.
+    fn keep_drops(&mut self);
+
+    /// A data packet that was dropped after it was taken in, and not yet taken here.
+    fn take_dropped(&mut self) -> Option<Dropped<Data>>;
+
+    /// What became of data packets.
+    fn counters(&self) -> Counters;
+
+    /// Data packets under way.
+    fn in_flight(&self) -> u64 {
+        let counters = self.counters();
+        counters.enqueued - counters.delivered - counters.dropped()
+    }
+}

@@ -1,0 +1,70 @@
+//! One path that all flows share, data in one direction: two channels and no events but theirs.
+
+use pathcast_path::{Channel, Counters, DropReason, Dropped, Path, Time};
+
+use crate::network::Network;
+use crate::wire::{Ack, Data};
+
+/// A path with data forward and acknowledgments back.
+#[derive(Debug)]
+pub struct OnePath {
+    forward: Channel<Data>,
+    reverse: Channel<Ack>,
+}
+
+impl OnePath {
+    /// `path` with the random elements of `seed`.
+    pub fn new(path: &Path, seed: u64) -> Self {
+        let (forward, reverse) = path.channels(seed);
+        Self { forward, reverse }
+    }
+}
+
+impl Network for OnePath {
+    #[inline(always)]
+    fn next_data(&self) -> Time {
+        self.forward.next_event().unwrap_or(Time::MAX)
+    }
+
+    #[inline(always)]
+    fn next_ack(&self) -> Time {
+        self.reverse.next_event().unwrap_or(Time::MAX)
+    }
+
+    #[inline(always)]
+    fn send(&mut self, now: Time, data: Data) -> Result<(), (Data, DropReason)> {
+        self.forward.enqueue_as(now, data.info(), data)
+    }
+
+    #[inline(always)]
+    fn acknowledge(&mut self, now: Time, ack: Ack) {
+        let _ = self.reverse.enqueue_as(now, ack.info(), ack);
+    }
+
+    #[inline(always)]
+    fn take_data(&mut self, now: Time) -> Option<Data> {
+        let mut arrival = self.forward.receive(now)?;
+        if arrival.marked {
+            arrival.packet.segment.mark();
+        }
+        Some(arrival.packet)
+    }
+
+    #[inline(always)]
+    fn take_ack(&mut self, now: Time) -> Option<Ack> {
+        self.reverse.dequeue(now).map(|(_, ack)| ack)
+    }
+
+    fn keep_drops(&mut self) {
+        self.forward.keep_drops();
+    }
+
+    #[inline]
+    fn take_dropped(&mut self) -> Option<Dropped<Data>> {
+        self.forward.take_dropped()
+    }
+
+    fn counters(&self) -> Counters {
+        self.forward.counters()
+    }
+}

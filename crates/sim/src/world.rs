@@ -1,0 +1,617 @@
+//! The event loop: hosts at both ends of a network, in virtual time.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+
+use pathcast_congestion::Scheme;
+use pathcast_path::{Counters, DropReason, Span, Time, seed};
+use pathcast_scenario::{Scenario, Source, Transport, Workload, Write};
+use pathcast_tcp::{Receiver, Sender, SenderConfig};
+use pathcast_trace::{
+    DelayHistogram, FlowReport, MessageReport, PacketEvent, PacketRecord, Record,
+};
+use rand_core::RngCore;
+
+use crate::datagrams::Datagrams;
+use crate::network::Network;
+use crate::recorder::Recorder;
+use crate::simulation::SimError;
+use crate::stream::Stream;
+use crate::timers::Timers;
+use crate::wire::{Ack, Data, MSS_BYTES};
+
+/// Events between two looks at the progress callback.
+const EVENTS_PER_PROGRESS: u32 = 1 << 16;
+/// Events at one moment after which a run is taken to go round in circles: more than the packets of
+/// any window that fits into memory.
+const MAX_EVENTS_AT_ONCE: u64 = 1 << 28;
+
+/// One direction of a TCP connection, or a flow of datagrams.
+pub struct Connection {
+    pub sender: Sender,
+    pub receiver: Receiver,
+    framing: Framing,
+}
+
+/// What is written into a connection.
+enum Framing {
+    /// Bytes without an end.
+    Bulk,
+    /// Messages of TCP.
+    Messages(Box<Stream>),
+    /// Messages without TCP.
+    Datagrams(Box<Datagrams>),
+}
+
+/// An application and what became of what it wrote.
+struct Flow {
+    scheme: String,
+    kind: &'static str,
+    /// It writes as much as is taken, not messages.
+    is_greedy: bool,
+    source: Source,
+    start: Time,
+    /// The connection that carries requests, if there are any.
+    requests: Option<u32>,
+    latency: Option<Box<DelayHistogram>>,
+    completed: Option<Time>,
+}
+
+/// The connections of flows, as a network must know them: one for each flow, then one for each flow
+/// that asks for what it gets.
+pub fn asking_flows(scenario: &Scenario) -> Vec<u32> {
+    let asks = |workload: &Workload| matches!(workload, Workload::RequestResponse { .. });
+    (0..)
+        .zip(scenario.flows())
+        .filter(|(_, flow)| asks(&flow.spec.workload))
+        .map(|(number, _)| number)
+        .collect()
+}
+
+/// Everything that moves.
+pub struct World<'a, N, R> {
+    pub network: N,
+    /// Connection i carries the data of flow i; those after the flows' carry requests.
+    pub connections: Vec<Connection>,
+    flows: Vec<Flow>,
+    /// The flow of each connection of requests.
+    asking: Vec<u32>,
+    /// Timer 2 i is the sender's of connection i, 2 i + 1 the receiver's; then one for each flow's
+    /// application.
+    timers: Timers,
+    one_way_delay: DelayHistogram,
+    /// Flows that may still write, or wait for what they wrote.
+    open: usize,
+    keeps_drops: bool,
+    recorder: &'a mut R,
+}
+
+impl<'a, N: Network, R: Recorder> World<'a, N, R> {
+    /// The hosts of `scenario` around `network`; `schemes` are those of its groups of flows.
+    pub fn new(
+        scenario: &Scenario,
+        schemes: &[Option<Scheme>],
+        run_seed: u64,
+        mut network: N,
+        recorder: &'a mut R,
+    ) -> Self {
+        let mut draws = seed::generator(run_seed, "flow.scheme");
+        let mut connections = Vec::new();
+        let mut flows = Vec::new();
+        let mut of_requests = Vec::new();
+        let groups = (0..).zip(&scenario.flows);
+        let groups = groups.flat_map(|(i, spec)| (0..spec.count).map(move |_| i));
+        for ((number, flow), group) in (0..).zip(scenario.flows_with_seed(run_seed)).zip(groups) {
+            let scheme = schemes[group];
+            let spec = flow.spec;
+            let mut connect = || {
+                let config = sender_config(&spec.transport);
+                let scheme = scheme.unwrap_or(Scheme::Reno); // datagrams never use it
+                Sender::new(config, scheme.controller(draws.next_u64()))
+            };
+            let stop = spec.stop.map(|stop| Time::ZERO + stop);
+            let bulk = spec.workload == Workload::Bulk && stop.is_none();
+            connections.push(Connection {
+                sender: connect(),
+                receiver: Receiver::default(),
+                framing: match spec.transport {
+                    Transport::Udp => Framing::Datagrams(Box::default()),
+                    Transport::Tcp { .. } if bulk => Framing::Bulk,
+                    Transport::Tcp { .. } => Framing::Messages(Box::default()),
+                },
+            });
+            let asks = matches!(spec.workload, Workload::RequestResponse { .. });
+            if asks {
+                of_requests.push((number, connect()));
+            }
+            flows.push(Flow {
+                scheme: scheme.map_or_else(|| "udp".to_string(), |scheme| scheme.to_string()),
+                kind: spec.workload.kind(),
+                is_greedy: spec.workload.is_greedy(),
+                source: Source::new(&spec.workload, flow.start, stop, run_seed, number),
+                start: flow.start,
+                requests: None,
+                latency: None,
+                completed: None,
+            });
+        }
+        let mut asking = Vec::new();
+        for (flow, sender) in of_requests {
+            flows[flow as usize].requests = Some(connections.len() as u32);
+            asking.push(flow);
+            connections.push(Connection {
+                sender,
+                receiver: Receiver::default(),
+                framing: Framing::Messages(Box::default()),
+            });
+        }
+        let mut timers = Timers::new(2 * connections.len() + flows.len());
+        for (id, flow) in (2 * connections.len() as u32..).zip(&flows) {
+            timers.want(id, flow.source.next_write());
+        }
+        // the run may end when nothing is under way, which takes counting all drops
+        let datagrams = scenario
+            .flows
+            .iter()
+            .any(|flow| flow.transport == Transport::Udp);
+        let keeps_drops = R::PACKETS || datagrams;
+        if keeps_drops {
+            network.keep_drops();
+        }
+        Self {
+            network,
+            connections,
+            open: flows.len(),
+            flows,
+            asking,
+            timers,
+            one_way_delay: DelayHistogram::default(),
+            keeps_drops,
+            recorder,
+        }
+    }
+
+    /// Takes one event after another up to `end`, or until all flows have done what they ever will;
+    /// returns the moment it got to.
+    pub fn run(
+        &mut self,
+        end: Time,
+        progress: &mut dyn FnMut(Time) -> ControlFlow<()>,
+    ) -> Result<Time, SimError> {
+        let (mut events, mut at_once, mut last) = (0, 0u64, Time::ZERO);
+        loop {
+            let data = self.network.next_data();
+            let ack = self.network.next_ack();
+            let timer = self.timers.next().unwrap_or(Time::MAX);
+            let now = data.min(ack).min(timer);
+            if now > end {
+                return match self.open > 0 && now == Time::MAX {
+                    true => Err(self.stalled(last, "no flow has anything left to wait for")),
+                    false => Ok(end),
+                };
+            }
+            if now == data {
+                self.deliver_data(now);
+            } else if now == ack {
+                self.deliver_ack(now);
+            } else if let Some(id) = self.timers.pop(now) {
+                self.wake(now, id);
+            }
+            events += 1;
+            if events == EVENTS_PER_PROGRESS {
+                events = 0;
+                at_once += u64::from(EVENTS_PER_PROGRESS);
+                if now > last {
+                    at_once = 0;
+                }
+                if at_once > MAX_EVENTS_AT_ONCE {
+                    return Err(self.stalled(now, "time does not pass any more"));
+                }
+                last = now;
+                if progress(now).is_break() {
+                    return Ok(now);
+                }
+            }
+            if self.open == 0 && self.network.in_flight() == 0 {
+                return Ok(now);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn deliver_data(&mut self, now: Time) {
+        let arrived = self.network.take_data(now);
+        if self.keeps_drops {
+            self.note_drops();
+        }
+        let Some(data) = arrived else {
+            return;
+        };
+        let delay = now.since(data.segment.sent_at);
+        self.one_way_delay.record(delay.as_nanos());
+        if R::PACKETS {
+            self.record_packet(now, &data, PacketEvent::Delivered, Some(delay));
+        }
+        let connection = &mut self.connections[data.flow as usize];
+        if let Framing::Datagrams(datagrams) = &mut connection.framing {
+            if let Some(written) = datagrams.on_arrival(now, &data.segment) {
+                self.flows[data.flow as usize].delivered(now, written);
+            }
+            return;
+        }
+        if let Some(segment) = connection.receiver.on_data(now, &data.segment) {
+            let flow = data.flow;
+            self.network.acknowledge(now, Ack { flow, segment });
+        } else {
+            let timer = connection.receiver.next_timer();
+            self.timers.want(2 * data.flow + 1, timer);
+        }
+        if !matches!(self.connections[data.flow as usize].framing, Framing::Bulk) {
+            self.deliver_messages(now, data.flow);
+        }
+    }
+
+    /// Takes what was dropped under way off the network's hands.
+    fn note_drops(&mut self) {
+        while let Some(dropped) = self.network.take_dropped() {
+            if R::PACKETS {
+                let event = drop_event(dropped.reason);
+                self.record_packet(dropped.at, &dropped.packet, event, None);
+            }
+        }
+    }
+
+    /// Tells applications of the messages of `connection` that are whole now.
+    fn deliver_messages(&mut self, now: Time, connection: u32) {
+        let flows = self.flows.len() as u32;
+        let requests = connection >= flows;
+        let owner = match requests {
+            true => self.asking[(connection - flows) as usize],
+            false => connection,
+        };
+        loop {
+            let Connection {
+                receiver, framing, ..
+            } = &mut self.connections[connection as usize];
+            let Framing::Messages(stream) = framing else {
+                return;
+            };
+            let Some(written) = stream.take_delivered(receiver.delivered()) else {
+                break;
+            };
+            let flow = &mut self.flows[owner as usize];
+            if requests {
+                // the far end answers at once; the clock began with the request
+                let bytes = flow.source.answer();
+                self.write(now, owner, written, Write::Message(bytes));
+            } else {
+                flow.delivered(now, written);
+                let id = self.application(owner);
+                self.timers
+                    .want(id, self.flows[owner as usize].source.next_write());
+            }
+        }
+        if !requests {
+            self.complete_if_done(now, owner);
+        }
+    }
+
+    /// The timer of flow `flow`'s application.
+    fn application(&self, flow: u32) -> u32 {
+        2 * self.connections.len() as u32 + flow
+    }
+
+    /// Counts a flow out that writes no more and whose writes have all arrived.
+    fn complete_if_done(&mut self, now: Time, flow: u32) {
+        let Flow {
+            source,
+            requests,
+            completed,
+            ..
+        } = &mut self.flows[flow as usize];
+        let delivered = |connection: u32| match &self.connections[connection as usize].framing {
+            Framing::Messages(stream) => stream.is_delivered(),
+            Framing::Datagrams(_) => true,
+            Framing::Bulk => false,
+        };
+        if completed.is_none()
+            && source.is_finished()
+            && delivered(flow)
+            && requests.is_none_or(delivered)
+        {
+            *completed = Some(now);
+            self.open -= 1;
+        }
+    }
+
+    #[inline(always)]
+    fn deliver_ack(&mut self, now: Time) {
+        let Some(ack) = self.network.take_ack(now) else {
+            return;
+        };
+        let Connection {
+            sender, framing, ..
+        } = &mut self.connections[ack.flow as usize];
+        sender.on_ack(now, &ack.segment);
+        if let Framing::Messages(stream) = framing {
+            stream.forget(sender.una_and_next().0);
+        }
+        self.send_data(now, ack.flow);
+        if R::ACKS && (ack.flow as usize) < self.flows.len() {
+            let sender = &self.connections[ack.flow as usize].sender;
+            self.recorder.ack(ack_record(now, ack.flow, sender));
+        }
+    }
+
+    #[inline]
+    fn send_data(&mut self, now: Time, flow: u32) {
+        while let Some(mut segment) = self.connections[flow as usize].sender.poll_transmit(now) {
+            if let Framing::Messages(stream) = &self.connections[flow as usize].framing
+                && !segment.is_window_probe()
+            {
+                let short = stream.short_by_bytes(segment.seq);
+                segment = segment.with_short_by_bytes(short);
+            }
+            self.send(now, Data { flow, segment });
+        }
+        let sender = &self.connections[flow as usize].sender;
+        self.timers.want(2 * flow, sender.next_timer());
+    }
+
+    #[inline(always)]
+    fn send(&mut self, now: Time, data: Data) {
+        if R::PACKETS {
+            self.record_packet(now, &data, PacketEvent::Sent, None);
+        }
+        // the sender will find out by itself
+        if let Err((data, reason)) = self.network.send(now, data)
+            && R::PACKETS
+        {
+            self.record_packet(now, &data, drop_event(reason), None);
+        }
+    }
+
+    fn wake(&mut self, now: Time, id: u32) {
+        let index = id / 2;
+        if let Some(flow) = id.checked_sub(2 * self.connections.len() as u32) {
+            self.write_due(now, flow);
+        } else if id % 2 == 1 {
+            let receiver = &mut self.connections[index as usize].receiver;
+            if let Some(segment) = receiver.on_timer(now) {
+                let flow = index;
+                self.network.acknowledge(now, Ack { flow, segment });
+            } else {
+                self.timers.want(id, receiver.next_timer());
+            }
+        } else {
+            self.connections[index as usize].sender.on_timer(now);
+            self.send_data(now, index);
+        }
+    }
+
+    /// Lets the application of `flow` write what is due.
+    fn write_due(&mut self, now: Time, flow: u32) {
+        while let Some(write) = self.flows[flow as usize].source.write(now) {
+            let to = self.flows[flow as usize].requests.unwrap_or(flow);
+            self.write(now, to, now, write);
+        }
+        let id = self.application(flow);
+        self.timers
+            .want(id, self.flows[flow as usize].source.next_write());
+        self.complete_if_done(now, flow);
+    }
+
+    /// Puts a write that began at `written` into `connection`.
+    fn write(&mut self, now: Time, connection: u32, written: Time, write: Write) {
+        let Connection {
+            sender, framing, ..
+        } = &mut self.connections[connection as usize];
+        match (framing, write) {
+            (Framing::Bulk, Write::Message(_) | Write::Endless) => sender.supply(u64::MAX),
+            (Framing::Messages(stream), Write::Message(bytes)) => {
+                sender.supply(stream.write(written, bytes));
+            }
+            (Framing::Messages(stream), Write::Endless) => {
+                sender.supply(stream.write_endless(written));
+            }
+            (Framing::Messages(stream), Write::Stop) => {
+                stream.stop(sender.withdraw());
+                let delivered = self.connections[connection as usize].receiver.delivered();
+                if let Framing::Messages(stream) =
+                    &mut self.connections[connection as usize].framing
+                {
+                    // all of it may be there already
+                    stream.take_delivered(delivered);
+                }
+            }
+            (Framing::Datagrams(datagrams), Write::Message(bytes)) => {
+                let flow = connection;
+                for segment in datagrams.write(now, bytes) {
+                    self.send(now, Data { flow, segment });
+                }
+                return;
+            }
+            (Framing::Bulk, Write::Stop) | (Framing::Datagrams(_), _) => return,
+        }
+        self.send_data(now, connection);
+    }
+
+    fn record_packet(
+        &mut self,
+        at: Time,
+        data: &Data,
+        event: PacketEvent,
+        one_way_delay: Option<Span>,
+    ) {
+        // requests go the other way and would be taken for the flow's data
+        if (data.flow as usize) < self.flows.len() {
+            self.recorder.packet(PacketRecord {
+                time_s: at.as_secs(),
+                flow: data.flow,
+                seq: data.segment.seq,
+                size_bytes: data.size_bytes(),
+                event,
+                one_way_delay_s: one_way_delay.map(Span::as_secs),
+            });
+        }
+    }
+
+    /// What became of everything, `end` being how far the run got.
+    ///
+    /// # Errors
+    /// Packets were sent, and none arrived.
+    pub fn finish(
+        self,
+        end: Time,
+    ) -> Result<(Vec<FlowReport>, Counters, DelayHistogram), SimError> {
+        let counters = self.network.counters();
+        if counters.enqueued > 0 && counters.delivered == 0 {
+            return Err(self.stalled(end, "nothing that was sent has arrived"));
+        }
+        let flows = self.flows.iter().zip(&self.connections);
+        let reports = flows.map(|(flow, connection)| flow.report(connection, end));
+        Ok((reports.collect(), counters, self.one_way_delay))
+    }
+
+    /// The error of a run that can make no progress, with the state it was left in.
+    fn stalled(&self, at: Time, why: &'static str) -> SimError {
+        let Counters {
+            enqueued,
+            delivered,
+            ..
+        } = self.network.counters();
+        let mut state = format!(
+            "{enqueued} packets sent, {delivered} arrived, {} dropped, {} under way",
+            self.network.counters().dropped(),
+            self.network.in_flight()
+        );
+        let next = self.network.next_data().min(self.network.next_ack());
+        if next < Time::MAX {
+            let next_s = next.as_secs();
+            let _ = write!(state, ", the next thing on the path at {next_s} s");
+        }
+        const FLOWS: usize = 3;
+        for (number, (flow, connection)) in self
+            .flows
+            .iter()
+            .zip(&self.connections)
+            .enumerate()
+            .take(FLOWS)
+        {
+            let sender = &connection.sender;
+            let (una, next) = sender.una_and_next();
+            let _ = write!(
+                state,
+                "; flow {number} ({}, {}): window of {} packets, {una} of {next} acknowledged",
+                flow.scheme,
+                flow.kind,
+                sender.cwnd()
+            );
+            if let Some(timer) = sender.next_timer() {
+                let _ = write!(state, ", timer at {} s", timer.as_secs());
+            }
+        }
+        if self.flows.len() > FLOWS {
+            let _ = write!(state, "; and {} more flows", self.flows.len() - FLOWS);
+        }
+        SimError::Stalled {
+            at_s: at.as_secs().to_string(),
+            why,
+            state,
+        }
+    }
+}
+
+impl Flow {
+    /// A message written at `written` has arrived whole.
+    fn delivered(&mut self, now: Time, written: Time) {
+        self.latency
+            .get_or_insert_with(|| Box::new(DelayHistogram::coarse()))
+            .record(now.since(written).as_nanos());
+        self.source.on_delivered(now);
+    }
+
+    fn report(&self, connection: &Connection, end: Time) -> FlowReport {
+        let delivered = connection.receiver.delivered();
+        let (delivered_bytes, counts, completed) = match &connection.framing {
+            Framing::Bulk => (delivered * u64::from(MSS_BYTES), None, None),
+            Framing::Messages(stream) => {
+                let bytes = stream.delivered_bytes(delivered);
+                (bytes, Some(stream.counts()), self.completed)
+            }
+            Framing::Datagrams(datagrams) => {
+                let last = self.completed.and(datagrams.last_arrival());
+                (datagrams.delivered_bytes(), Some(datagrams.counts()), last)
+            }
+        };
+        let span_s = completed.unwrap_or(end).since(self.start).as_secs();
+        FlowReport {
+            scheme: self.scheme.clone(),
+            goodput_bps: delivered_bytes as f64 * 8.0 / span_s.max(f64::MIN_POSITIVE),
+            retransmits: connection.sender.retransmits(),
+            workload: self.kind.to_string(),
+            start_s: self.start.as_secs(),
+            completed_s: completed.map(Time::as_secs),
+            delivered_bytes,
+            messages: counts
+                .filter(|_| !self.is_greedy)
+                .map(|(written, delivered)| MessageReport {
+                    written,
+                    delivered,
+                    latency_ms: self
+                        .latency
+                        .as_ref()
+                        .map(|latency| latency.latency_ms())
+                        .unwrap_or_default(),
+                }),
+        }
+    }
+}
+
+fn sender_config(transport: &Transport) -> SenderConfig {
+    let idle = SenderConfig {
+        packets: Some(0),
+        ..SenderConfig::default()
+    };
+    match transport {
+        Transport::Udp => idle,
+        Transport::Tcp {
+            initial_window_packets,
+            receive_window_bytes,
+            slow_start_after_idle,
+            ecn,
+            ..
+        } => SenderConfig {
+            initial_window_packets: *initial_window_packets,
+            receive_window_packets: receive_window_bytes
+                .map_or(u64::MAX, |bytes| bytes / u64::from(MSS_BYTES)),
+            slow_start_after_idle: *slow_start_after_idle,
+            ecn: *ecn,
+            ..idle
+        },
+    }
+}
+
+/// A policer's drop is told as a queue's, for it is a queue without room.
+const fn drop_event(reason: DropReason) -> PacketEvent {
+    match reason {
+        DropReason::Queue | DropReason::Aqm | DropReason::Policer => PacketEvent::DroppedByQueue,
+        DropReason::Loss => PacketEvent::DroppedByLoss,
+    }
+}
+
+fn ack_record(now: Time, flow: u32, sender: &Sender) -> Record {
+    let (una, next) = sender.una_and_next();
+    let ssthresh = sender.controller().ssthresh();
+    Record {
+        time_s: now.as_secs(),
+        flow,
+        cwnd_packets: sender.cwnd() as f64,
+        ssthresh_packets: ssthresh.is_finite().then(|| ssthresh.floor()),
+        srtt_s: sender.rtt().srtt().map(Span::as_secs),
+        snd_nxt_bytes: Some(next * u64::from(MSS_BYTES)),
+        snd_una_bytes: Some(una * u64::from(MSS_BYTES)),
+        rwnd_bytes: None,
+        retransmits: Some(sender.retransmits()),
+    }
+}
