@@ -36,6 +36,9 @@ class ArrowTable:
     def write(self, file: Path) -> None: ...
     def numbers(self, name: str) -> _Column: ...
 
+def check_simulations(
+    specs: Sequence[tuple[str, str, list[str] | None, float, int]],
+) -> None: ...
 def simulate_many(
     specs: Sequence[tuple[str, str, list[str] | None, float, int]],
     threads: int = 0,

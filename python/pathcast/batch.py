@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import math
 import os
@@ -139,7 +138,8 @@ def simulate_many(
 def _simulate_on(
     address: str, specs: Sequence[Any], progress: Callable[[float], None] | None
 ) -> _Table:
-    _check(specs)
+    with translated():
+        _internal.check_simulations(specs)
     with connected(address) as cluster:
         size = math.ceil(len(specs) / (_CHUNKS_PER_CPU * cluster.cpus))
         size = min(max(size, 1), _RUNS_PER_CHUNK)
@@ -148,19 +148,6 @@ def _simulate_on(
         chunks = [specs[start : start + size] for start in starts]
         tables = cluster.map(_simulate_chunk, chunks, progress=progress)
         return _JoinedTable(zip(starts, tables, strict=True))
-
-
-def _check(specs: Sequence[Any]) -> None:
-    """Raises what a batch raises before it runs anything; runs next to nothing itself."""
-
-    class Passed(Exception):
-        pass
-
-    def stop(_: float) -> None:
-        raise Passed
-
-    with translated(), contextlib.suppress(Passed):
-        _internal.simulate_many(specs, 1, stop)
 
 
 def _simulate_chunk(specs: Sequence[Any]) -> bytes:

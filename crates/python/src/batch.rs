@@ -13,7 +13,7 @@ use arrow_array::{
 };
 use numpy::{IntoPyArray, PyArray1};
 use pathcast_scenario::Flow;
-use pathcast_sim::{Ended, Simulation, run_many};
+use pathcast_sim::{Ended, SimError, Simulation, check_many, run_many};
 use pathcast_trace::{FlowReport, Latency, MessageReport, RunReport};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -82,6 +82,25 @@ impl ArrowTable {
 /// Text of a path or, without schemes, of a scenario; file name, schemes, duration in seconds, seed.
 type Spec = (String, String, Option<Vec<String>>, f64, u64);
 
+fn simulations(specs: Vec<Spec>) -> PyResult<Vec<Simulation>> {
+    let parsed = specs
+        .into_iter()
+        .map(|(text, file, schemes, duration_s, seed)| {
+            simulation(&text, &file, schemes, duration_s, seed)
+        });
+    parsed.collect()
+}
+
+fn wrong((index, error): (usize, SimError)) -> PyErr {
+    of_simulation(&format!("simulation {index}: "), &error)
+}
+
+/// Raises what `simulate_many` raises before it runs anything.
+#[pyfunction]
+pub fn check_simulations(specs: Vec<Spec>) -> PyResult<()> {
+    check_many(&simulations(specs)?).map_err(wrong)
+}
+
 /// Runs many simulations over `threads` threads (0: one for each core); a row for each flow.
 /// `progress` is told how many runs have ended.
 #[pyfunction]
@@ -92,12 +111,7 @@ pub fn simulate_many(
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<ArrowTable> {
-    let simulations = specs
-        .into_iter()
-        .map(|(text, file, schemes, duration_s, seed)| {
-            simulation(&text, &file, schemes, duration_s, seed)
-        })
-        .collect::<PyResult<Vec<_>>>()?;
+    let simulations = simulations(specs)?;
     let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut raised = None;
     let outcomes = py.detach(|| {
@@ -120,7 +134,7 @@ pub fn simulate_many(
     }
     let outcomes = outcomes
         .map_err(|error| SchemeError::new_err(error.to_string()))?
-        .map_err(|(index, error)| of_simulation(&format!("simulation {index}: "), &error))?;
+        .map_err(wrong)?;
     Ok(ArrowTable(table(&simulations, &outcomes)))
 }
 

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _internal {
     #[pymodule_export]
-    use crate::batch::{ArrowTable, simulate_many};
+    use crate::batch::{ArrowTable, check_simulations, simulate_many};
     #[pymodule_export]
     use crate::errors::{
         EmulatorError, ModelError, PathFileError, SchemeError, SimulationError, TraceError,

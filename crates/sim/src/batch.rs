@@ -10,6 +10,17 @@ use crate::simulation::{Outcome, SimError, Simulation};
 /// How a simulation of a batch ended; none if the batch was stopped before.
 pub type Ended = Option<Result<Outcome, SimError>>;
 
+/// Whether all of `simulations` can be run.
+///
+/// # Errors
+/// The error of the first that cannot, with its index.
+pub fn check_many(simulations: &[Simulation]) -> Result<(), (usize, SimError)> {
+    for (index, simulation) in simulations.iter().enumerate() {
+        simulation.check().map_err(|error| (index, error))?;
+    }
+    Ok(())
+}
+
 /// Runs all of `simulations` on rayon's current pool and returns their outcomes in the same order:
 /// the same specs give the same results whatever the number of threads.
 ///
@@ -23,9 +34,7 @@ pub fn run_many(
     done: &AtomicUsize,
     stop: &AtomicBool,
 ) -> Result<Vec<Ended>, (usize, SimError)> {
-    for (index, simulation) in simulations.iter().enumerate() {
-        simulation.check().map_err(|error| (index, error))?;
-    }
+    check_many(simulations)?;
     let stopped = || stop.load(Ordering::Relaxed);
     let run = |simulation: &Simulation| {
         if stopped() {

@@ -13,7 +13,7 @@ mod timers;
 mod wire;
 mod world;
 
-pub use batch::{Ended, run_many};
+pub use batch::{Ended, check_many, run_many};
 pub use recorder::{NoRecorder, Recorder};
 pub use simulation::{Outcome, SimError, Simulation};
 pub use wire::{MSS_BYTES, MTU_BYTES};
