@@ -46,10 +46,23 @@ def address(request, cluster):
     return {"member": member, "client": client, "local": "local"}[request.param]
 
 
+def simulate_on(address, progress):
+    """A batch on a cluster; where Ray's server for clients did not start in its half minute, which
+    happens on a busy machine, once more."""
+    for _ in range(3):
+        try:
+            return pathcast.simulate_many(batch(), cluster=address, progress=progress)
+        except pathcast.ClusterError as error:
+            if not address.startswith("ray://") or "cannot be used" not in str(error):
+                raise
+            last = error
+    raise last
+
+
 def test_a_batch_is_the_same_on_a_cluster(address, tmp_path):
     told = []
     here = pathcast.simulate_many(batch())
-    there = pathcast.simulate_many(batch(), cluster=address, progress=told.append)
+    there = simulate_on(address, told.append)
     assert len(there) == len(here) == 74
     assert pyarrow.table(there).equals(pyarrow.table(here), check_metadata=True)
     assert ipc(pyarrow.table(there)) == ipc(pyarrow.table(here))
