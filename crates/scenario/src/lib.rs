@@ -1,8 +1,9 @@
 //! What runs over which links: links, flows and their workloads, described once (a TOML file) and
 //! run in any world.
 //!
-//! [`Scenario`] is the description. [`Source`] is the application of a flow: pure, it says when it
-//! writes how much, so that the simulator (virtual time) and the emulator (real time) run the same.
+//! [`Scenario`] is the description. [`Network`] carries packets over its links, and [`Source`] is the
+//! application of a flow, which says when it writes how much. Both are pure, so that the simulator
+//! (virtual time) and the emulator (real time) run the same.
 //!
 //! ```
 //! use pathcast_scenario::Scenario;
@@ -26,11 +27,13 @@
 //! ```
 
 mod file;
+mod network;
 mod scenario;
 mod source;
 mod varying;
 mod workload;
 
+pub use network::{Exit, Network, Way, route};
 pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario, Transport};
 pub use source::{Source, Write};
 pub use varying::{Shape, Varying};

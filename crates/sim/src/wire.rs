@@ -83,23 +83,3 @@ pub enum Body {
     /// An acknowledgment.
     Ack(Ack),
 }
-
-impl Body {
-    /// Whose it is.
-    #[inline]
-    pub const fn flow(&self) -> u32 {
-        match self {
-            Self::Data(data) => data.flow,
-            Self::Ack(ack) => ack.flow,
-        }
-    }
-
-    /// What the path sees of it.
-    #[inline]
-    pub fn info(&self) -> PacketInfo {
-        match self {
-            Self::Data(data) => data.info(),
-            Self::Ack(ack) => ack.info(),
-        }
-    }
-}
