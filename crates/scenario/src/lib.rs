@@ -26,6 +26,7 @@
 //! # Ok::<(), pathcast_path::PathError>(())
 //! ```
 
+mod datagrams;
 mod file;
 mod network;
 mod scenario;
@@ -33,6 +34,7 @@ mod source;
 mod varying;
 mod workload;
 
+pub use datagrams::{DATAGRAM_BYTES, Datagrams};
 pub use network::{Exit, Network, Way, route};
 pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario, Transport};
 pub use source::{Source, Write};

@@ -4,7 +4,6 @@
 //! The same seed gives the same run, byte for byte, on every machine.
 
 mod batch;
-mod datagrams;
 mod network;
 mod recorder;
 mod simulation;

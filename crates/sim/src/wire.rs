@@ -9,11 +9,6 @@ pub const MTU_BYTES: u32 = 1500;
 const HEADER_BYTES: u32 = 20 + 20 + 12;
 /// Payload of a full packet.
 pub const MSS_BYTES: u32 = MTU_BYTES - HEADER_BYTES;
-/// IPv4 and UDP headers.
-const DATAGRAM_HEADER_BYTES: u32 = 20 + 8;
-/// Payload of a full datagram.
-pub const DATAGRAM_BYTES: u32 = MTU_BYTES - DATAGRAM_HEADER_BYTES;
-
 /// A data packet under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Data {

@@ -5,14 +5,13 @@ use std::ops::ControlFlow;
 
 use pathcast_congestion::Scheme;
 use pathcast_path::{Counters, DropReason, Span, Time, seed};
-use pathcast_scenario::{Scenario, Source, Transport, Workload, Write};
-use pathcast_tcp::{Receiver, Sender, SenderConfig};
+use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Scenario, Source, Transport, Workload, Write};
+use pathcast_tcp::{DataSegment, Receiver, Sender, SenderConfig};
 use pathcast_trace::{
     DelayHistogram, FlowReport, MessageReport, PacketEvent, PacketRecord, Record,
 };
 use rand_core::RngCore;
 
-use crate::datagrams::Datagrams;
 use crate::network::Network;
 use crate::recorder::Recorder;
 use crate::simulation::SimError;
@@ -234,7 +233,8 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
         let connection = &mut self.connections[data.flow as usize];
         if let Framing::Datagrams(datagrams) = &mut connection.framing {
-            if let Some(written) = datagrams.on_arrival(now, &data.segment) {
+            let bytes = DATAGRAM_BYTES - u32::from(data.segment.short_by_bytes());
+            if let Some(written) = datagrams.on_arrival(now, data.segment.seq, bytes) {
                 self.flows[data.flow as usize].delivered(now, written);
             }
             return;
@@ -426,7 +426,12 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             }
             (Framing::Datagrams(datagrams), Write::Message(bytes)) => {
                 let flow = connection;
-                for segment in datagrams.write(now, bytes) {
+                let numbers = datagrams.write(now, bytes);
+                let short = (DATAGRAM_BYTES - Datagrams::last_bytes(bytes)) as u16;
+                let last = numbers.end - 1;
+                for seq in numbers {
+                    let short = if seq == last { short } else { 0 };
+                    let segment = DataSegment::new(now, seq).with_short_by_bytes(short);
                     self.send(now, Data { flow, segment });
                 }
                 return;

@@ -1,9 +1,10 @@
 use proptest::prelude::*;
 
+use pathcast_scenario::DATAGRAM_BYTES;
 use pathcast_trace::{PacketEvent, PacketRecord, Record};
 
 use super::*;
-use crate::wire::{DATAGRAM_BYTES, MTU_BYTES};
+use crate::wire::MTU_BYTES;
 
 fn simulation(path: &str, schemes: &[Scheme], duration_s: f64, seed: u64) -> Simulation {
     let path = Path::parse(path, "test.toml").unwrap();

@@ -1,11 +1,12 @@
-//! A flow without a transport that answers: datagrams leave as they are written.
+//! What becomes of messages that are sent as datagrams.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use pathcast_path::Time;
-use pathcast_tcp::DataSegment;
 
-use crate::wire::DATAGRAM_BYTES;
+/// Payload of a full datagram: an Ethernet payload less the headers of IPv4 and UDP.
+pub const DATAGRAM_BYTES: u32 = 1500 - 20 - 8;
 
 /// Messages that are followed until all their datagrams are there; the oldest counts as lost when
 /// this many are open.
@@ -18,7 +19,7 @@ struct Message {
     written: Time,
 }
 
-/// Both ends of such a flow.
+/// The messages of a flow without a transport that answers: datagrams leave as they are written.
 #[derive(Clone, Debug, Default)]
 pub struct Datagrams {
     next: u64,
@@ -30,10 +31,10 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// The application writes `bytes` at `now`; returns the datagrams that leave.
-    pub fn write(&mut self, now: Time, bytes: u64) -> impl Iterator<Item = DataSegment> + use<> {
-        let full = u64::from(DATAGRAM_BYTES);
-        let (first, count) = (self.next, bytes.div_ceil(full));
+    /// The application writes `bytes` at `now`, more than none: the numbers of the datagrams that
+    /// leave. All are full but the last, which has [`Datagrams::last_bytes`].
+    pub fn write(&mut self, now: Time, bytes: u64) -> Range<u64> {
+        let (first, count) = (self.next, bytes.div_ceil(u64::from(DATAGRAM_BYTES)));
         self.next += count;
         self.written += 1;
         if self.open.len() == OPEN_MESSAGES {
@@ -44,20 +45,20 @@ impl Datagrams {
             missing: count,
             written: now,
         });
-        let short = (count * full - bytes) as u16;
-        (first..first + count).map(move |seq| {
-            let last = seq + 1 == first + count;
-            DataSegment::new(now, seq).with_short_by_bytes(if last { short } else { 0 })
-        })
+        first..self.next
     }
 
-    /// A datagram arrives; returns when its message was written if that is whole now.
-    pub fn on_arrival(&mut self, now: Time, segment: &DataSegment) -> Option<Time> {
-        self.delivered_bytes += u64::from(DATAGRAM_BYTES - u32::from(segment.short_by_bytes()));
+    /// Payload of the last datagram of a message of `bytes`.
+    pub const fn last_bytes(bytes: u64) -> u32 {
+        ((bytes - 1) % DATAGRAM_BYTES as u64) as u32 + 1
+    }
+
+    /// Datagram `seq` arrives with `bytes` of payload; when its message was written, if that is whole
+    /// now.
+    pub fn on_arrival(&mut self, now: Time, seq: u64, bytes: u32) -> Option<Time> {
+        self.delivered_bytes += u64::from(bytes);
         self.last_arrival = Some(now);
-        let after = self
-            .open
-            .partition_point(|message| message.first <= segment.seq);
+        let after = self.open.partition_point(|message| message.first <= seq);
         let at = after.checked_sub(1)?;
         let message = self.open.get_mut(at)?;
         message.missing = message.missing.checked_sub(1)?;
@@ -81,7 +82,7 @@ impl Datagrams {
         (self.written, self.delivered)
     }
 
-    /// Bytes that arrived.
+    /// Payload bytes that arrived.
     pub const fn delivered_bytes(&self) -> u64 {
         self.delivered_bytes
     }
@@ -100,25 +101,24 @@ mod tests {
     fn a_message_is_there_when_all_its_datagrams_are_in_any_order() {
         let at = Time::from_nanos;
         let mut flow = Datagrams::default();
-        let first: Vec<DataSegment> = flow.write(at(1), 3000).collect();
-        let second: Vec<DataSegment> = flow.write(at(2), 100).collect();
-        assert_eq!((first.len(), second.len()), (3, 1));
-        assert_eq!(first[2].short_by_bytes(), 3 * 1472 - 3000);
-        assert_eq!(flow.on_arrival(at(5), &first[2]), None);
-        assert_eq!(flow.on_arrival(at(6), &second[0]), Some(at(2)));
-        assert_eq!(flow.on_arrival(at(7), &first[0]), None);
-        assert_eq!(flow.on_arrival(at(8), &first[1]), Some(at(1)));
-        assert_eq!((flow.counts(), flow.delivered_bytes()), ((2, 2), 3100));
+        assert_eq!(flow.write(at(1), 3000), 0..3);
+        assert_eq!(flow.write(at(2), 1472), 3..4);
+        assert_eq!(Datagrams::last_bytes(3000), 3000 - 2 * 1472);
+        assert_eq!(Datagrams::last_bytes(1472), 1472);
+        assert_eq!(flow.on_arrival(at(5), 2, 56), None);
+        assert_eq!(flow.on_arrival(at(6), 3, 1472), Some(at(2)));
+        assert_eq!(flow.on_arrival(at(7), 0, 1472), None);
+        assert_eq!(flow.on_arrival(at(8), 1, 1472), Some(at(1)));
+        assert_eq!((flow.counts(), flow.delivered_bytes()), ((2, 2), 4472));
     }
 
     #[test]
     fn lost_messages_do_not_pile_up() {
         let mut flow = Datagrams::default();
         for _ in 0..3 * OPEN_MESSAGES {
-            flow.write(Time::ZERO, 1).for_each(drop);
+            flow.write(Time::ZERO, 1);
         }
         assert_eq!(flow.open.len(), OPEN_MESSAGES);
-        let late = DataSegment::new(Time::ZERO, 0);
-        assert_eq!(flow.on_arrival(Time::ZERO, &late), None);
+        assert_eq!(flow.on_arrival(Time::ZERO, 0, 1), None);
     }
 }
