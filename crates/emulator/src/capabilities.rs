@@ -1,13 +1,13 @@
 //! Can the emulator run here?
 
-use std::net::Ipv4Addr;
 use std::thread;
 
 use pathcast_probe::{realtime, tcp_probe_available};
 
+use crate::addresses::{End, Ip};
 use crate::connection::available_schemes;
 use crate::error::EmulatorError;
-use crate::host::Host;
+use crate::host::{Host, Settings};
 
 /// What this process can do on this machine, found out by trying.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,12 @@ impl Capabilities {
 /// Tries everything that a run needs. Leaves nothing behind.
 pub fn capabilities() -> Capabilities {
     let mut reasons = Vec::new();
-    let host = Host::create(Ipv4Addr::new(10, 77, 0, 1), 1 << 20);
+    let settings = Settings {
+        buffer_bytes: 1 << 20,
+        slow_start_after_idle: true,
+        ecn: false,
+    };
+    let host = Host::create(&[Ip::V4.address(0, End::Near)], &settings);
     let (root, tun) = match &host {
         Ok(_) => (true, true),
         Err(EmulatorError::NoTun { .. }) => (true, false),

@@ -1,140 +1,281 @@
-//! Connects flows over the path, each with its congestion control.
+//! Connects flows over the links, each with its congestion control.
 
 use std::fs;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use pathcast_scenario::{Heading, Transport};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect, getsockname, listen,
     socket_with, sockopt,
 };
 
+use crate::addresses::{End, Ip};
 use crate::error::EmulatorError;
 use crate::host::Host;
+use crate::options::Flow;
+use crate::sys::set_tcp_option;
 
 /// Long enough for five lost SYNs in a row.
 const CONNECT_WITHIN: Duration = Duration::from_secs(40);
 
-/// The two ends of each flow, in the order of their schemes.
-pub(crate) struct Connections {
-    pub(crate) senders: Vec<OwnedFd>,
-    pub(crate) receivers: Vec<OwnedFd>,
+/// What may wait in a socket for datagrams, so that a burst is dropped by the path or not at all.
+const DATAGRAM_BUFFER_BYTES: usize = 16 << 20;
+
+/// What may wait unsent in a socket whose application stops writing now and then: what it wrote and
+/// the network did not take is then as good as not written.
+const UNSENT_BYTES: i32 = 128 << 10;
+
+/// Both ends of a flow.
+pub(crate) struct Connection {
+    pub(crate) sender: OwnedFd,
+    pub(crate) receiver: OwnedFd,
+    /// The port at the near end.
+    pub(crate) near_port: u16,
 }
 
 /// Sockets that are ready to connect.
-pub(crate) struct Sockets {
-    listener: OwnedFd,
-    address: SocketAddrV4,
+pub(crate) struct Sockets<'a> {
+    flows: &'a [Flow<'a>],
+    ip: Ip,
+    port: u16,
+    /// At the near and the far end.
+    listeners: [OwnedFd; 2],
     senders: Vec<OwnedFd>,
+    /// Of flows of datagrams, which need nobody to accept them.
+    receivers: Vec<Option<OwnedFd>>,
 }
 
-impl Sockets {
-    /// A listener at `receiver` and one socket at `sender` for each scheme.
+/// Where a flow's data comes from.
+const fn source_of(heading: Heading) -> End {
+    match heading {
+        Heading::Forward => End::Near,
+        Heading::Reverse => End::Far,
+    }
+}
+
+const fn opposite(end: End) -> End {
+    match end {
+        End::Near => End::Far,
+        End::Far => End::Near,
+    }
+}
+
+impl<'a> Sockets<'a> {
+    /// Listeners at both ends and a socket for each flow where its data comes from.
     pub(crate) fn open(
-        sender: &Host,
-        receiver: &Host,
-        schemes: &[String],
+        near: &Host,
+        far: &Host,
+        flows: &'a [Flow<'a>],
+        ip: Ip,
     ) -> Result<Self, EmulatorError> {
-        let address = SocketAddrV4::new(receiver.address, next_port());
-        let entering =
-            |error: std::io::Error| EmulatorError::from_io("entering a network namespace", error);
-        let listener = receiver
-            .namespace
-            .run(|| -> Result<OwnedFd, Errno> {
-                let listener = tcp_socket()?;
-                bind(&listener, &address)?;
-                listen(&listener, schemes.len().clamp(1, 4096) as i32)?;
-                Ok(listener)
-            })
-            .map_err(entering)?
-            .map_err(|errno| EmulatorError::from_io(format!("listening on {address}"), errno))?;
-        let senders = sender
-            .namespace
-            .run(|| {
-                let open = |scheme: &String| -> Result<OwnedFd, EmulatorError> {
-                    let socket = tcp_socket()
-                        .map_err(|errno| EmulatorError::from_io("opening a TCP socket", errno))?;
-                    set_scheme(socket.as_fd(), scheme)?;
-                    Ok(socket)
-                };
-                schemes
+        let port = next_port();
+        let listen_at = |host: &Host| inside(host, || listener(ip, port, flows.len()));
+        let listeners = [listen_at(near)?, listen_at(far)?];
+        let host_at = |end: End| match end {
+            End::Near => near,
+            End::Far => far,
+        };
+        let (mut senders, mut receivers) = (Vec::new(), Vec::new());
+        // a thread for each change of namespace, not for each flow
+        for group in flows.chunk_by(|a, b| a.group == b.group) {
+            let from = source_of(group[0].spec.heading);
+            senders.extend(inside(host_at(from), || {
+                group
                     .iter()
-                    .map(open)
-                    .collect::<Result<Vec<OwnedFd>, EmulatorError>>()
-            })
-            .map_err(entering)??;
+                    .map(|flow| sender(ip, flow, from))
+                    .collect::<Result<Vec<_>, _>>()
+            })?);
+            receivers.extend(inside(host_at(opposite(from)), || {
+                let open = |flow: &Flow<'_>| match flow.spec.transport {
+                    Transport::Tcp { .. } => Ok(None),
+                    Transport::Udp => datagram_socket(ip, flow, opposite(from)).map(Some),
+                };
+                group.iter().map(open).collect::<Result<Vec<_>, _>>()
+            })?);
+        }
         Ok(Self {
-            listener,
-            address,
+            flows,
+            ip,
+            port,
+            listeners,
             senders,
+            receivers,
         })
     }
 
     /// Connects all flows; `None` if `stopped` while they are at it.
     pub(crate) fn connect(
-        self,
+        mut self,
         stopped: &dyn Fn() -> bool,
-    ) -> Result<Option<Connections>, EmulatorError> {
-        let failed = |errno: Errno| EmulatorError::from_io("connecting over the path", errno);
+    ) -> Result<Option<Vec<Connection>>, EmulatorError> {
         let begin = Instant::now();
-        for socket in &self.senders {
-            match connect(socket, &self.address) {
+        let mut expected = 0;
+        for ((flow, socket), receiver) in self.flows.iter().zip(&self.senders).zip(&self.receivers)
+        {
+            if let Some(receiver) = receiver {
+                connect(socket, &local(receiver)?).map_err(failed)?;
+                connect(receiver, &local(socket)?).map_err(failed)?;
+                continue;
+            }
+            expected += 1;
+            let to = opposite(source_of(flow.spec.heading));
+            let address = SocketAddr::new(self.ip.address(flow.group, to), self.port);
+            match connect(socket, &address) {
                 Ok(()) | Err(Errno::INPROGRESS) => {}
                 Err(errno) => return Err(failed(errno)),
             }
         }
         let mut accepted: Vec<(SocketAddr, OwnedFd)> = Vec::new();
-        while accepted.len() < self.senders.len() {
+        while accepted.len() < expected {
             if stopped() {
                 return Ok(None);
             }
-            match acceptfrom_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok((socket, Some(peer))) => {
-                    reset_on_close(socket.as_fd()).map_err(failed)?;
-                    accepted.push((SocketAddr::try_from(peer).map_err(failed)?, socket));
+            let mut any = false;
+            for listener in &self.listeners {
+                let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+                match acceptfrom_with(listener, flags) {
+                    Ok((socket, Some(peer))) => {
+                        reset_on_close(socket.as_fd()).map_err(failed)?;
+                        accepted.push((SocketAddr::try_from(peer).map_err(failed)?, socket));
+                        any = true;
+                    }
+                    Ok((_, None)) => return Err(failed(Errno::NOTCONN)),
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    Err(errno) => return Err(failed(errno)),
                 }
-                Ok((_, None)) => return Err(failed(Errno::NOTCONN)),
-                Err(Errno::AGAIN | Errno::INTR) if begin.elapsed() < CONNECT_WITHIN => {
-                    sleep(Duration::from_millis(1));
-                }
-                Err(Errno::AGAIN | Errno::INTR) => {
+            }
+            if !any {
+                if begin.elapsed() > CONNECT_WITHIN {
                     return Err(EmulatorError::NoConnection {
                         connected: accepted.len(),
-                        flows: self.senders.len(),
+                        flows: expected,
                         waited_s: begin.elapsed().as_secs_f64(),
                     });
                 }
-                Err(errno) => return Err(failed(errno)),
+                sleep(Duration::from_millis(1));
             }
         }
-        // they may have been accepted in another order than they were opened
-        let mut receivers = Vec::with_capacity(accepted.len());
-        for socket in &self.senders {
-            let local = getsockname(socket)
-                .and_then(SocketAddr::try_from)
-                .map_err(failed)?;
-            let at = accepted.iter().position(|(peer, _)| *peer == local);
-            let at = at.ok_or_else(|| failed(Errno::NOTCONN))?;
-            receivers.push(accepted.swap_remove(at).1);
+        let mut connections = Vec::with_capacity(self.flows.len());
+        for ((flow, sender), receiver) in self
+            .flows
+            .iter()
+            .zip(self.senders)
+            .zip(self.receivers.drain(..))
+        {
+            let from = local(&sender)?;
+            let receiver = match receiver {
+                Some(receiver) => receiver,
+                None => {
+                    // they may have been accepted in another order than they were opened
+                    let at = accepted.iter().position(|(peer, _)| *peer == from);
+                    accepted
+                        .swap_remove(at.ok_or_else(|| failed(Errno::NOTCONN))?)
+                        .1
+                }
+            };
+            if let Transport::Tcp {
+                receive_window_bytes: Some(bytes),
+                ..
+            } = flow.spec.transport
+            {
+                let window = bytes.min(i32::MAX as u64) as i32;
+                set_tcp_option(receiver.as_fd(), libc::TCP_WINDOW_CLAMP, window)
+                    .map_err(|error| EmulatorError::from_io("setting the receive window", error))?;
+            }
+            let near_port = match flow.spec.heading {
+                Heading::Forward => from.port(),
+                Heading::Reverse => local(&receiver)?.port(),
+            };
+            connections.push(Connection {
+                sender,
+                receiver,
+                near_port,
+            });
         }
-        Ok(Some(Connections {
-            senders: self.senders,
-            receivers,
-        }))
+        Ok(Some(connections))
     }
 }
 
-fn tcp_socket() -> Result<OwnedFd, Errno> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-    reset_on_close(socket.as_fd())?;
+fn failed(errno: Errno) -> EmulatorError {
+    EmulatorError::from_io("connecting over the path", errno)
+}
+
+fn local(socket: &OwnedFd) -> Result<SocketAddr, EmulatorError> {
+    getsockname(socket)
+        .and_then(SocketAddr::try_from)
+        .map_err(failed)
+}
+
+/// Does `work` in the namespace of `host`.
+fn inside<T: Send>(
+    host: &Host,
+    work: impl FnOnce() -> Result<T, EmulatorError> + Send,
+) -> Result<T, EmulatorError> {
+    host.namespace
+        .run(work)
+        .map_err(|error| EmulatorError::from_io("entering a network namespace", error))?
+}
+
+fn listener(ip: Ip, port: u16, flows: usize) -> Result<OwnedFd, EmulatorError> {
+    let address = SocketAddr::new(ip.any(), port);
+    let open = || -> Result<OwnedFd, Errno> {
+        let listener = tcp_socket(ip)?;
+        bind(&listener, &address)?;
+        listen(&listener, flows.clamp(1, 4096) as i32)?;
+        Ok(listener)
+    };
+    open().map_err(|errno| EmulatorError::from_io(format!("listening on {address}"), errno))
+}
+
+/// The socket that a flow's data is written into.
+fn sender(ip: Ip, flow: &Flow<'_>, end: End) -> Result<OwnedFd, EmulatorError> {
+    let Transport::Tcp { scheme, .. } = &flow.spec.transport else {
+        return datagram_socket(ip, flow, end);
+    };
+    let opening = |errno| EmulatorError::from_io("opening a TCP socket", errno);
+    let socket = tcp_socket(ip).map_err(opening)?;
+    bind(&socket, &SocketAddr::new(ip.address(flow.group, end), 0)).map_err(opening)?;
+    set_scheme(socket.as_fd(), scheme)?;
+    let workload = &flow.spec.workload;
+    if !workload.is_greedy() {
+        // each write leaves when it is made, as in the simulator
+        sockopt::set_tcp_nodelay(&socket, true).map_err(opening)?;
+    } else if flow.spec.stop.is_some() || *workload != pathcast_scenario::Workload::Bulk {
+        set_tcp_option(socket.as_fd(), libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+            .map_err(|error| EmulatorError::from_io("opening a TCP socket", error))?;
+    }
     Ok(socket)
 }
 
+fn datagram_socket(ip: Ip, flow: &Flow<'_>, end: End) -> Result<OwnedFd, EmulatorError> {
+    let open = || -> Result<OwnedFd, Errno> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family(ip), SocketType::DGRAM, flags, None)?;
+        bind(&socket, &SocketAddr::new(ip.address(flow.group, end), 0))?;
+        sockopt::set_socket_recv_buffer_size_force(&socket, DATAGRAM_BUFFER_BYTES)?;
+        Ok(socket)
+    };
+    open().map_err(|errno| EmulatorError::from_io("opening a UDP socket", errno))
+}
+
+const fn family(ip: Ip) -> AddressFamily {
+    match ip {
+        Ip::V4 => AddressFamily::INET,
+        Ip::V6 => AddressFamily::INET6,
+    }
+}
+
+fn tcp_socket(ip: Ip) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family(ip), SocketType::STREAM, flags, None)?;
+    reset_on_close(socket.as_fd())?;
+    Ok(socket)
+}
 /// Closing drops what is unsent and ends the connection at once. Else the kernel would go on
 /// sending for minutes after the process is gone, and keep the namespace for it.
 fn reset_on_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {

@@ -3,6 +3,7 @@
 use std::io;
 
 use pathcast_probe::ProbeError;
+use pathcast_trace::TraceError;
 use thiserror::Error;
 
 /// Why the emulator cannot run. A run that was made but cannot be trusted is no error: its report
@@ -15,6 +16,12 @@ pub enum EmulatorError {
     /// Nobody would send.
     #[error("no flows: got an empty list of schemes, expected one name for each flow")]
     NoFlows,
+    /// The emulator cannot do that; the simulator may.
+    #[error("the emulator got {0}")]
+    Unsupported(String),
+    /// The log of packets cannot be written.
+    #[error(transparent)]
+    PacketLog(#[from] TraceError),
     /// The process may not do what the emulator needs.
     #[error(
         "not permitted: {doing}: {source}; the emulator needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run \

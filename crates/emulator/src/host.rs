@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use crate::error::EmulatorError;
 use crate::interface::configure;
@@ -12,11 +12,21 @@ use crate::tun::Tun;
 /// The device's name; each namespace has its own, so they do not collide.
 const DEVICE: &str = "path0";
 
+/// What all sockets of a host have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// What a socket may buffer at most.
+    pub(crate) buffer_bytes: u64,
+    /// Whether a flow that was idle begins with a smaller window.
+    pub(crate) slow_start_after_idle: bool,
+    /// Whether connections agree on ECN.
+    pub(crate) ecn: bool,
+}
+
 /// One end of the path.
 pub(crate) struct Host {
     pub(crate) namespace: Namespace,
     pub(crate) tun: Tun,
-    pub(crate) address: Ipv4Addr,
     /// `/proc/net/dev` as it looks from inside.
     statistics: File,
     /// Settings that the kernel did not let us make.
@@ -24,16 +34,16 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A host with `address` whose sockets may buffer up to `buffer_bytes`.
-    pub(crate) fn create(address: Ipv4Addr, buffer_bytes: u64) -> Result<Self, EmulatorError> {
+    /// A host with these addresses.
+    pub(crate) fn create(addresses: &[IpAddr], settings: &Settings) -> Result<Self, EmulatorError> {
         let kernel = |doing: &str, error: io::Error| EmulatorError::from_io(doing, error);
         let namespace =
             Namespace::create().map_err(|error| kernel("creating a network namespace", error))?;
         let made = namespace
             .run(|| -> Result<_, EmulatorError> {
-                let refused = set_sysctls(buffer_bytes);
+                let refused = set_sysctls(settings, addresses);
                 let tun = Tun::create(DEVICE)?;
-                configure(DEVICE, address)
+                configure(DEVICE, addresses)
                     .map_err(|error| kernel("configuring the TUN device", error))?;
                 let statistics = File::open("/proc/thread-self/net/dev")
                     .map_err(|error| kernel("opening /proc/thread-self/net/dev", error))?;
@@ -44,7 +54,6 @@ impl Host {
         Ok(Self {
             namespace,
             tun,
-            address,
             statistics,
             refused,
         })
@@ -65,19 +74,39 @@ impl Host {
 }
 
 /// What the new namespace's TCP must not inherit. Gives what could not be set.
-fn set_sysctls(buffer_bytes: u64) -> Vec<String> {
-    let settings = [
+fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<String> {
+    let buffer_bytes = settings.buffer_bytes;
+    let mut values = vec![
         // else a flow begins with the ssthresh that the last one to this host ended with
         ("net/ipv4/tcp_no_metrics_save", "1".to_string()),
         // smallest, initial, largest: the kernel's defaults but for the last
         ("net/ipv4/tcp_wmem", format!("4096 131072 {buffer_bytes}")),
         ("net/ipv4/tcp_rmem", format!("4096 131072 {buffer_bytes}")),
-        // no packets of the kernel's own on the path
-        ("net/ipv6/conf/all/disable_ipv6", "1".to_string()),
-        ("net/ipv6/conf/default/disable_ipv6", "1".to_string()),
+        (
+            "net/ipv4/tcp_slow_start_after_idle",
+            u8::from(settings.slow_start_after_idle).to_string(),
+        ),
+        // 2: if the other asks for it
+        (
+            "net/ipv4/tcp_ecn",
+            if settings.ecn { "1" } else { "2" }.to_string(),
+        ),
     ];
+    // no packets of the kernel's own on the path
+    if addresses.iter().any(IpAddr::is_ipv6) {
+        for name in [
+            "net/ipv6/conf/default/router_solicitations",
+            "net/ipv6/conf/default/accept_dad",
+            "net/ipv6/conf/default/accept_ra",
+        ] {
+            values.push((name, "0".to_string()));
+        }
+    } else {
+        values.push(("net/ipv6/conf/all/disable_ipv6", "1".to_string()));
+        values.push(("net/ipv6/conf/default/disable_ipv6", "1".to_string()));
+    }
     let mut refused = Vec::new();
-    for (name, value) in settings {
+    for (name, value) in values {
         match fs::write(format!("/proc/sys/{name}"), &value) {
             Ok(()) => {}
             // a kernel without IPv6 has nothing to switch off

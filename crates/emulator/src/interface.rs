@@ -1,12 +1,13 @@
 //! Addresses, sizes and flags of an interface.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::sys::{InterfaceRequest, interface_ioctl};
+use crate::addresses::{PREFIX_V4, PREFIX_V6};
+use crate::sys::{InterfaceRequest, add_ipv6_address, interface_ioctl};
 
 /// The largest packet, headers included: an Ethernet payload. Without offloads on a TUN device,
 /// every packet on the path is at most this big.
@@ -16,24 +17,53 @@ pub(crate) const MTU: u32 = 1500;
 /// itself drops packets when the sender has a burst, and nobody is told.
 const DEVICE_QUEUE_PACKETS: i32 = 30_000;
 
-/// Gives interface `name` in the calling thread's namespace an address in a network of 24 bits, and
-/// switches it on.
-pub(crate) fn configure(name: &str, address: Ipv4Addr) -> io::Result<()> {
+/// Gives interface `name` in the calling thread's namespace its addresses, each in a network of all
+/// hosts of the run, and switches it on.
+pub(crate) fn configure(name: &str, addresses: &[IpAddr]) -> io::Result<()> {
     let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let set = |request: InterfaceRequest, ioctl, value: &[u8]| {
+        interface_ioctl(control.as_fd(), ioctl, &mut request.with(value))
+    };
     let request = InterfaceRequest::new(name);
-    let set =
-        |ioctl, value: &[u8]| interface_ioctl(control.as_fd(), ioctl, &mut request.with(value));
-    set(libc::SIOCSIFMTU, &(MTU as i32).to_ne_bytes())?;
-    set(libc::SIOCSIFTXQLEN, &DEVICE_QUEUE_PACKETS.to_ne_bytes())?;
-    set(libc::SIOCSIFADDR, &socket_address(address))?;
+    set(request, libc::SIOCSIFMTU, &(MTU as i32).to_ne_bytes())?;
     set(
-        libc::SIOCSIFNETMASK,
-        &socket_address(Ipv4Addr::new(255, 255, 255, 0)),
+        request,
+        libc::SIOCSIFTXQLEN,
+        &DEVICE_QUEUE_PACKETS.to_ne_bytes(),
     )?;
+    let mask = Ipv4Addr::from_bits(u32::MAX << (32 - PREFIX_V4));
+    for (number, address) in addresses.iter().enumerate() {
+        if let IpAddr::V4(address) = address {
+            // the second address and those after it have labels of their own
+            let labelled = match number {
+                0 => request,
+                _ => InterfaceRequest::new(&format!("{name}:{number}")),
+            };
+            set(labelled, libc::SIOCSIFADDR, &socket_address(*address))?;
+            set(labelled, libc::SIOCSIFNETMASK, &socket_address(mask))?;
+        }
+    }
     let mut flags = request;
     interface_ioctl(control.as_fd(), libc::SIOCGIFFLAGS, &mut flags)?;
     let up = u16::from_ne_bytes([flags.value[0], flags.value[1]]) | libc::IFF_UP as u16;
-    set(libc::SIOCSIFFLAGS, &up.to_ne_bytes())
+    set(request, libc::SIOCSIFFLAGS, &up.to_ne_bytes())?;
+    let six: Vec<&Ipv6Addr> = addresses
+        .iter()
+        .filter_map(|address| match address {
+            IpAddr::V6(address) => Some(address),
+            IpAddr::V4(_) => None,
+        })
+        .collect();
+    if !six.is_empty() {
+        let mut index = request;
+        interface_ioctl(control.as_fd(), libc::SIOCGIFINDEX as _, &mut index)?;
+        let index = i32::from_ne_bytes(index.value[..4].try_into().expect("four bytes"));
+        let control = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
+        for address in six {
+            add_ipv6_address(control.as_fd(), index, *address, PREFIX_V6)?;
+        }
+    }
+    Ok(())
 }
 
 /// `struct sockaddr_in` without a port.

@@ -1,8 +1,8 @@
 //! Runs the kernel's own TCP over an emulated path, in real time, on one machine.
 //!
 //! Two network namespaces without names hold the hosts; each has a TUN device; one real-time thread
-//! carries packets from one to the other through the same [`pathcast_path::Channel`]s that the
-//! simulator uses. [`emulate`] runs bulk flows over a path and gives a report and a trace;
+//! carries packets from one to the other over the same [`pathcast_scenario::Network`] that the
+//! simulator uses. [`emulate`] runs the flows of a scenario and gives a report and a trace;
 //! [`capabilities`] tells beforehand whether it can be done here. Every run checks itself: one that
 //! slipped or lost packets outside the path says so and is marked invalid.
 //!
@@ -21,7 +21,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod bulk;
+mod addresses;
+mod applications;
 mod capabilities;
 mod connection;
 mod error;
@@ -31,6 +32,7 @@ mod namespace;
 mod options;
 mod outcome;
 mod packet;
+mod packet_log;
 mod pump;
 mod run;
 // unshare and the ioctls of TUN devices and interfaces have no safe wrapper in the libraries we
@@ -41,6 +43,7 @@ mod sys;
 mod tun;
 mod verdict;
 
+pub use addresses::Ip;
 pub use capabilities::{Capabilities, capabilities};
 pub use error::EmulatorError;
 pub use options::Options;

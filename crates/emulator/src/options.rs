@@ -1,36 +1,63 @@
 //! What to run.
 
-use pathcast_path::{Path, Span};
-use pathcast_probe::Method;
+use std::path::PathBuf;
 
+use pathcast_path::{Path, Span, Time};
+use pathcast_probe::Method;
+use pathcast_scenario::{FlowSpec, Heading, Scenario, Transport};
+
+use crate::addresses::{Ip, MAX_GROUPS};
 use crate::error::EmulatorError;
+use crate::host::Settings;
 use crate::interface::MTU;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The path between the two hosts.
-    pub path: Path,
-    /// Congestion control of each flow, by the kernel's name.
-    pub schemes: Vec<String>,
-    /// How long the flows send; connecting comes before it.
+    /// What runs over what; schemes are the kernel's.
+    pub scenario: Scenario,
+    /// How long the flows send at most; connecting comes before it. A run ends before if all flows
+    /// have done what they ever will.
     pub duration: Span,
-    /// Seed of the path's random elements.
+    /// Seed of all that is random in the scenario; the kernel's timing is not repeatable.
     pub seed: u64,
     /// How to watch the senders; polling takes the place of a tcp_probe that cannot be had.
     pub method: Method,
+    /// Which version of IP the flows use.
+    pub ip: Ip,
+    /// Where to write the log of all packets, if at all.
+    pub packets_file: Option<PathBuf>,
+}
+
+/// One flow, as the emulator sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow<'a> {
+    pub(crate) number: u32,
+    pub(crate) group: usize,
+    pub(crate) spec: &'a FlowSpec,
+    pub(crate) start: Time,
 }
 
 impl Options {
-    /// Runs one flow for each of `schemes` over `path` for `duration`, watched by tcp_probe.
-    pub fn new(path: Path, schemes: Vec<String>, duration: Span, seed: u64) -> Self {
+    /// Runs `scenario` for `duration`, watched by tcp_probe.
+    pub const fn of_scenario(scenario: Scenario, duration: Span, seed: u64) -> Self {
         Self {
-            path,
-            schemes,
+            scenario,
             duration,
             seed,
             method: Method::TcpProbe,
+            ip: Ip::V4,
+            packets_file: None,
         }
+    }
+
+    /// Runs one bulk flow for each of `schemes` over `path` for `duration`; all begin at once.
+    pub fn new(path: Path, schemes: Vec<String>, duration: Span, seed: u64) -> Self {
+        let mut scenario = Scenario::bulk(path, schemes);
+        for flow in &mut scenario.flows {
+            flow.start = Some(Span::ZERO);
+        }
+        Self::of_scenario(scenario, duration, seed)
     }
 
     /// What can be told without asking the kernel.
@@ -38,24 +65,149 @@ impl Options {
         if self.duration == Span::ZERO {
             return Err(EmulatorError::ZeroDuration);
         }
-        if self.schemes.is_empty() {
+        if self.scenario.flows.is_empty() {
             return Err(EmulatorError::NoFlows);
+        }
+        let unsupported = |what: String| Err(EmulatorError::Unsupported(what));
+        let groups = self.scenario.flows.len();
+        if groups > MAX_GROUPS {
+            return unsupported(format!(
+                "{groups} groups of flows, expected at most {MAX_GROUPS}"
+            ));
+        }
+        let mut common: Option<(bool, bool)> = None;
+        for spec in &self.scenario.flows {
+            let Transport::Tcp {
+                initial_window_packets,
+                slow_start_after_idle,
+                ecn,
+                ..
+            } = &spec.transport
+            else {
+                continue;
+            };
+            if initial_window_packets.is_some() {
+                return unsupported(
+                    "an initial_window, expected none: the kernel takes it from the route, not from \
+                     the socket"
+                        .into(),
+                );
+            }
+            let settings = (*slow_start_after_idle, *ecn);
+            if *common.get_or_insert(settings) != settings {
+                return unsupported(
+                    "flows that differ in slow_start_after_idle or ecn, expected one value of each: \
+                     they are settings of a host"
+                        .into(),
+                );
+            }
         }
         Ok(())
     }
 
-    /// The bandwidth-delay product of the forward direction in bytes; `None` without a rate.
-    pub(crate) fn bdp_bytes(&self) -> Option<u64> {
-        let rate = self.path.forward.mean_rate()?;
-        Some((rate.as_bps() * self.path.base_rtt().as_secs() / 8.0) as u64)
+    /// Every flow, in the order of their numbers.
+    pub(crate) fn flows(&self) -> Vec<Flow<'_>> {
+        let groups = self.scenario.flows.iter().enumerate();
+        let groups = groups.flat_map(|(group, spec)| (0..spec.count).map(move |_| group));
+        let flows = self.scenario.flows_with_seed(self.seed).zip(groups);
+        (0..)
+            .zip(flows)
+            .map(|(number, (flow, group))| Flow {
+                number,
+                group,
+                spec: flow.spec,
+                start: flow.start,
+            })
+            .collect()
     }
 
-    /// The most bytes that can be on their way at once: the bandwidth-delay product and the queue.
-    pub(crate) fn bytes_on_the_way(&self) -> u64 {
-        let Some(bdp_bytes) = self.bdp_bytes() else {
-            return u64::MAX;
+    /// The one path, if all that is run is bulk flows over it that begin at once.
+    pub(crate) fn only_path(&self) -> Option<&Path> {
+        let [link] = &self.scenario.links[..] else {
+            return None;
         };
-        let (bytes, packets) = self.path.queue_limits(&self.path.forward);
-        bdp_bytes.saturating_add(bytes.min(packets.saturating_mul(u64::from(MTU))))
+        let plain = |spec: &FlowSpec| {
+            let bulk = FlowSpec::bulk(Transport::tcp(spec.transport.scheme()));
+            *spec
+                == FlowSpec {
+                    start: spec.start,
+                    ..bulk
+                }
+                && spec.start == Some(Span::ZERO)
+        };
+        self.scenario.flows.iter().all(plain).then_some(&link.path)
+    }
+
+    /// What the sockets of both hosts have in common.
+    pub(crate) fn settings(&self) -> Settings {
+        let tcp = self
+            .scenario
+            .flows
+            .iter()
+            .find_map(|spec| match &spec.transport {
+                Transport::Tcp {
+                    slow_start_after_idle,
+                    ecn,
+                    ..
+                } => Some((*slow_start_after_idle, *ecn)),
+                Transport::Udp => None,
+            });
+        let (slow_start_after_idle, ecn) = tcp.unwrap_or((true, false));
+        Settings {
+            buffer_bytes: self.buffer_bytes(),
+            slow_start_after_idle,
+            ecn,
+        }
+    }
+
+    /// The largest buffers that the kernel may give a socket: twice what the path can hold, and
+    /// twice again because the kernel counts its own overhead too.
+    fn buffer_bytes(&self) -> u64 {
+        const LEAST: u64 = 16 << 20;
+        const MOST: u64 = 1 << 30;
+        self.bytes_on_the_way().saturating_mul(4).clamp(LEAST, MOST)
+    }
+
+    /// The least round-trip time of a flow when nothing else is under way.
+    pub(crate) fn base_rtt(&self) -> Span {
+        let rtts = self
+            .scenario
+            .flows
+            .iter()
+            .map(|spec| self.scenario.base_rtt(spec));
+        rtts.min().unwrap_or(Span::ZERO)
+    }
+
+    /// The bandwidth-delay product that a flow's data meets, in bytes; `None` without a rate.
+    pub(crate) fn bdp_bytes(&self, spec: &FlowSpec) -> Option<u64> {
+        let links = spec
+            .route
+            .iter()
+            .map(|&link| &self.scenario.links[link].path);
+        let rates = links.filter_map(|path| match spec.heading {
+            Heading::Forward => path.forward.mean_rate(),
+            Heading::Reverse => path.reverse.mean_rate(),
+        });
+        let rate_bps = rates.map(|rate| rate.as_bps()).reduce(f64::min)?;
+        Some((rate_bps * self.scenario.base_rtt(spec).as_secs() / 8.0) as u64)
+    }
+
+    /// The most bytes that can be on their way at once: bandwidth-delay products and queues.
+    pub(crate) fn bytes_on_the_way(&self) -> u64 {
+        let rtt_s = self
+            .scenario
+            .flows
+            .iter()
+            .map(|spec| self.scenario.base_rtt(spec).as_secs())
+            .fold(0.0, f64::max);
+        let links = self.scenario.links.iter().map(|link| {
+            let Some(rate) = link.path.forward.mean_rate() else {
+                return u64::MAX;
+            };
+            let (bytes, packets) = link.path.queue_limits(&link.path.forward);
+            let queue = bytes.min(packets.saturating_mul(u64::from(MTU)));
+            queue.saturating_add((rate.as_bps() * rtt_s / 8.0) as u64)
+        });
+        links.fold(0, u64::saturating_add)
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use pathcast_path::Span;
+use pathcast_path::{Path, Span, Time};
 use pathcast_probe::{FlowTotals, Observation, Stopped};
-use pathcast_trace::{FlowReport, Metadata, OneWayDelay, RunReport, Source, Trace};
+use pathcast_scenario::Transport;
+use pathcast_trace::{FlowReport, MessageReport, Metadata, OneWayDelay, RunReport, Source, Trace};
 use rustix::system::uname;
 
-use crate::bulk::EndpointReport;
-use crate::options::Options;
+use crate::applications::{ApplicationsReport, FlowOutcome};
+use crate::options::{Flow, Options};
 use crate::pump::PumpReport;
 use crate::verdict::{Evidence, PACKETS_FOR_STALLS, slip_bound, stall_bound};
 
@@ -37,11 +38,10 @@ pub(crate) struct FlowFindings {
 pub(crate) struct Measured {
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
-    /// Payload that the receiving end of each flow had read at the end.
-    pub(crate) received_bytes: Vec<u64>,
+    /// The flows that the probe watched, which numbers them from 0.
+    pub(crate) watched: Vec<usize>,
     pub(crate) probe: Stopped,
-    /// Writing and reading.
-    pub(crate) endpoints: [EndpointReport; 2],
+    pub(crate) applications: ApplicationsReport,
 }
 
 /// A flow that a window or a buffer held back for more than this share of the run tells of that
@@ -49,7 +49,12 @@ pub(crate) struct Measured {
 const LIMITED_SHARE: f64 = 0.05;
 
 /// The report and the trace of a run.
-pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> (RunReport, Trace) {
+pub(crate) fn conclude(
+    options: &Options,
+    flows: &[Flow<'_>],
+    findings: Findings,
+    wall: Instant,
+) -> (RunReport, Trace) {
     let mut environment = BTreeMap::from([
         (
             "kernel".to_string(),
@@ -74,15 +79,20 @@ pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> 
             findings.settings_refused.join("; "),
         );
     }
+    let only_path = options.only_path();
+    let schemes = flows
+        .iter()
+        .map(|flow| flow.spec.transport.scheme().to_string());
     let mut metadata = Metadata {
-        schemes: options.schemes.clone(),
-        path_toml: Some(options.path.to_toml()),
+        schemes: schemes.collect(),
+        path_toml: only_path.map(Path::to_toml),
+        scenario_toml: only_path.is_none().then(|| options.scenario.to_toml()),
         seed: Some(options.seed),
         ..Metadata::new(Source::Emulator)
     };
     let Some(FlowFindings { measured, pump }) = findings.flows else {
         let reason = "stopped before the flows were connected".to_string();
-        let report = stopped_report(options, reason, wall);
+        let report = stopped_report(options, flows, reason, wall);
         metadata.valid = false;
         metadata.environment = environment;
         return (
@@ -95,8 +105,11 @@ pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> 
     };
 
     let elapsed_s = (measured.ended_ns - measured.began_ns) as f64 * 1e-9;
-    let observation = measured.probe.observation(measured.began_ns);
-    let [writing, reading] = &measured.endpoints;
+    let mut observation = measured.probe.observation(measured.began_ns);
+    for record in &mut observation.records {
+        record.flow = measured.watched[record.flow as usize] as u32;
+    }
+    let applications = &measured.applications;
     environment.insert("measured_by".into(), observation.method.to_string());
     if let Some(reason) = &observation.fallback_because {
         environment.insert("no_tcp_probe".into(), reason.clone());
@@ -105,8 +118,7 @@ pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> 
         &findings.fifo_refused,
         &pump.fifo_refused,
         &observation.fifo_refused,
-        &writing.fifo_refused,
-        &reading.fifo_refused,
+        &applications.fifo_refused,
     ];
     let fifo = match fifo_refused.into_iter().flatten().next() {
         None => "yes".to_string(),
@@ -114,19 +126,22 @@ pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> 
     };
     environment.insert("fifo".into(), fifo);
     environment.insert("pump_cpu_s".into(), format!("{:.3}", pump.cpu_s));
-    environment.insert(
-        "data_packets_offered".into(),
-        pump.forward.data_offered.to_string(),
-    );
-    let held_back = held_back(&observation.flows, elapsed_s);
+    environment.insert("data_packets_offered".into(), pump.data_offered.to_string());
+    let held_back = held_back(&measured.watched, &observation.flows, elapsed_s);
     if !held_back.is_empty() {
         environment.insert("held_back".into(), held_back.join("; "));
     }
 
     let evidence = Evidence {
         device_drops: findings.device_drops,
-        broken: broken(&measured.endpoints),
-        window_limited: window_limited(options, &observation.flows, elapsed_s),
+        broken: broken(applications),
+        window_limited: window_limited(
+            options,
+            flows,
+            &measured.watched,
+            &observation.flows,
+            elapsed_s,
+        ),
         ..evidence(options, &observation, &pump)
     };
     let p999_us = pump.slips.quantile_ns(0.999) as f64 * 1e-3;
@@ -141,25 +156,24 @@ pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> 
     metadata.mss_bytes = observation.flows.first().map(|flow| flow.last.snd_mss);
     metadata.environment = environment;
 
-    let flows = options
-        .schemes
+    let reports = flows
         .iter()
-        .zip(&measured.received_bytes)
-        .zip(&observation.flows);
-    let flow_report = |((scheme, bytes), totals): ((&String, &u64), &FlowTotals)| FlowReport {
-        scheme: scheme.clone(),
-        goodput_bps: *bytes as f64 * 8.0 / elapsed_s,
-        retransmits: totals.retransmits,
-        workload: "bulk".to_string(),
-        delivered_bytes: *bytes,
-        ..FlowReport::default()
-    };
+        .zip(&applications.flows)
+        .map(|(flow, outcome)| {
+            let watched = measured
+                .watched
+                .iter()
+                .position(|&i| i == flow.number as usize);
+            let totals = watched.map(|at| &observation.flows[at]);
+            flow_report(flow, outcome, totals, elapsed_s)
+        });
+    let dropped = evidence.drops + pump.datagram_drops;
     let report = RunReport {
-        flows: flows.map(flow_report).collect(),
-        packets_delivered: pump.forward.data_delivered,
-        loss_rate: evidence.drops as f64 / pump.forward.data_offered.max(1) as f64,
-        one_way_delay_ms: pump.forward.delays.one_way_delay_ms(),
-        cpu_s: pump.cpu_s + observation.cpu_s + writing.cpu_s + reading.cpu_s,
+        flows: reports.collect(),
+        packets_delivered: pump.data_delivered,
+        loss_rate: dropped as f64 / pump.data_offered.max(1) as f64,
+        one_way_delay_ms: pump.delays.one_way_delay_ms(),
+        cpu_s: pump.cpu_s + observation.cpu_s + applications.cpu_s,
         wall_s: wall.elapsed().as_secs_f64(),
         seed: options.seed,
         valid: metadata.valid,
@@ -175,18 +189,59 @@ pub(crate) fn conclude(options: &Options, findings: Findings, wall: Instant) -> 
     )
 }
 
-fn bound(options: &Options) -> Span {
-    slip_bound(options.path.base_rtt())
+fn flow_report(
+    flow: &Flow<'_>,
+    outcome: &FlowOutcome,
+    totals: Option<&FlowTotals>,
+    elapsed_s: f64,
+) -> FlowReport {
+    let start_s = flow.start.as_secs();
+    let completed_s = outcome.completed.map(Time::as_secs);
+    let span_s = completed_s.unwrap_or(elapsed_s) - start_s;
+    let workload = &flow.spec.workload;
+    let (written, delivered) = outcome.messages;
+    let latency_ms = outcome.latency.as_ref();
+    let messages = MessageReport {
+        written,
+        delivered,
+        latency_ms: latency_ms
+            .map(|latency| latency.latency_ms())
+            .unwrap_or_default(),
+    };
+    FlowReport {
+        scheme: flow.spec.transport.scheme().to_string(),
+        goodput_bps: if span_s > 0.0 {
+            outcome.delivered_bytes as f64 * 8.0 / span_s
+        } else {
+            0.0
+        },
+        retransmits: totals.map_or(0, |totals| totals.retransmits),
+        workload: workload.kind().to_string(),
+        start_s,
+        completed_s,
+        delivered_bytes: outcome.delivered_bytes,
+        messages: (!workload.is_greedy()).then_some(messages),
+    }
 }
 
-fn stopped_report(options: &Options, reason: String, wall: Instant) -> RunReport {
-    let flow = |scheme: &String| FlowReport {
-        scheme: scheme.clone(),
-        workload: "bulk".to_string(),
+fn bound(options: &Options) -> Span {
+    slip_bound(options.base_rtt())
+}
+
+fn stopped_report(
+    options: &Options,
+    flows: &[Flow<'_>],
+    reason: String,
+    wall: Instant,
+) -> RunReport {
+    let flow = |flow: &Flow<'_>| FlowReport {
+        scheme: flow.spec.transport.scheme().to_string(),
+        workload: flow.spec.workload.kind().to_string(),
+        start_s: flow.start.as_secs(),
         ..FlowReport::default()
     };
     RunReport {
-        flows: options.schemes.iter().map(flow).collect(),
+        flows: flows.iter().map(flow).collect(),
         packets_delivered: 0,
         loss_rate: 0.0,
         one_way_delay_ms: OneWayDelay::default(),
@@ -204,7 +259,6 @@ fn evidence(options: &Options, observation: &Observation, pump: &PumpReport) -> 
     let end_ns = observation.end_ns;
     let drops_until = |time_ns: u64| {
         let drops = pump
-            .forward
             .data_drops_ns
             .partition_point(|drop_ns| *drop_ns <= time_ns);
         drops as u64
@@ -223,30 +277,30 @@ fn evidence(options: &Options, observation: &Observation, pump: &PumpReport) -> 
         } else {
             Span::ZERO
         },
-        stall_bound: stall_bound(options.path.base_rtt()),
-        device_errors: pump.forward.device_errors + pump.reverse.device_errors,
+        stall_bound: stall_bound(options.base_rtt()),
+        device_errors: pump.device_errors,
         records_lost: observation.records_lost,
         drops: drops_until(end_ns),
         drops_to_repair: drops_until(repaired_by_ns),
         retransmits: sum(&|flow| flow.retransmits),
         retransmits_answered: sum(&|flow| flow.retransmits_at(repaired_by_ns)),
         duplicates: sum(&|flow| flow.duplicates),
-        acknowledgments_dropped: pump.reverse.other_drops,
+        acknowledgments_dropped: pump.other_drops,
         ..Evidence::default()
     }
 }
 
-fn broken(endpoints: &[EndpointReport; 2]) -> Vec<String> {
-    let broken = endpoints.iter().flat_map(|endpoint| &endpoint.broken);
+fn broken(applications: &ApplicationsReport) -> Vec<String> {
+    let broken = applications.broken.iter();
     broken
         .map(|(flow, errno)| format!("the connection of flow {flow} broke: {errno}"))
         .collect()
 }
 
 /// Flows that something other than the path held back, in words.
-fn held_back(flows: &[FlowTotals], elapsed_s: f64) -> Vec<String> {
+fn held_back(watched: &[usize], flows: &[FlowTotals], elapsed_s: f64) -> Vec<String> {
     let mut words = Vec::new();
-    for (number, flow) in flows.iter().enumerate() {
+    for (number, flow) in watched.iter().zip(flows) {
         for (limited_s, what) in [
             (flow.rwnd_limited_s, "the receiver's window"),
             (flow.sndbuf_limited_s, "the send buffer"),
@@ -260,12 +314,27 @@ fn held_back(flows: &[FlowTotals], elapsed_s: f64) -> Vec<String> {
 }
 
 /// Flows whose receiver's window could not hold the path's bandwidth-delay product, in words.
-fn window_limited(options: &Options, flows: &[FlowTotals], elapsed_s: f64) -> Vec<String> {
-    let Some(bdp_bytes) = options.bdp_bytes() else {
-        return Vec::new();
-    };
+fn window_limited(
+    options: &Options,
+    specs: &[Flow<'_>],
+    watched: &[usize],
+    flows: &[FlowTotals],
+    elapsed_s: f64,
+) -> Vec<String> {
     let mut words = Vec::new();
-    for (number, flow) in flows.iter().enumerate() {
+    for (number, flow) in watched.iter().zip(flows) {
+        let spec = specs[*number].spec;
+        let Some(bdp_bytes) = options.bdp_bytes(spec) else {
+            continue;
+        };
+        // whoever asks for a small window wants to see what it does
+        if let Transport::Tcp {
+            receive_window_bytes: Some(_),
+            ..
+        } = spec.transport
+        {
+            continue;
+        }
         let Some(window) = flow.last.snd_wnd else {
             continue;
         };

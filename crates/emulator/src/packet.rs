@@ -2,6 +2,7 @@
 
 use pathcast_path::Time;
 
+use crate::addresses::{End, host};
 use crate::interface::MTU;
 
 /// Room for one packet.
@@ -11,10 +12,22 @@ pub(crate) type Buffer = Box<[u8; MTU as usize]>;
 pub(crate) struct Packet {
     pub(crate) buffer: Buffer,
     pub(crate) size_bytes: u32,
-    /// It carries payload, so losing or delaying it matters to the reports.
-    pub(crate) is_data: bool,
+    /// Where it goes.
+    pub(crate) to: End,
+    pub(crate) kind: Kind,
     /// When it was taken off the sender's device.
     pub(crate) entered: Time,
+}
+
+/// What losing or delaying a packet means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// TCP payload the way that the flow's data goes: TCP repairs its loss.
+    Data,
+    /// A datagram the way that the flow's data goes: nobody repairs its loss.
+    Datagram,
+    /// Anything else: acknowledgments, requests, handshakes.
+    Other,
 }
 
 /// Buffers that are not in use, so that a packet in steady state allocates nothing.
@@ -46,59 +59,189 @@ impl Pool {
     }
 }
 
-/// Whether `packet` is a TCP segment with payload, over IPv4 or IPv6 without extension headers.
+/// What protocol a packet is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Tcp,
+    Udp,
+    Other,
+}
+
+/// What the headers of a packet say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Whose it is: the group of flows, by the near end's address.
+    pub(crate) group: usize,
+    /// Where it goes.
+    pub(crate) to: End,
+    pub(crate) protocol: Protocol,
+    /// Ports at the sender and the receiver of the packet; 0 for other protocols.
+    pub(crate) ports: (u16, u16),
+    /// TCP's sequence number; 0 for other protocols.
+    pub(crate) sequence: u32,
+    /// Bytes after all headers.
+    pub(crate) payload_bytes: u32,
+    /// Whether a queue may mark it (ECT(0), ECT(1) or CE).
+    pub(crate) ecn_capable: bool,
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Reads the headers of a packet over IPv4, or over IPv6 without extension headers, between a near and
+/// a far host; none if it is something else, such as what a kernel says to all its neighbours.
 #[inline]
-pub(crate) fn carries_tcp_payload(packet: &[u8]) -> bool {
-    const TCP: u8 = 6;
-    let (header_bytes, protocol) = match packet.first().map(|byte| byte >> 4) {
-        Some(4) if packet.len() >= 20 => (usize::from(packet[0] & 0x0f) * 4, packet[9]),
-        Some(6) if packet.len() >= 40 => (40, packet[6]),
-        _ => return false,
+pub(crate) fn inspect(packet: &[u8]) -> Option<Header> {
+    let (header_bytes, protocol, ends, ecn) = match packet.first()? >> 4 {
+        4 if packet.len() >= 20 => {
+            let header_bytes = usize::from(packet[0] & 0x0f) * 4;
+            let ends = ([packet[14], packet[15]], [packet[18], packet[19]]);
+            (header_bytes, packet[9], ends, packet[1] & 3)
+        }
+        6 if packet.len() >= 40 => {
+            let ends = ([packet[22], packet[23]], [packet[38], packet[39]]);
+            (40, packet[6], ends, (packet[1] >> 4) & 3)
+        }
+        _ => return None,
     };
-    let Some(tcp) = packet
-        .get(header_bytes..)
-        .filter(|tcp| protocol == TCP && tcp.len() >= 20)
-    else {
-        return false;
+    let ((from, from_end), (to, to_end)) = (host(ends.0)?, host(ends.1)?);
+    if from_end == to_end {
+        return None;
+    }
+    let group = if from_end == End::Near { from } else { to };
+    let rest = packet.get(header_bytes..)?;
+    let ports = |rest: &[u8]| {
+        let port = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
+        (port(0), port(2))
     };
-    tcp.len() > usize::from(tcp[12] >> 4) * 4
+    let mut header = Header {
+        group,
+        to: to_end,
+        protocol: Protocol::Other,
+        ports: (0, 0),
+        sequence: 0,
+        payload_bytes: rest.len() as u32,
+        ecn_capable: ecn != 0,
+    };
+    if protocol == TCP && rest.len() >= 20 {
+        header.protocol = Protocol::Tcp;
+        header.ports = ports(rest);
+        header.sequence = u32::from_be_bytes([rest[4], rest[5], rest[6], rest[7]]);
+        header.payload_bytes = rest.len().saturating_sub(usize::from(rest[12] >> 4) * 4) as u32;
+    } else if protocol == UDP && rest.len() >= 8 {
+        header.protocol = Protocol::Udp;
+        header.ports = ports(rest);
+        header.payload_bytes = rest.len() as u32 - 8;
+    }
+    Some(header)
+}
+
+/// Marks a packet that can be marked: congestion experienced (RFC 3168, section 5).
+pub(crate) fn mark(packet: &mut [u8]) {
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) if packet.len() >= 20 => {
+            let before = u16::from_be_bytes([packet[0], packet[1]]);
+            packet[1] |= 3;
+            let after = u16::from_be_bytes([packet[0], packet[1]]);
+            let sum = u16::from_be_bytes([packet[10], packet[11]]);
+            packet[10..12].copy_from_slice(&updated(sum, before, after).to_be_bytes());
+        }
+        Some(6) if packet.len() >= 40 => packet[1] |= 3 << 4, // no checksum of the header
+        _ => {}
+    }
+}
+
+/// A checksum after one word changed: HC' = ~(~HC + ~m + m')  (RFC 1624, Eq. 3).
+fn updated(sum: u16, before: u16, after: u16) -> u16 {
+    let mut total = u32::from(!sum) + u32::from(!before) + u32::from(after);
+    total = (total & 0xffff) + (total >> 16);
+    total = (total & 0xffff) + (total >> 16);
+    !(total as u16)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Headers of 20 and 32 bytes (timestamps), then `payload` bytes.
+    /// Headers of 20 and 32 bytes (timestamps), then `payload` bytes, from near to far.
     fn segment(payload: usize) -> Vec<u8> {
         let mut packet = vec![0; 20 + 32 + payload];
-        (packet[0], packet[9]) = (0x45, 6);
+        (packet[0], packet[9]) = (0x45, TCP);
+        packet[12..20].copy_from_slice(&[10, 77, 0, 3, 10, 77, 0x80, 3]);
+        packet[20..24].copy_from_slice(&[0x10, 0x01, 0x20, 0x02]);
+        packet[24..28].copy_from_slice(&7_000_000u32.to_be_bytes());
         packet[20 + 12] = 8 << 4;
         packet
     }
 
-    #[test]
-    fn a_pure_acknowledgment_is_no_data() {
-        assert!(carries_tcp_payload(&segment(1448)));
-        assert!(carries_tcp_payload(&segment(1)));
-        assert!(!carries_tcp_payload(&segment(0)));
-    }
-
-    #[test]
-    fn ipv6_is_known_and_other_protocols_are_no_data() {
-        let mut packet = vec![0; 40 + 20 + 10];
-        (packet[0], packet[6]) = (0x60, 6);
-        packet[40 + 12] = 5 << 4;
-        assert!(carries_tcp_payload(&packet));
-        packet[6] = 17;
-        assert!(!carries_tcp_payload(&packet));
-    }
-
-    #[test]
-    fn cut_packets_are_no_data() {
-        let packet = segment(10);
-        for length in 0..52 {
-            assert!(!carries_tcp_payload(&packet[..length]));
+    fn checksum(header: &[u8]) -> u16 {
+        let words = header
+            .chunks(2)
+            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let mut sum: u32 = words.sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
         }
-        assert!(!carries_tcp_payload(&[0xff; 60]));
+        !(sum as u16)
+    }
+
+    #[test]
+    fn headers_are_read() {
+        let header = inspect(&segment(1448)).unwrap();
+        assert_eq!((header.group, header.to), (2, End::Far));
+        assert_eq!(
+            (header.protocol, header.ports),
+            (Protocol::Tcp, (0x1001, 0x2002))
+        );
+        assert_eq!((header.sequence, header.payload_bytes), (7_000_000, 1448));
+        assert_eq!(inspect(&segment(0)).unwrap().payload_bytes, 0);
+        assert!(!header.ecn_capable);
+    }
+
+    #[test]
+    fn ipv6_and_udp_are_known() {
+        let mut packet = vec![0; 40 + 8 + 10];
+        (packet[0], packet[6]) = (0x60, UDP);
+        packet[22..24].copy_from_slice(&[0x80, 1]);
+        packet[38..40].copy_from_slice(&[0, 1]);
+        packet[1] = 2 << 4;
+        let header = inspect(&packet).unwrap();
+        assert_eq!(
+            (header.group, header.to, header.protocol),
+            (0, End::Near, Protocol::Udp)
+        );
+        assert_eq!((header.payload_bytes, header.ecn_capable), (10, true));
+        mark(&mut packet);
+        assert_eq!(packet[1], 3 << 4);
+    }
+
+    #[test]
+    fn what_is_not_between_the_ends_or_cut_is_none_of_ours() {
+        let mut packet = segment(10);
+        packet[18] = 0; // from near to near
+        assert_eq!(inspect(&packet), None);
+        for length in 0..20 {
+            assert_eq!(inspect(&segment(10)[..length]), None);
+        }
+        for length in 20..40 {
+            assert_eq!(
+                inspect(&segment(10)[..length]).unwrap().protocol,
+                Protocol::Other
+            );
+        }
+        assert_eq!(inspect(&[0xff; 60]), None);
+    }
+
+    #[test]
+    fn a_marked_header_keeps_a_right_checksum() {
+        for first in 0..=255u8 {
+            let mut packet = segment(0);
+            (packet[1], packet[4]) = (0xb8 | 2, first);
+            let sum = checksum(&packet[..20]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            mark(&mut packet);
+            assert_eq!(packet[1] & 3, 3);
+            assert_eq!(checksum(&packet[..20]), 0);
+        }
     }
 }

@@ -1,20 +1,23 @@
-//! The thread that carries packets between two hosts through a path, in real time.
+//! The thread that carries packets between two hosts over the links of a scenario, in real time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pathcast_path::{Channel, Dropped, Path, Span, Time};
+use pathcast_path::{Dropped, PacketInfo, Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
+use pathcast_scenario::{Heading, Network, Scenario, Transport, Way, route};
 use pathcast_trace::DelayHistogram;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::thread::{ClockId, clock_nanosleep_relative};
 use rustix::time::Timespec;
 
+use crate::addresses::End;
 use crate::error::EmulatorError;
-use crate::packet::{Packet, Pool, carries_tcp_payload};
+use crate::packet::{Header, Kind, Packet, Pool, Protocol, inspect, mark};
+use crate::packet_log::{Event, Log};
 use crate::tun::Tun;
 
-/// Packets taken or let go before the other side has its turn.
+/// Packets taken from one device before the other has its turn.
 const BATCH: usize = 64;
 
 /// Up to this rate, the thread wakes for each packet; above it, waking costs more than carrying
@@ -27,38 +30,26 @@ const QUANTUM: Span = Span::from_nanos(50_000);
 /// Never sleep longer, so that a stop is seen.
 const LONGEST_SLEEP: Span = Span::from_millis(20);
 
-/// What one direction did.
+/// What the pump did.
 #[derive(Default)]
-pub(crate) struct LaneReport {
-    /// Packets with payload that were offered.
+pub(crate) struct PumpReport {
+    /// Packets of data, repaired or not, that were offered.
     pub(crate) data_offered: u64,
     /// Of those, packets that the far end's device took.
     pub(crate) data_delivered: u64,
-    /// When each packet with payload was dropped, on the monotonic clock.
+    /// Of those that TCP repairs, when each was dropped, on the monotonic clock.
     pub(crate) data_drops_ns: Vec<u64>,
-    /// Packets without payload that were dropped.
+    /// Datagrams that were dropped.
+    pub(crate) datagram_drops: u64,
+    /// Other packets that were dropped.
     pub(crate) other_drops: u64,
-    /// Packets that the device did not take or give.
+    /// Packets that were marked.
+    pub(crate) marked: u64,
+    /// Packets that a device did not take or give.
     pub(crate) device_errors: u64,
-    /// From one device to the other, packets with payload only.
+    /// From one device to the other, data only.
     pub(crate) delays: DelayHistogram,
-}
-
-impl LaneReport {
-    fn note_drop(&mut self, at_ns: u64, is_data: bool) {
-        if is_data {
-            self.data_drops_ns.push(at_ns);
-        } else {
-            self.other_drops += 1;
-        }
-    }
-}
-
-/// What the pump did.
-pub(crate) struct PumpReport {
-    pub(crate) forward: LaneReport,
-    pub(crate) reverse: LaneReport,
-    /// How late packets left, both directions.
+    /// How late packets left, all of them.
     pub(crate) slips: DelayHistogram,
     /// Processor time in seconds.
     pub(crate) cpu_s: f64,
@@ -66,7 +57,17 @@ pub(crate) struct PumpReport {
     pub(crate) fifo_refused: Option<String>,
 }
 
-/// The clock that the channels live by: zero when the pump was made.
+impl PumpReport {
+    fn note_drop(&mut self, at_ns: u64, kind: Kind) {
+        match kind {
+            Kind::Data => self.data_drops_ns.push(at_ns),
+            Kind::Datagram => self.datagram_drops += 1,
+            Kind::Other => self.other_drops += 1,
+        }
+    }
+}
+
+/// The clock that the network lives by: zero when the pump was made.
 #[derive(Clone, Copy)]
 struct Clock {
     origin_ns: u64,
@@ -77,143 +78,74 @@ impl Clock {
     fn now(self) -> Time {
         Time::from_nanos(monotonic_ns() - self.origin_ns)
     }
-}
 
-/// One direction: out of one device, through a channel, into the other.
-struct Lane<'a> {
-    from: &'a Tun,
-    to: &'a Tun,
-    channel: Channel<Packet>,
-    report: LaneReport,
-}
-
-impl Lane<'_> {
-    /// Takes waiting packets off the device; whether there may be more, and whether there were any.
     #[inline]
-    fn take_in(&mut self, clock: Clock, pool: &mut Pool) -> (bool, bool) {
-        for taken in 0..BATCH {
-            let mut buffer = pool.take();
-            let size = match self.from.read(&mut buffer[..]) {
-                Ok(Some(size)) => size,
-                Ok(None) => {
-                    pool.give_back(buffer);
-                    return (false, taken > 0);
-                }
-                Err(_) => {
-                    pool.give_back(buffer);
-                    self.report.device_errors += 1;
-                    return (false, taken > 0);
-                }
-            };
-            let is_data = carries_tcp_payload(&buffer[..size]);
-            self.report.data_offered += u64::from(is_data);
-            let (entered, size_bytes) = (clock.now(), size as u32);
-            let packet = Packet {
-                buffer,
-                size_bytes,
-                is_data,
-                entered,
-            };
-            if let Err((packet, _reason)) = self.channel.enqueue(entered, size_bytes, packet) {
-                self.report
-                    .note_drop(clock.origin_ns + entered.as_nanos(), is_data);
-                pool.give_back(packet.buffer);
-            }
-        }
-        (true, true)
-    }
-
-    /// Lets go the packets that are due; whether there may be more, and whether there were any.
-    #[inline]
-    fn let_go(
-        &mut self,
-        clock: Clock,
-        pool: &mut Pool,
-        slips: &mut DelayHistogram,
-    ) -> (bool, bool) {
-        for gone in 0..BATCH {
-            let now = clock.now();
-            let arrived = self.channel.dequeue(now);
-            while let Some(Dropped { packet, .. }) = self.channel.take_dropped() {
-                self.report
-                    .note_drop(clock.origin_ns + now.as_nanos(), packet.is_data);
-                pool.give_back(packet.buffer);
-            }
-            let Some((due, packet)) = arrived else {
-                return (false, gone > 0);
-            };
-            slips.record(now.since(due).as_nanos());
-            let written = self.to.write(&packet.buffer[..packet.size_bytes as usize]);
-            self.report.device_errors += u64::from(written.is_err());
-            if packet.is_data && written.is_ok() {
-                self.report.data_delivered += 1;
-                self.report
-                    .delays
-                    .record(now.since(packet.entered).as_nanos());
-            }
-            pool.give_back(packet.buffer);
-        }
-        (true, true)
+    fn monotonic_ns(self, at: Time) -> u64 {
+        self.origin_ns + at.as_nanos()
     }
 }
 
 /// Carries packets between two devices.
 pub(crate) struct Pump<'a> {
     clock: Clock,
-    lanes: [Lane<'a>; 2],
+    near: &'a Tun,
+    far: &'a Tun,
+    network: Network<Packet>,
+    /// Of each group of flows: where its data goes, and whether TCP carries it.
+    groups: Vec<(End, bool)>,
     pool: Pool,
-    slips: DelayHistogram,
+    report: PumpReport,
+    log: Option<Log>,
     epoll: rustix::fd::OwnedFd,
     quantum: Option<Span>,
 }
 
 impl<'a> Pump<'a> {
-    /// A pump between the devices of the sender and the receiver of data, that will hold about
-    /// `packets` packets at once.
+    /// A pump between the devices of the near and the far host, that will hold about `packets`
+    /// packets at once.
     pub(crate) fn new(
-        path: &Path,
+        scenario: &Scenario,
         seed: u64,
-        sender: &'a Tun,
-        receiver: &'a Tun,
+        near: &'a Tun,
+        far: &'a Tun,
         packets: usize,
+        log: Option<Log>,
     ) -> Result<Self, EmulatorError> {
         let kernel = |errno: rustix::io::Errno| EmulatorError::from_io("setting up epoll", errno);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(kernel)?;
-        for tun in [sender, receiver] {
+        for tun in [near, far] {
             let data = epoll::EventData::new_u64(0);
             epoll::add(&epoll, tun, data, epoll::EventFlags::IN).map_err(kernel)?;
         }
-        let fastest_bps = [&path.forward, &path.reverse]
+        let directions = scenario.links.iter();
+        let fastest_bps = directions
+            .flat_map(|link| [&link.path.forward, &link.path.reverse])
             .map(|direction| {
                 let rate = direction.peak_rate();
                 rate.map_or(f64::INFINITY, |rate| rate.as_bps())
             })
-            .into_iter()
             .fold(0.0, f64::max);
-        let (forward, reverse) = path.channels(seed);
-        let lane = |from, to, mut channel: Channel<Packet>| {
-            channel.keep_drops();
-            let data_drops_ns = Vec::with_capacity(1 << 16);
-            Lane {
-                from,
-                to,
-                channel,
-                report: LaneReport {
-                    data_drops_ns,
-                    ..LaneReport::default()
-                },
-            }
-        };
+        let groups = scenario.flows.iter().map(|spec| {
+            let to = match spec.heading {
+                Heading::Forward => End::Far,
+                Heading::Reverse => End::Near,
+            };
+            (to, spec.transport != Transport::Udp)
+        });
         Ok(Self {
             clock: Clock {
                 origin_ns: monotonic_ns(),
             },
-            lanes: [
-                lane(sender, receiver, forward),
-                lane(receiver, sender, reverse),
-            ],
+            near,
+            far,
+            network: Network::new(scenario, seed),
+            groups: groups.collect(),
             pool: Pool::new(packets),
-            slips: DelayHistogram::default(),
+            report: PumpReport {
+                data_drops_ns: Vec::with_capacity(1 << 16),
+                ..PumpReport::default()
+            },
+            log,
             epoll,
             quantum: (fastest_bps > WAKE_PER_PACKET_UP_TO_BPS).then_some(QUANTUM),
         })
@@ -221,29 +153,164 @@ impl<'a> Pump<'a> {
 
     /// Carries packets until `stop`.
     pub(crate) fn run(mut self, fifo_priority: i32, stop: &AtomicBool) -> PumpReport {
-        let fifo_refused = request_fifo(fifo_priority)
+        self.report.fifo_refused = request_fifo(fifo_priority)
             .err()
             .map(|error| error.to_string());
         let mut events = Vec::with_capacity(2);
         while !stop.load(Ordering::Relaxed) {
-            let (mut more, mut worked) = (false, false);
-            for lane in &mut self.lanes {
-                let (more_out, went) = lane.let_go(self.clock, &mut self.pool, &mut self.slips);
-                let (more_in, came) = lane.take_in(self.clock, &mut self.pool);
-                more |= more_out | more_in;
-                worked |= went | came;
+            let mut worked = self.let_go(self.clock.now());
+            let (mut more, (near, far)) = (false, (self.near, self.far));
+            for tun in [near, far] {
+                let (more_in, came) = self.take_in(tun);
+                more |= more_in;
+                worked |= came;
             }
             if !more {
                 self.sleep(worked, &mut events);
             }
         }
-        let [forward, reverse] = self.lanes.map(|lane| lane.report);
-        PumpReport {
-            forward,
-            reverse,
-            slips: self.slips,
-            cpu_s: thread_cpu_s(),
-            fifo_refused,
+        self.report.cpu_s = thread_cpu_s();
+        self.report
+    }
+
+    /// What a packet is to the reports.
+    #[inline]
+    fn kind(&self, header: &Header) -> Kind {
+        match self.groups.get(header.group) {
+            Some((to, true))
+                if header.to == *to
+                    && header.protocol == Protocol::Tcp
+                    && header.payload_bytes > 0 =>
+            {
+                Kind::Data
+            }
+            Some((to, false)) if header.to == *to && header.protocol == Protocol::Udp => {
+                Kind::Datagram
+            }
+            _ => Kind::Other,
+        }
+    }
+
+    /// Takes waiting packets off a device; whether there may be more, and whether there were any.
+    #[inline]
+    fn take_in(&mut self, from: &Tun) -> (bool, bool) {
+        for taken in 0..BATCH {
+            let mut buffer = self.pool.take();
+            let size = match from.read(&mut buffer[..]) {
+                Ok(Some(size)) => size,
+                Ok(None) => {
+                    self.pool.give_back(buffer);
+                    return (false, taken > 0);
+                }
+                Err(_) => {
+                    self.pool.give_back(buffer);
+                    self.report.device_errors += 1;
+                    return (false, taken > 0);
+                }
+            };
+            let header = inspect(&buffer[..size]);
+            let Some(header) = header.filter(|header| header.group < self.groups.len()) else {
+                // no flow's: a kernel that looks for neighbours
+                self.pool.give_back(buffer);
+                continue;
+            };
+            let kind = self.kind(&header);
+            self.report.data_offered += u64::from(kind != Kind::Other);
+            let entered = self.clock.now();
+            // what is due before the packet came happens before it comes
+            self.let_go(entered);
+            let way = match header.to {
+                End::Far => Way::Out,
+                End::Near => Way::Back,
+            };
+            let info = PacketInfo {
+                size_bytes: size as u32,
+                flow: flow_key(&header),
+                ecn_capable: header.ecn_capable,
+            };
+            let packet = Packet {
+                buffer,
+                size_bytes: size as u32,
+                to: header.to,
+                kind,
+                entered,
+            };
+            self.note(entered, &packet, Event::Sent);
+            let taken = self
+                .network
+                .enter(entered, route(header.group, way), info, packet);
+            if let Err((packet, reason)) = taken {
+                self.drop(entered, packet, Event::of(reason));
+            }
+            self.collect_drops();
+        }
+        (true, true)
+    }
+
+    /// Lets go the packets that were due up to `now`; whether there were any.
+    #[inline]
+    fn let_go(&mut self, now: Time) -> bool {
+        let mut any = false;
+        while self.network.next_event().is_some_and(|at| at <= now) {
+            let exit = self.network.advance(now);
+            self.collect_drops();
+            let Some(exit) = exit else { continue };
+            any = true;
+            let (due, mut packet) = (exit.due, exit.packet);
+            let bytes = &mut packet.buffer[..packet.size_bytes as usize];
+            if exit.marked {
+                mark(bytes);
+                self.report.marked += 1;
+            }
+            let left = self.clock.now();
+            self.report.slips.record(left.since(due).as_nanos());
+            let to = match packet.to {
+                End::Near => self.near,
+                End::Far => self.far,
+            };
+            match to.write(bytes) {
+                Err(_) => self.report.device_errors += 1,
+                Ok(()) => {
+                    if packet.kind != Kind::Other {
+                        self.report.data_delivered += 1;
+                        let delay = left.since(packet.entered);
+                        self.report.delays.record(delay.as_nanos());
+                    }
+                    self.note(
+                        left,
+                        &packet,
+                        Event::Delivered {
+                            marked: exit.marked,
+                        },
+                    );
+                }
+            }
+            self.pool.give_back(packet.buffer);
+        }
+        any
+    }
+
+    #[inline]
+    fn collect_drops(&mut self) {
+        while let Some(Dropped { at, packet, reason }) = self.network.take_dropped() {
+            self.drop(at, packet, Event::of(reason));
+        }
+    }
+
+    fn drop(&mut self, at: Time, packet: Packet, event: Event) {
+        let at_ns = self.clock.monotonic_ns(at);
+        self.report.note_drop(at_ns, packet.kind);
+        self.note(at, &packet, event);
+        self.pool.give_back(packet.buffer);
+    }
+
+    /// Tells the log, if there is one.
+    #[inline]
+    fn note(&mut self, at: Time, packet: &Packet, event: Event) {
+        if let Some(log) = &mut self.log {
+            let at_ns = self.clock.monotonic_ns(at);
+            let entered_ns = self.clock.monotonic_ns(packet.entered);
+            log.note(at_ns, entered_ns, packet, event);
         }
     }
 
@@ -251,11 +318,7 @@ impl<'a> Pump<'a> {
     /// stopped by the kernel for 50 ms in each second.
     #[inline]
     fn sleep(&self, worked: bool, events: &mut Vec<epoll::Event>) {
-        let next = self
-            .lanes
-            .iter()
-            .filter_map(|lane| lane.channel.next_event())
-            .min();
+        let next = self.network.next_event();
         if let Some(quantum) = self.quantum.filter(|_| worked || next.is_some()) {
             let _ = clock_nanosleep_relative(ClockId::Monotonic, &timespec(quantum));
             return;
@@ -269,6 +332,13 @@ impl<'a> Pump<'a> {
         // interrupted or not, the next turn looks at everything
         let _ = epoll::wait(&self.epoll, spare_capacity(events), Some(&timespec(wait)));
     }
+}
+
+/// What a queue that is fair between flows tells them apart by.
+#[inline]
+fn flow_key(header: &Header) -> u64 {
+    let (from, to) = header.ports;
+    (header.group as u64) << 32 | u64::from(from) << 16 | u64::from(to)
 }
 
 fn timespec(span: Span) -> Timespec {

@@ -1,7 +1,7 @@
 //! One run: flows over a path, from the first namespace to the verdict.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -11,15 +11,18 @@ use std::time::{Duration, Instant};
 use pathcast_path::Span;
 use pathcast_probe::Probe;
 use pathcast_probe::realtime::{monotonic_ns, request_fifo};
+use pathcast_scenario::{Heading, Transport};
 use pathcast_trace::{RunReport, Trace};
 
-use crate::bulk::{Endpoint, Role};
-use crate::connection::{Connections, Sockets};
+use crate::addresses::End;
+use crate::applications::Applications;
+use crate::connection::{Connection, Sockets};
 use crate::error::EmulatorError;
 use crate::host::Host;
 use crate::interface::MTU;
-use crate::options::Options;
+use crate::options::{Flow, Options};
 use crate::outcome::{Findings, FlowFindings, Measured, conclude};
+use crate::packet_log::{Conclusion, Flows, Log, packet_log};
 use crate::pump::Pump;
 
 /// The pump goes before everything else; reading the trace before making more of it.
@@ -27,17 +30,15 @@ const PUMP_PRIORITY: i32 = 50;
 const PROBE_PRIORITY: i32 = 45;
 const ENDPOINT_PRIORITY: i32 = 40;
 
-const SENDER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-const RECEIVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-
-/// Runs bulk flows over an emulated path: the report, and the trace of the senders.
+/// Runs flows over emulated links: the report, and the trace of the TCP senders.
 ///
 /// `progress` is called from the calling thread about ten times a second, with the seconds that the
 /// flows have been sending. When `stop` becomes true the run ends early and returns what it has.
 /// The calling thread's namespace, priority and affinity stay as they are; the threads that do the
 /// work end before this returns.
 ///
-/// Flows connect first, and all begin to send at the same moment, which is time 0 of the trace.
+/// Flows connect first. Then the run begins, at time 0 of the trace, and each flow begins to send at
+/// its own time.
 ///
 /// # Errors
 /// See [`EmulatorError`]. A run that cannot be trusted is no error but a report with
@@ -51,29 +52,52 @@ pub fn emulate(
     let began_ns = AtomicU64::new(0);
     let abandoned = AtomicBool::new(false);
     let wall = Instant::now();
-    let findings = thread::scope(|scope| {
+    let flows = options.flows();
+    let (log, conclusion, writer) = match &options.packets_file {
+        Some(file) => {
+            let (log, conclusion, writer) = packet_log();
+            (Some(log), Some(conclusion), Some((file, writer)))
+        }
+        None => (None, None, None),
+    };
+    thread::scope(|scope| {
         // a progress function that panics must not leave the run going until its end
         let _abandon = RaiseOnDrop(&abandoned);
         let (done, is_done) = channel::<()>();
+        let began_at = || began_ns.load(Ordering::Relaxed);
+        let written = writer.map(|(file, writer)| {
+            let work = move || writer.write(file, began_at);
+            spawn(scope, "pathcast-log", work)
+        });
+        let written = written.transpose()?;
         let run = Run {
             options,
+            flows: &flows,
             stops: [stop, &abandoned],
             began_ns: &began_ns,
+            conclusion: conclusion.clone(),
         };
         let conductor = spawn(scope, "pathcast-run", move || {
             let _done = done;
-            run.conduct()
+            run.conduct(log)
         })?;
         while is_done.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
-            let began_ns = began_ns.load(Ordering::Relaxed);
+            let began_ns = began_at();
             if began_ns > 0 {
                 let elapsed = Span::from_nanos(monotonic_ns() - began_ns);
                 progress(elapsed.min(options.duration).as_secs());
             }
         }
-        join(conductor)
-    })?;
-    Ok(conclude(options, findings, wall))
+        let findings = join(conductor)?;
+        let (report, trace) = conclude(options, &flows, findings, wall);
+        if let (Some(conclusion), true) = (conclusion, began_at() > 0) {
+            conclusion.end(trace.metadata.clone());
+        }
+        if let Some(written) = written {
+            join(written)?;
+        }
+        Ok((report, trace))
+    })
 }
 
 fn spawn<'scope, T: Send + 'scope>(
@@ -105,9 +129,11 @@ impl Drop for RaiseOnDrop<'_> {
 /// A run in the making.
 struct Run<'a> {
     options: &'a Options,
+    flows: &'a [Flow<'a>],
     stops: [&'a AtomicBool; 2],
-    /// When the flows began to send, on the monotonic clock; 0 before.
+    /// When the run began, on the monotonic clock; 0 before.
     began_ns: &'a AtomicU64,
+    conclusion: Option<Conclusion>,
 }
 
 impl Run<'_> {
@@ -116,18 +142,25 @@ impl Run<'_> {
     }
 
     /// Makes the hosts, runs the flows between them, and takes everything down again.
-    fn conduct(&self) -> Result<Findings, EmulatorError> {
+    fn conduct(&self, log: Option<Log>) -> Result<Findings, EmulatorError> {
         let load_average = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         // the end of the run must not wait for a busy machine; the threads begun here inherit it
         let fifo_refused = request_fifo(ENDPOINT_PRIORITY)
             .err()
             .map(|error| error.to_string());
-        let buffer_bytes = self.buffer_bytes();
-        let mut sender = Host::create(SENDER_ADDRESS, buffer_bytes)?;
-        let mut receiver = Host::create(RECEIVER_ADDRESS, buffer_bytes)?;
-        let flows = self.run_flows(&sender, &receiver)?;
-        let device_drops = sender.device_drops()? + receiver.device_drops()?;
-        let settings_refused = sender.refused;
+        let settings = self.options.settings();
+        let groups = 0..self.options.scenario.flows.len();
+        let addresses = |end: End| -> Vec<IpAddr> {
+            let groups = groups.clone();
+            groups
+                .map(|group| self.options.ip.address(group, end))
+                .collect()
+        };
+        let mut near = Host::create(&addresses(End::Near), &settings)?;
+        let mut far = Host::create(&addresses(End::Far), &settings)?;
+        let flows = self.run_flows(&near, &far, log)?;
+        let device_drops = near.device_drops()? + far.device_drops()?;
+        let settings_refused = near.refused;
         Ok(Findings {
             load_average,
             fifo_refused,
@@ -137,18 +170,7 @@ impl Run<'_> {
         })
     }
 
-    /// The largest buffers that the kernel may give a socket: twice what the path can hold, and
-    /// twice again because the kernel counts its own overhead too.
-    fn buffer_bytes(&self) -> u64 {
-        const LEAST: u64 = 16 << 20;
-        const MOST: u64 = 1 << 30;
-        self.options
-            .bytes_on_the_way()
-            .saturating_mul(4)
-            .clamp(LEAST, MOST)
-    }
-
-    /// Packets for which to set memory aside: half as many again as the path can hold.
+    /// Packets for which to set memory aside: half as many again as the links can hold.
     fn pool_packets(&self) -> usize {
         (self.options.bytes_on_the_way() / u64::from(MTU) / 2 * 3).clamp(1024, 1 << 16) as usize
     }
@@ -156,12 +178,20 @@ impl Run<'_> {
     /// Runs the flows between two hosts; `None` if stopped before they were connected.
     fn run_flows(
         &self,
-        sender: &Host,
-        receiver: &Host,
+        near: &Host,
+        far: &Host,
+        log: Option<Log>,
     ) -> Result<Option<FlowFindings>, EmulatorError> {
-        let sockets = Sockets::open(sender, receiver, &self.options.schemes)?;
-        let (path, seed) = (&self.options.path, self.options.seed);
-        let pump = Pump::new(path, seed, &sender.tun, &receiver.tun, self.pool_packets())?;
+        let sockets = Sockets::open(near, far, self.flows, self.options.ip)?;
+        let (scenario, seed) = (&self.options.scenario, self.options.seed);
+        let pump = Pump::new(
+            scenario,
+            seed,
+            &near.tun,
+            &far.tun,
+            self.pool_packets(),
+            log,
+        )?;
         let stop_pump = AtomicBool::new(false);
         thread::scope(|scope| {
             let pumping = RaiseOnDrop(&stop_pump);
@@ -171,6 +201,9 @@ impl Run<'_> {
             let Some(connections) = sockets.connect(&|| self.stopped())? else {
                 return Ok(None);
             };
+            if let Some(conclusion) = &self.conclusion {
+                conclusion.flows(self.named(&connections));
+            }
             let measured = self.measure(&connections)?;
             drop(pumping);
             Ok(Some(FlowFindings {
@@ -180,44 +213,60 @@ impl Run<'_> {
         })
     }
 
+    /// The flows as the packet log must know them.
+    fn named(&self, connections: &[Connection]) -> Flows {
+        let flows = self.flows.iter().zip(connections);
+        let named = flows.map(|(flow, connection)| {
+            let to = match flow.spec.heading {
+                Heading::Forward => End::Far,
+                Heading::Reverse => End::Near,
+            };
+            ((flow.group as u16, connection.near_port), (flow.number, to))
+        });
+        Flows {
+            by_port: named.collect(),
+        }
+    }
+
     /// Lets connected flows send, and watches them.
-    fn measure(&self, connections: &Connections) -> Result<Measured, EmulatorError> {
+    fn measure(&self, connections: &[Connection]) -> Result<Measured, EmulatorError> {
         let watch = pathcast_probe::Options {
             method: self.options.method,
             fifo_priority: Some(PROBE_PRIORITY),
         };
-        let senders: Vec<_> = connections.senders.iter().map(AsFd::as_fd).collect();
+        let watched: Vec<usize> = (0..self.flows.len())
+            .filter(|&flow| self.flows[flow].spec.transport != Transport::Udp)
+            .collect();
+        let senders: Vec<_> = watched
+            .iter()
+            .map(|&flow| connections[flow].sender.as_fd())
+            .collect();
         let probe = Probe::attach(&senders, &watch)?;
-        let counters = || -> Vec<AtomicU64> { senders.iter().map(|_| AtomicU64::new(0)).collect() };
-        let (sent, received) = (counters(), counters());
+        let done = AtomicBool::new(false);
         thread::scope(|scope| {
-            let (reading, stop_reading) = Endpoint::new(Role::Receive, &connections.receivers)?;
-            let (writing, stop_writing) = Endpoint::new(Role::Send, &connections.senders)?;
-            let reader = spawn(scope, "pathcast-read", || {
-                reading.run(ENDPOINT_PRIORITY, &received)
-            })?;
+            let (applications, stop_applications) =
+                Applications::new(self.flows, connections, self.options.seed)?;
             let began_ns = monotonic_ns();
-            let writer = spawn(scope, "pathcast-write", || {
-                writing.run(ENDPOINT_PRIORITY, &sent)
+            let ended = &done;
+            let applications = spawn(scope, "pathcast-flows", move || {
+                applications.run(ENDPOINT_PRIORITY, began_ns, ended)
             })?;
             self.began_ns.store(began_ns, Ordering::Relaxed);
             let end_ns = began_ns.saturating_add(self.options.duration.as_nanos());
-            while monotonic_ns() < end_ns && !self.stopped() {
+            while monotonic_ns() < end_ns && !self.stopped() && !done.load(Ordering::Relaxed) {
                 const LONGEST_SLEEP_NS: u64 = 10_000_000; // so that a stop is seen
                 let rest_ns = end_ns.saturating_sub(monotonic_ns()).min(LONGEST_SLEEP_NS);
                 thread::sleep(Duration::from_nanos(rest_ns));
             }
             let ended_ns = monotonic_ns();
-            let received_bytes = received.iter().map(|n| n.load(Ordering::Relaxed)).collect();
             let probe = probe.stop();
-            drop((stop_reading, stop_writing));
-            let endpoints = [join(writer), join(reader)];
+            drop(stop_applications);
             Ok(Measured {
                 began_ns,
                 ended_ns,
-                received_bytes,
+                watched,
                 probe,
-                endpoints,
+                applications: join(applications),
             })
         })
     }

@@ -1,6 +1,7 @@
 //! The system calls that no library wraps safely.
 
 use std::io;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -58,3 +59,50 @@ pub(crate) fn interface_ioctl(
 }
 
 const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
+
+/// Gives the interface with this index an IPv6 address; `socket` is of IPv6.
+pub(crate) fn add_ipv6_address(
+    socket: BorrowedFd<'_>,
+    index: i32,
+    address: Ipv6Addr,
+    prefix: u32,
+) -> io::Result<()> {
+    let mut request = libc::in6_ifreq {
+        ifr6_addr: libc::in6_addr {
+            s6_addr: address.octets(),
+        },
+        ifr6_prefixlen: prefix,
+        ifr6_ifindex: index,
+    };
+    // SAFETY: for a socket of IPv6, SIOCSIFADDR reads a `struct in6_ifreq`, and keeps nothing of it.
+    let result =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Sets an option of TCP that is an `int`.
+pub(crate) fn set_tcp_option(
+    socket: BorrowedFd<'_>,
+    option: libc::c_int,
+    value: i32,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads the four bytes of `value`, whose size it is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

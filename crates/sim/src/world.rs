@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use pathcast_congestion::Scheme;
 use pathcast_path::{Counters, DropReason, Span, Time, seed};
 use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Scenario, Source, Transport, Workload, Write};
-use pathcast_tcp::{DataSegment, Receiver, Sender, SenderConfig};
+use pathcast_tcp::{DataSegment, Ecn, Receiver, Sender, SenderConfig};
 use pathcast_trace::{
-    DelayHistogram, FlowReport, MessageReport, PacketEvent, PacketRecord, Record,
+    DelayHistogram, Direction, FlowReport, MessageReport, PacketEvent, PacketRecord, Record,
 };
 use rand_core::RngCore;
 
@@ -230,6 +230,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         self.one_way_delay.record(delay.as_nanos());
         if R::PACKETS {
             self.record_packet(now, &data, PacketEvent::Delivered, Some(delay));
+            if data.segment.ecn() == Ecn::Marked {
+                self.record_packet(now, &data, PacketEvent::Marked, Some(delay));
+            }
         }
         let connection = &mut self.connections[data.flow as usize];
         if let Framing::Datagrams(datagrams) = &mut connection.framing {
@@ -457,6 +460,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 size_bytes: data.size_bytes(),
                 event,
                 one_way_delay_s: one_way_delay.map(Span::as_secs),
+                direction: Direction::Data,
             });
         }
     }

@@ -19,5 +19,7 @@ pub use delay::DelayHistogram;
 pub use error::TraceError;
 pub use file::{read, write_beside};
 pub use parquet_file::{Row, TableWriter, read_parquet, write_batch, write_parquet};
-pub use record::{Metadata, PacketEvent, PacketRecord, Record, SCHEMA_VERSION, Source, Trace};
+pub use record::{
+    Direction, Metadata, PacketEvent, PacketRecord, Record, SCHEMA_VERSION, Source, Trace,
+};
 pub use report::{FlowReport, Latency, MessageReport, OneWayDelay, RunReport, Slip};

@@ -95,6 +95,7 @@ impl Row for PacketRecord {
             Field::new("size_bytes", UInt32, false),
             Field::new("event", UInt8, false),
             Field::new("one_way_delay_s", Float64, true),
+            Field::new("direction", UInt8, false),
         ])
     }
 
@@ -121,6 +122,11 @@ impl Row for PacketRecord {
                 rows.iter()
                     .map(|r| r.one_way_delay_s)
                     .collect::<Float64Array>(),
+            ),
+            Arc::new(
+                rows.iter()
+                    .map(|r| Some(r.direction as u8))
+                    .collect::<UInt8Array>(),
             ),
         ]
     }

@@ -57,16 +57,30 @@ pub enum PacketEvent {
     DroppedByQueue = 2,
     /// It was lost on the wire.
     DroppedByLoss = 3,
+    /// It arrived with a mark, congestion experienced: beside `Delivered`.
+    Marked = 4,
 }
 
-/// One event of one data packet.
+/// Which way a packet went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Direction {
+    /// As the flow's data.
+    #[default]
+    Data = 0,
+    /// Against it: acknowledgments, requests.
+    Back = 1,
+}
+
+/// One event of one packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketRecord {
     /// Seconds since the run began.
     pub time_s: f64,
     /// Which of the run's flows, from 0.
     pub flow: u32,
-    /// The packet's number within the flow; the same when it is sent again.
+    /// The packet's number within the flow, or, of the kernel's packets, the number of its first
+    /// payload byte; the same when it is sent again.
     pub seq: u64,
     /// Its size with all headers.
     pub size_bytes: u32,
@@ -74,6 +88,8 @@ pub struct PacketRecord {
     pub event: PacketEvent,
     /// From sending to arrival, for packets that arrived.
     pub one_way_delay_s: Option<f64>,
+    /// Which way it went.
+    pub direction: Direction,
 }
 
 /// What is known of the run that a trace came from; kept in the Parquet file's metadata.
