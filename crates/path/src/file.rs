@@ -406,16 +406,14 @@ fn red(table: Table<'_, '_>, default: RedSpec) -> Read<RedSpec> {
             .map(|field| field.quantity::<QueueLimit>(SIZE))
             .transpose()
     };
-    let thresholds = match (size("min")?, size("max")?) {
+    let min = size("min")?;
+    let max = size("max")?.or(match min {
+        Some(QueueLimit::Packets(min)) => Some(QueueLimit::Packets(min.saturating_mul(3))),
+        Some(QueueLimit::Bytes(min)) => Some(QueueLimit::Bytes(min.saturating_mul(3))),
+        _ => None,
+    });
+    let thresholds = match (min, max) {
         (None, None) => default.thresholds,
-        (Some(QueueLimit::Packets(min)), None) => Some((
-            QueueLimit::Packets(min),
-            QueueLimit::Packets(min.saturating_mul(3)),
-        )),
-        (Some(QueueLimit::Bytes(min)), None) => Some((
-            QueueLimit::Bytes(min),
-            QueueLimit::Bytes(min.saturating_mul(3)),
-        )),
         (Some(min), Some(max))
             if matches!(
                 (min, max),
