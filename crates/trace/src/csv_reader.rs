@@ -5,10 +5,8 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::error::TraceError;
-use crate::record::{Metadata, Record, Source, Trace};
+use crate::record::{MAX_ROWS, Metadata, Record, Source, Trace};
 
-/// More rows than this are refused: 2 GiB in memory, a day of ACKs at 1 Gbit/s.
-const MAX_ROWS: usize = 20_000_000;
 /// A row larger than this is refused: gzipped, it could be as large as it liked.
 const MAX_ROW_BYTES: usize = 1 << 20;
 

@@ -13,13 +13,13 @@ use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::WriterProperties;
 
 use crate::error::TraceError;
 use crate::file::write_beside;
 use crate::quiet_panics;
-use crate::record::{Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace};
+use crate::record::{MAX_ROWS, Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace};
 
 /// Key of the JSON metadata in the Parquet footer.
 const METADATA_KEY: &str = "pathcast";
@@ -231,7 +231,7 @@ pub fn write_batch(path: &Path, batch: &RecordBatch) -> Result<(), TraceError> {
 ///
 /// # Errors
 /// A [`TraceError`] if the file is no Parquet, lacks a column or the metadata, has a newer schema,
-/// no rows, a value that is not finite, or times out of order.
+/// no rows or too many, a value that is not finite, or times out of order.
 pub fn read_parquet(path: &Path) -> Result<Trace, TraceError> {
     // the Parquet library asserts what damaged pages can break; to our caller that is bad input
     quiet_panics::catch(|| read_columns(path))
@@ -244,7 +244,7 @@ fn read_columns(path: &Path) -> Result<Trace, TraceError> {
     let length = file.metadata().map_err(|e| error(e.to_string()))?.len();
     let builder = ParquetRecordBatchReaderBuilder::try_new(file)
         .map_err(|e| error(format!("is no readable Parquet file: {e}")))?;
-    check_ranges(&builder, length).map_err(error)?;
+    check_ranges(builder.metadata(), length).map_err(error)?;
     let metadata = metadata(&builder).map_err(error)?;
     for wanted in Record::schema().fields() {
         match builder.schema().field_with_name(wanted.name()) {
@@ -265,25 +265,33 @@ fn read_columns(path: &Path) -> Result<Trace, TraceError> {
     Ok(Trace { metadata, records })
 }
 
-/// Refuses a damaged footer, whose negative or far offsets the Parquet library would panic at or
-/// allocate for.
-fn check_ranges(
-    builder: &ParquetRecordBatchReaderBuilder<File>,
-    file_length: u64,
-) -> Result<(), String> {
-    for group in builder.metadata().row_groups() {
+/// Refuses what the Parquet library would panic at or allocate for: negative or far offsets, more
+/// rows than are read.
+fn check_ranges(metadata: &ParquetMetaData, file_length: u64) -> Result<(), String> {
+    let mut rows = 0u64;
+    for group in metadata.row_groups() {
+        rows = u64::try_from(group.num_rows())
+            .ok()
+            .and_then(|more| rows.checked_add(more))
+            .ok_or("is damaged: a negative number of rows")?;
         for column in group.columns() {
             let start = column
                 .dictionary_page_offset()
                 .unwrap_or_else(|| column.data_page_offset());
             let range = u64::try_from(start)
                 .ok()
-                .zip(u64::try_from(column.compressed_size()).ok());
-            let end = range.and_then(|(start, size)| start.checked_add(size));
-            if end.is_none_or(|end| end > file_length) || group.num_rows() < 0 {
+                .zip(u64::try_from(column.compressed_size()).ok())
+                .filter(|(start, size)| {
+                    let end = start.checked_add(*size);
+                    end.is_some_and(|end| end <= file_length)
+                });
+            if range.is_none() {
                 return Err("is damaged: a column lies outside the file".to_string());
             }
         }
+    }
+    if rows > MAX_ROWS as u64 {
+        return Err(format!("has {rows} rows, expected at most {MAX_ROWS}"));
     }
     Ok(())
 }
@@ -373,6 +381,11 @@ fn check(path: &Path, records: &[Record]) -> Result<(), TraceError> {
 mod tests {
     use proptest::prelude::*;
 
+    use parquet::file::metadata::{
+        ColumnChunkMetaDataBuilder, ParquetMetaDataReader, ParquetMetaDataWriter,
+        RowGroupMetaDataBuilder,
+    };
+
     use super::*;
     use crate::record::Source;
 
@@ -433,6 +446,47 @@ mod tests {
                 .to_string()
                 .ends_with("has no rows")
         );
+    }
+
+    /// The error of reading a file of three rows, to which `more` was added, and then a footer with
+    /// another group of rows and another first column.
+    fn error_of_footer(
+        more: &[u8],
+        group: impl FnOnce(RowGroupMetaDataBuilder) -> RowGroupMetaDataBuilder,
+        column: impl FnOnce(ColumnChunkMetaDataBuilder, i64) -> ColumnChunkMetaDataBuilder,
+    ) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        write_parquet(&path, &trace(3)).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let metadata = ParquetMetaDataReader::new()
+            .parse_and_finish(&File::open(&path).unwrap())
+            .unwrap();
+        let old = metadata.row_group(0).clone();
+        let mut columns = old.columns().to_vec();
+        let first = columns[0].clone().into_builder();
+        columns[0] = column(first, bytes.len() as i64).build().unwrap();
+        let new = group(old.into_builder()).set_column_metadata(columns);
+        let metadata = metadata
+            .into_builder()
+            .set_row_groups(vec![new.build().unwrap()]);
+        bytes.extend(more);
+        ParquetMetaDataWriter::new(&mut bytes, &metadata.build())
+            .finish()
+            .unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        read_parquet(&path).unwrap_err().message
+    }
+
+    #[test]
+    fn rows_beyond_all_bounds_are_refused_before_they_are_read() {
+        let rows =
+            |rows| error_of_footer(&[], |group| group.set_num_rows(rows), |column, _| column);
+        assert_eq!(
+            rows(1 << 40),
+            "has 1099511627776 rows, expected at most 20000000"
+        );
+        assert_eq!(rows(-1), "is damaged: a negative number of rows");
     }
 
     proptest! {
