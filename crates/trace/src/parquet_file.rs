@@ -18,6 +18,7 @@ use parquet::file::properties::WriterProperties;
 
 use crate::error::TraceError;
 use crate::file::write_beside;
+use crate::pages;
 use crate::quiet_panics;
 use crate::record::{MAX_ROWS, Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace};
 
@@ -244,7 +245,7 @@ fn read_columns(path: &Path) -> Result<Trace, TraceError> {
     let length = file.metadata().map_err(|e| error(e.to_string()))?.len();
     let builder = ParquetRecordBatchReaderBuilder::try_new(file)
         .map_err(|e| error(format!("is no readable Parquet file: {e}")))?;
-    check_ranges(builder.metadata(), length).map_err(error)?;
+    check_ranges(path, builder.metadata(), length).map_err(error)?;
     let metadata = metadata(&builder).map_err(error)?;
     for wanted in Record::schema().fields() {
         match builder.schema().field_with_name(wanted.name()) {
@@ -266,8 +267,9 @@ fn read_columns(path: &Path) -> Result<Trace, TraceError> {
 }
 
 /// Refuses what the Parquet library would panic at or allocate for: negative or far offsets, more
-/// rows than are read.
-fn check_ranges(metadata: &ParquetMetaData, file_length: u64) -> Result<(), String> {
+/// rows than are read, pages that claim to unpack to more than they can.
+fn check_ranges(path: &Path, metadata: &ParquetMetaData, file_length: u64) -> Result<(), String> {
+    let file = File::open(path).map_err(|e| e.to_string())?;
     let mut rows = 0u64;
     for group in metadata.row_groups() {
         rows = u64::try_from(group.num_rows())
@@ -285,8 +287,11 @@ fn check_ranges(metadata: &ParquetMetaData, file_length: u64) -> Result<(), Stri
                     let end = start.checked_add(*size);
                     end.is_some_and(|end| end <= file_length)
                 });
-            if range.is_none() {
+            let Some((start, size_bytes)) = range else {
                 return Err("is damaged: a column lies outside the file".to_string());
+            };
+            if column.compression() == Compression::SNAPPY {
+                pages::check_snappy(&file, start, size_bytes)?;
             }
         }
     }
@@ -487,6 +492,24 @@ mod tests {
             "has 1099511627776 rows, expected at most 20000000"
         );
         assert_eq!(rows(-1), "is damaged: a negative number of rows");
+    }
+
+    #[test]
+    fn a_page_that_cannot_unpack_to_what_it_claims_is_refused() {
+        // a dictionary of 2 GiB less one, in a byte
+        let page = [
+            0x15, 0x04, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15, 0x02, 0x00, 0x00,
+        ];
+        let error = error_of_footer(
+            &page,
+            |group| group,
+            |column, at| {
+                column
+                    .set_dictionary_page_offset(Some(at))
+                    .set_total_compressed_size(page.len() as i64)
+            },
+        );
+        assert_eq!(error, "is damaged: the header of a page makes no sense");
     }
 
     proptest! {

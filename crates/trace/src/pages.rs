@@ -1,0 +1,176 @@
+//! The pages of a Parquet column, as far as one must look before the library reads them.
+//!
+//! The library makes room for what the header of a page says that it unpacks to: 2 GiB, for a few
+//! bytes in a damaged file.
+
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+
+/// Bytes that Snappy makes of one, at most: three copy 64 (its format description, section 2.2).
+const SNAPPY_EXPANSION: u64 = 22;
+/// How deep the structures of a header may be nested; those of the format are 3 deep.
+const MAX_DEPTH: u32 = 8;
+
+/// Walks through the pages of a column that takes up `size_bytes` from byte `start` on, compressed
+/// with Snappy.
+///
+/// # Errors
+/// A page claims to be larger than it can be, or its header cannot be read.
+pub fn check_snappy(file: &File, start: u64, size_bytes: u64) -> Result<(), String> {
+    let walk = || -> io::Result<()> {
+        let mut source = BufReader::new(file);
+        source.seek(SeekFrom::Start(start))?;
+        let mut left = size_bytes;
+        while left > 0 {
+            let mut header = Header {
+                source: source.by_ref().take(left),
+            };
+            let (unpacked, packed) = header.sizes()?;
+            left = header.source.limit();
+            if packed > left || unpacked > packed.saturating_mul(SNAPPY_EXPANSION) {
+                return Err(damaged());
+            }
+            left -= packed;
+            source.seek_relative(packed.try_into().map_err(|_| damaged())?)?;
+        }
+        Ok(())
+    };
+    walk().map_err(|_| "is damaged: the header of a page makes no sense".to_string())
+}
+
+fn damaged() -> io::Error {
+    ErrorKind::InvalidData.into()
+}
+
+/// A page's header in Thrift's compact protocol
+/// (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>).
+struct Header<R> {
+    source: R,
+}
+
+impl<R: Read> Header<R> {
+    /// Fields 2 and 3: the page's size unpacked and as it stands in the file.
+    fn sizes(&mut self) -> io::Result<(u64, u64)> {
+        let (mut id, mut unpacked, mut packed) = (0, 0, 0);
+        while let Some(kind) = self.field(&mut id)? {
+            match (id, kind) {
+                (2 | 3, 5) => {
+                    let size = u64::try_from(self.integer()?).map_err(|_| damaged())?;
+                    // should a field come twice, it is the last that counts
+                    *(if id == 2 { &mut unpacked } else { &mut packed }) = size;
+                }
+                _ => self.skip(kind, 0)?,
+            }
+        }
+        Ok((unpacked, packed))
+    }
+
+    /// The kind of the next field, if there is one, and its number.
+    fn field(&mut self, id: &mut i64) -> io::Result<Option<u8>> {
+        let byte = self.byte()?;
+        if byte == 0 {
+            return Ok(None);
+        }
+        *id = match byte >> 4 {
+            0 => self.integer()?,
+            more => id.wrapping_add(i64::from(more)),
+        };
+        Ok(Some(byte & 0xf))
+    }
+
+    fn skip(&mut self, kind: u8, depth: u32) -> io::Result<()> {
+        if depth == MAX_DEPTH {
+            return Err(damaged());
+        }
+        match kind {
+            1 | 2 => {} // booleans stand in the kind
+            3 => _ = self.byte()?,
+            4..=6 => _ = self.integer()?,
+            7 => self.skip_bytes(8)?,
+            8 => {
+                let length = self.unsigned()?;
+                self.skip_bytes(length)?;
+            }
+            9 | 10 => {
+                let byte = self.byte()?;
+                let count = match byte >> 4 {
+                    15 => self.unsigned()?,
+                    count => u64::from(count),
+                };
+                for _ in 0..count {
+                    match byte & 0xf {
+                        1 | 2 => _ = self.byte()?, // but not in a list
+                        kind => self.skip(kind, depth + 1)?,
+                    }
+                }
+            }
+            12 => {
+                let mut id = 0;
+                while let Some(kind) = self.field(&mut id)? {
+                    self.skip(kind, depth + 1)?;
+                }
+            }
+            _ => return Err(damaged()), // no header of a page has maps
+        }
+        Ok(())
+    }
+
+    fn byte(&mut self) -> io::Result<u8> {
+        let mut byte = [0];
+        self.source.read_exact(&mut byte)?;
+        Ok(byte[0])
+    }
+
+    fn skip_bytes(&mut self, count: u64) -> io::Result<()> {
+        let skipped = io::copy(&mut self.source.by_ref().take(count), &mut io::sink())?;
+        if skipped < count {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
+    }
+
+    /// Seven bits a byte, the lowest first.
+    fn unsigned(&mut self) -> io::Result<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(damaged())
+    }
+
+    /// 0, -1, 1, -2, ... as 0, 1, 2, 3, ...
+    fn integer(&mut self) -> io::Result<i64> {
+        let number = self.unsigned()?;
+        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(bytes: &[u8]) -> Option<(u64, u64)> {
+        Header { source: bytes }.sizes().ok()
+    }
+
+    #[test]
+    fn sizes_stand_among_other_fields() {
+        // a data page of 1024 bytes, 20 in the file, with a checksum and a header of its own that
+        // has a number, a text, a list of two and a boolean
+        let header = [
+            0x15, 0x00, 0x15, 0x80, 0x10, 0x15, 0x28, 0x15, 0x07, 0x1c, 0x15, 0x02, 0x18, 0x02,
+            0xff, 0xff, 0x19, 0x25, 0x02, 0x04, 0x11, 0x00, 0x00,
+        ];
+        assert_eq!(sizes(&header), Some((1024, 20)));
+        for end in 0..header.len() {
+            assert_eq!(sizes(&header[..end]), None, "{end}");
+        }
+        assert_eq!(sizes(&[0x15, 0x00, 0x15, 0x01, 0x00]), None); // of -1 bytes
+        assert_eq!(sizes(&[0x1c; 1000]), None); // nested without end
+        assert_eq!(sizes(&[0x19, 0xf5, 0xff, 0xff, 0xff, 0xff, 0x0f]), None); // 4 billion, but where?
+    }
+}
