@@ -260,6 +260,13 @@ fn read_columns(path: &Path) -> Result<Trace, TraceError> {
     let mut records = Vec::new();
     for batch in builder.build().map_err(|e| error(e.to_string()))? {
         let batch = batch.map_err(|e| error(format!("after row {}: {e}", records.len())))?;
+        if batch.column_by_name("flow").expect("checked").null_count() > 0 {
+            let message = format!(
+                "after row {}: column flow has none, expected one",
+                records.len()
+            );
+            return Err(error(message));
+        }
         append(&batch, &mut records);
     }
     check(path, &records)?;
@@ -510,6 +517,31 @@ mod tests {
             },
         );
         assert_eq!(error, "is damaged: the header of a page makes no sense");
+    }
+
+    #[test]
+    fn a_row_of_no_flow_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let fields = Record::schema()
+            .fields()
+            .iter()
+            .map(|field| field.as_ref().clone().with_nullable(true))
+            .collect::<Vec<_>>();
+        let mut columns = Record::columns(&trace(2).records);
+        columns[1] = Arc::new(UInt32Array::from(vec![Some(0), None]));
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+        let mut writer =
+            ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        let json = serde_json::to_string(&trace(2).metadata).unwrap();
+        writer.append_key_value_metadata(KeyValue::new(METADATA_KEY.to_string(), json));
+        writer.close().unwrap();
+        let error = read_parquet(&path).unwrap_err();
+        assert_eq!(
+            error.message,
+            "after row 0: column flow has none, expected one"
+        );
     }
 
     proptest! {
