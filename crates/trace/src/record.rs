@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the schema that this crate writes; it reads all versions up to it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A trace of more rows is not read: 2 GiB in memory, a day of ACKs at 1 Gbit/s.
+/// Rows that are read however few bytes they take: 2 GiB in memory.
 pub(crate) const MAX_ROWS: usize = 20_000_000;
 
 /// Where a trace came from.
