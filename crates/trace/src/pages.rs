@@ -1,22 +1,22 @@
 //! The pages of a Parquet column, as far as one must look before the library reads them.
 //!
-//! The library makes room for what the header of a page says that it unpacks to: 2 GiB, for a few
-//! bytes in a damaged file.
+//! The library makes room for what the header of a page says that it unpacks to, 2 GiB for a few
+//! bytes in a damaged file, and goes through what it does not know without looking for the end.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 
-/// Bytes that Snappy makes of one, at most: three copy 64 (its format description, section 2.2).
-const SNAPPY_EXPANSION: u64 = 22;
+/// Bytes that Snappy makes of one, at most: three copy 64 (its format description, section 2.2). The
+/// only other codec that is built in leaves all as it is.
+const EXPANSION: u64 = 22;
 /// How deep the structures of a header may be nested; those of the format are 3 deep.
 const MAX_DEPTH: u32 = 8;
 
-/// Walks through the pages of a column that takes up `size_bytes` from byte `start` on, compressed
-/// with Snappy.
+/// Walks through the pages of a column that takes up `size_bytes` from byte `start` on.
 ///
 /// # Errors
 /// A page claims to be larger than it can be, or its header cannot be read.
-pub fn check_snappy(file: &File, start: u64, size_bytes: u64) -> Result<(), String> {
+pub fn check(file: &File, start: u64, size_bytes: u64) -> Result<(), String> {
     let walk = || -> io::Result<()> {
         let mut source = BufReader::new(file);
         source.seek(SeekFrom::Start(start))?;
@@ -27,7 +27,7 @@ pub fn check_snappy(file: &File, start: u64, size_bytes: u64) -> Result<(), Stri
             };
             let (unpacked, packed) = header.sizes()?;
             left = header.source.limit();
-            if packed > left || unpacked > packed.saturating_mul(SNAPPY_EXPANSION) {
+            if packed > left || unpacked > packed.saturating_mul(EXPANSION) {
                 return Err(damaged());
             }
             left -= packed;
@@ -42,6 +42,21 @@ fn damaged() -> io::Error {
     ErrorKind::InvalidData.into()
 }
 
+/// Whether field `id` of the header, or of the structure in its field `within`, is of its kind, an
+/// `i32` or a structure: the library reads what it knows by the number alone.
+fn check_kind(within: i64, id: i64, kind: u8) -> io::Result<()> {
+    let expected = match (within, id) {
+        (0 | 5, 1..=4) | (7, 1..=2) | (8, 1..=6) => 5,
+        (0, 5..=8) => 12,
+        _ => return Ok(()),
+    };
+    if kind == expected {
+        Ok(())
+    } else {
+        Err(damaged())
+    }
+}
+
 /// A page's header in Thrift's compact protocol
 /// (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>).
 struct Header<R> {
@@ -53,13 +68,14 @@ impl<R: Read> Header<R> {
     fn sizes(&mut self) -> io::Result<(u64, u64)> {
         let (mut id, mut unpacked, mut packed) = (0, 0, 0);
         while let Some(kind) = self.field(&mut id)? {
-            match (id, kind) {
-                (2 | 3, 5) => {
+            check_kind(0, id, kind)?;
+            match id {
+                2 | 3 => {
                     let size = u64::try_from(self.integer()?).map_err(|_| damaged())?;
                     // should a field come twice, it is the last that counts
                     *(if id == 2 { &mut unpacked } else { &mut packed }) = size;
                 }
-                _ => self.skip(kind, 0)?,
+                _ => self.skip(id, kind, 0)?,
             }
         }
         Ok((unpacked, packed))
@@ -75,10 +91,14 @@ impl<R: Read> Header<R> {
             0 => self.integer()?,
             more => id.wrapping_add(i64::from(more)),
         };
+        if !(1..=100).contains(id) {
+            return Err(damaged()); // the library has ids wrap
+        }
         Ok(Some(byte & 0xf))
     }
 
-    fn skip(&mut self, kind: u8, depth: u32) -> io::Result<()> {
+    /// Skips the value of field `id`.
+    fn skip(&mut self, id: i64, kind: u8, depth: u32) -> io::Result<()> {
         if depth == MAX_DEPTH {
             return Err(damaged());
         }
@@ -91,26 +111,18 @@ impl<R: Read> Header<R> {
                 let length = self.unsigned()?;
                 self.skip_bytes(length)?;
             }
-            9 | 10 => {
-                let byte = self.byte()?;
-                let count = match byte >> 4 {
-                    15 => self.unsigned()?,
-                    count => u64::from(count),
-                };
-                for _ in 0..count {
-                    match byte & 0xf {
-                        1 | 2 => _ = self.byte()?, // but not in a list
-                        kind => self.skip(kind, depth + 1)?,
-                    }
-                }
-            }
             12 => {
-                let mut id = 0;
-                while let Some(kind) = self.field(&mut id)? {
-                    self.skip(kind, depth + 1)?;
+                let mut inner = 0;
+                while let Some(kind) = self.field(&mut inner)? {
+                    if depth == 0 {
+                        check_kind(id, inner, kind)?;
+                    }
+                    self.skip(inner, kind, depth + 1)?;
                 }
             }
-            _ => return Err(damaged()), // no header of a page has maps
+            // no header of a page has lists or maps; the library skips those that claim to be long
+            // one by one, long after the end of the file
+            _ => return Err(damaged()),
         }
         Ok(())
     }
@@ -160,17 +172,18 @@ mod tests {
     #[test]
     fn sizes_stand_among_other_fields() {
         // a data page of 1024 bytes, 20 in the file, with a checksum and a header of its own that
-        // has a number, a text, a list of two and a boolean
+        // has a number, and then a structure of a text and a boolean
         let header = [
-            0x15, 0x00, 0x15, 0x80, 0x10, 0x15, 0x28, 0x15, 0x07, 0x1c, 0x15, 0x02, 0x18, 0x02,
-            0xff, 0xff, 0x19, 0x25, 0x02, 0x04, 0x11, 0x00, 0x00,
+            0x15, 0x00, 0x15, 0x80, 0x10, 0x15, 0x28, 0x15, 0x07, 0x1c, 0x15, 0x02, 0x4c, 0x18,
+            0x02, 0xff, 0xff, 0x11, 0x00, 0x00, 0x00,
         ];
         assert_eq!(sizes(&header), Some((1024, 20)));
         for end in 0..header.len() {
             assert_eq!(sizes(&header[..end]), None, "{end}");
         }
         assert_eq!(sizes(&[0x15, 0x00, 0x15, 0x01, 0x00]), None); // of -1 bytes
-        assert_eq!(sizes(&[0x1c; 1000]), None); // nested without end
-        assert_eq!(sizes(&[0x19, 0xf5, 0xff, 0xff, 0xff, 0xff, 0x0f]), None); // 4 billion, but where?
+        assert_eq!(sizes(&[0x28, 0x01, 0x15, 0x00]), None); // of a text
+        assert_eq!(sizes(&[0x6c; 1000]), None); // nested without end
+        assert_eq!(sizes(&[0x19, 0xf7, 0xff, 0xff, 0xff, 0xff, 0x07]), None); // 2 billion numbers
     }
 }

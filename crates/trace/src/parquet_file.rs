@@ -297,9 +297,7 @@ fn check_ranges(path: &Path, metadata: &ParquetMetaData, file_length: u64) -> Re
             let Some((start, size_bytes)) = range else {
                 return Err("is damaged: a column lies outside the file".to_string());
             };
-            if column.compression() == Compression::SNAPPY {
-                pages::check_snappy(&file, start, size_bytes)?;
-            }
+            pages::check(&file, start, size_bytes)?;
         }
     }
     // each of ours takes more than a byte, for its time differs from that of the row before
