@@ -1,4 +1,4 @@
-//! The pages of a Parquet column, as far as one must look before the library reads them.
+//! A Parquet file's footer and its pages, as far as one must look before the library reads them.
 //!
 //! The library makes room for what the header of a page says that it unpacks to, 2 GiB for a few
 //! bytes in a damaged file, and goes through what it does not know without looking for the end.
@@ -9,8 +9,34 @@ use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 /// Bytes that Snappy makes of one, at most: three copy 64 (its format description, section 2.2). The
 /// only other codec that is built in leaves all as it is.
 const EXPANSION: u64 = 22;
-/// How deep the structures of a header may be nested; those of the format are 3 deep.
-const MAX_DEPTH: u32 = 8;
+/// How deep structures and lists may be nested; those of the format are 8 deep.
+const MAX_DEPTH: u32 = 16;
+
+/// Walks through the footer of a file of `length` bytes, if it has one.
+///
+/// # Errors
+/// It holds what no footer does.
+pub fn check_footer(mut file: &File, length: u64) -> Result<(), String> {
+    let mut walk = || -> io::Result<()> {
+        let mut end = [0; 8]; // the footer's length, and a magic number
+        let Some(end_at) = length.checked_sub(8) else {
+            return Ok(());
+        };
+        file.seek(SeekFrom::Start(end_at))?;
+        file.read_exact(&mut end)?;
+        let size = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
+        let Some(start) = end_at.checked_sub(size) else {
+            return Ok(()); // the library says so
+        };
+        file.seek(SeekFrom::Start(start))?;
+        let mut footer = Header {
+            source: BufReader::new(file).take(size),
+            lists: true,
+        };
+        footer.skip(0, 12, 0)
+    };
+    walk().map_err(|_| "is no readable Parquet file: its footer makes no sense".to_string())
+}
 
 /// Walks through the pages of a column that takes up `size_bytes` from byte `start` on.
 ///
@@ -24,6 +50,7 @@ pub fn check(file: &File, start: u64, size_bytes: u64) -> Result<(), String> {
         while left > 0 {
             let mut header = Header {
                 source: source.by_ref().take(left),
+                lists: false,
             };
             let (unpacked, packed) = header.sizes()?;
             left = header.source.limit();
@@ -57,10 +84,12 @@ fn check_kind(within: i64, id: i64, kind: u8) -> io::Result<()> {
     }
 }
 
-/// A page's header in Thrift's compact protocol
+/// A page's header, or a footer, in Thrift's compact protocol
 /// (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>).
 struct Header<R> {
     source: R,
+    /// Whether there may be lists: not in the header of a page.
+    lists: bool,
 }
 
 impl<R: Read> Header<R> {
@@ -91,8 +120,9 @@ impl<R: Read> Header<R> {
             0 => self.integer()?,
             more => id.wrapping_add(i64::from(more)),
         };
-        if !(1..=100).contains(id) {
-            return Err(damaged()); // the library has ids wrap
+        // the library has ids wrap; 32767 is for extensions
+        if !(1..=100).contains(id) && *id != 32_767 {
+            return Err(damaged());
         }
         Ok(Some(byte & 0xf))
     }
@@ -114,14 +144,29 @@ impl<R: Read> Header<R> {
             12 => {
                 let mut inner = 0;
                 while let Some(kind) = self.field(&mut inner)? {
-                    if depth == 0 {
+                    if depth == 0 && !self.lists {
                         check_kind(id, inner, kind)?;
                     }
                     self.skip(inner, kind, depth + 1)?;
                 }
             }
-            // no header of a page has lists or maps; the library skips those that claim to be long
-            // one by one, long after the end of the file
+            9 | 10 if self.lists => {
+                let byte = self.byte()?;
+                let count = match byte >> 4 {
+                    15 => self.unsigned()?,
+                    count => u64::from(count),
+                };
+                for _ in 0..count {
+                    match byte & 0xf {
+                        // no footer has them, and to the library they take no room: it would skip
+                        // as many as the list claims to have
+                        1 | 2 => return Err(damaged()),
+                        kind => self.skip(0, kind, depth + 1)?,
+                    }
+                }
+            }
+            // the format has no maps; in the header of a page, the library skips lists one by one,
+            // long after the end of the file
             _ => return Err(damaged()),
         }
         Ok(())
@@ -166,7 +211,13 @@ mod tests {
     use super::*;
 
     fn sizes(bytes: &[u8]) -> Option<(u64, u64)> {
-        Header { source: bytes }.sizes().ok()
+        let lists = false;
+        Header {
+            source: bytes,
+            lists,
+        }
+        .sizes()
+        .ok()
     }
 
     #[test]

@@ -243,6 +243,7 @@ fn read_columns(path: &Path) -> Result<Trace, TraceError> {
     let error = |message: String| TraceError::new(path, message);
     let file = File::open(path).map_err(|e| error(e.to_string()))?;
     let length = file.metadata().map_err(|e| error(e.to_string()))?.len();
+    pages::check_footer(&file, length).map_err(error)?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file)
         .map_err(|e| error(format!("is no readable Parquet file: {e}")))?;
     check_ranges(path, builder.metadata(), length).map_err(error)?;
@@ -517,6 +518,23 @@ mod tests {
             },
         );
         assert_eq!(error, "is damaged: the header of a page makes no sense");
+    }
+
+    #[test]
+    fn a_footer_of_endless_lists_is_refused_at_once() {
+        // 14 lists of two billion booleans each, in a field that no footer has
+        let mut footer = vec![0xf9, 0xe9];
+        footer.extend([0xf1, 0xff, 0xff, 0xff, 0xff, 0x07].repeat(14));
+        footer.push(0);
+        let length = (footer.len() as u32).to_le_bytes();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        std::fs::write(&path, [b"PAR1", &footer[..], &length, b"PAR1"].concat()).unwrap();
+        let error = read_parquet(&path).unwrap_err();
+        assert_eq!(
+            error.message,
+            "is no readable Parquet file: its footer makes no sense"
+        );
     }
 
     #[test]
