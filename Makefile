@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 'Cargo.toml' -o -name '*.c')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint format test-rust test-python bench wheel picture lock clean
+.PHONY: help demo test build lint format test-rust test-python fuzz bench wheel picture lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -30,6 +30,7 @@ $(VENV)/built: $(VENV)/installed pyproject.toml $(RUST_SOURCES)
 
 lint: build ## Check form, lints and types.
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked --quiet -- --deny warnings
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
@@ -37,6 +38,7 @@ lint: build ## Check form, lints and types.
 
 format: build ## Put all sources in form.
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
 
@@ -45,6 +47,9 @@ test-rust: ## Run the Rust tests, the kernel's among them where they can run.
 
 test-python: build ## Run the Python tests, the command line and the examples of the docs.
 	$(BIN)/pytest
+
+fuzz: ## Look for files that the readers cannot bear, 10 minutes each.
+	scripts/fuzz
 
 bench: build ## Measure speed; figures are for comparing within one run.
 	$(BIN)/python benches/simulators.py
@@ -59,8 +64,9 @@ picture: build ## Make docs/report.png, the picture in the README.
 
 lock: $(VENV)/installed ## Pin the newest versions of all dependencies.
 	cargo update
+	cargo update --manifest-path fuzz/Cargo.toml
 	scripts/lock-python
 
 clean: ## Remove what was built.
 	cargo clean
-	rm -rf $(VENV) dist
+	rm -rf $(VENV) dist fuzz/target

@@ -2,7 +2,7 @@
 //!
 //! `docs/path-file.md` is the reference.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use toml::de::DeTable;
 
@@ -406,16 +406,14 @@ fn red(table: Table<'_, '_>, default: RedSpec) -> Read<RedSpec> {
             .map(|field| field.quantity::<QueueLimit>(SIZE))
             .transpose()
     };
-    let thresholds = match (size("min")?, size("max")?) {
+    let min = size("min")?;
+    let max = size("max")?.or(match min {
+        Some(QueueLimit::Packets(min)) => Some(QueueLimit::Packets(min.saturating_mul(3))),
+        Some(QueueLimit::Bytes(min)) => Some(QueueLimit::Bytes(min.saturating_mul(3))),
+        _ => None,
+    });
+    let thresholds = match (min, max) {
         (None, None) => default.thresholds,
-        (Some(QueueLimit::Packets(min)), None) => Some((
-            QueueLimit::Packets(min),
-            QueueLimit::Packets(min.saturating_mul(3)),
-        )),
-        (Some(QueueLimit::Bytes(min)), None) => Some((
-            QueueLimit::Bytes(min),
-            QueueLimit::Bytes(min.saturating_mul(3)),
-        )),
         (Some(min), Some(max))
             if matches!(
                 (min, max),
@@ -585,7 +583,7 @@ fn write_rate(rate: &LinkSpec) -> String {
         LinkSpec::Constant(rate) => format!("\"{rate}\""),
         LinkSpec::Poisson(rate) => format!("{{ kind = \"poisson\", rate = \"{rate}\" }}"),
         LinkSpec::Mahimahi(trace) => {
-            let moments = join(trace.opportunities_ms().iter().map(ToString::to_string));
+            let moments = join(trace.opportunities_ms().iter());
             format!("{{ kind = \"mahimahi\", opportunities_ms = [{moments}] }}")
         }
         LinkSpec::Steps(steps) => {
@@ -722,6 +720,12 @@ fn write_schedule(name: &str, changes: &[Change]) -> String {
     text
 }
 
-fn join(items: impl Iterator<Item = String>) -> String {
-    items.collect::<Vec<_>>().join(", ")
+/// Written one by one, for a trace may have millions.
+fn join(items: impl Iterator<Item = impl Display>) -> String {
+    let mut text = String::new();
+    for (index, item) in items.enumerate() {
+        let comma = if index == 0 { "" } else { ", " };
+        let _ = write!(text, "{comma}{item}");
+    }
+    text
 }

@@ -422,6 +422,10 @@ mod tests {
                 "1:50: max: expected `min` less",
             ),
             (
+                "queue = { kind = 'red', min = '1e300 packets' }", // nothing is three times this
+                "1:31: min: expected `min` less",
+            ),
+            (
                 "policer = { rate = '1 Mbit/s', burst = '100 B' }",
                 "1:40: burst: expected at least one packet",
             ),

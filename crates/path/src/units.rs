@@ -122,21 +122,18 @@ impl UnitError {
     }
 }
 
-/// Splits `"12.5 Mbit/s"` into `12.5` and `"Mbit/s"`; the blank between them may be left out.
-fn split_unit(text: &str) -> Option<(f64, &str)> {
+/// Splits `"12.5 Mbit/s"` into `"12.5"`, what that is, and `"Mbit/s"`; the blank between them may
+/// be left out.
+fn split_unit(text: &str) -> Option<(&str, f64, &str)> {
     let text = text.trim();
-    let mut end = text.len();
-    // the longest prefix that is a number: "1e3 bit/s" must not stop at "1"
-    while end > 0 {
-        if text.is_char_boundary(end)
-            && let Ok(value) = text[..end].trim_end().parse::<f64>()
-            && value.is_finite()
-        {
-            return Some((value, text[end..].trim()));
-        }
-        end -= 1;
-    }
-    None
+    // no unit begins with these; "1e3 bit/s" must not stop at "1"
+    let in_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e' | 'E');
+    let (number, unit) = text.split_at(text.find(|c| !in_number(c)).unwrap_or(text.len()));
+    let value = number
+        .parse()
+        .ok()
+        .filter(|value: &f64| value.is_finite())?;
+    Some((number, value, unit.trim()))
 }
 
 fn parse_in_units(
@@ -152,7 +149,7 @@ fn parse_in_units(
             .join(", ")
     };
     let wanted = || format!("{example} (units: {})", names());
-    let (value, unit) = split_unit(text).ok_or_else(|| UnitError::new(text, wanted()))?;
+    let (_, value, unit) = split_unit(text).ok_or_else(|| UnitError::new(text, wanted()))?;
     let (_, factor) = units
         .iter()
         .find(|(name, _)| *name == unit)
@@ -183,7 +180,7 @@ impl Bandwidth {
         match text.parse() {
             Ok(rate) => Ok(Some(rate)),
             Err(_)
-                if split_unit(text).is_some_and(|(value, unit)| {
+                if split_unit(text).is_some_and(|(_, value, unit)| {
                     value == 0.0 && Self::UNITS.iter().any(|(name, _)| *name == unit)
                 }) =>
             {
@@ -347,7 +344,12 @@ impl FromStr for QueueLimit {
         if amount <= 0.0 {
             return Err(UnitError::new(text, EXAMPLE));
         }
-        let (_, unit) = split_unit(text).expect("parsed above");
+        let (number, _, unit) = split_unit(text).expect("parsed above");
+        match (unit, number.parse()) {
+            ("B", Ok(bytes)) => return Ok(Self::Bytes(bytes)), // exact beyond 2^53, too
+            ("packets", Ok(packets)) => return Ok(Self::Packets(packets)),
+            _ => {}
+        }
         match unit {
             "BDP" => Ok(Self::Bdp(amount)),
             "packets" if amount.fract() == 0.0 => Ok(Self::Packets(amount as u64)),
@@ -420,6 +422,13 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_of_texts_is_read_in_no_time() {
+        let (digits, letters) = ("1".repeat(500_000), "x".repeat(500_000));
+        assert!(format!("{digits}{letters}").parse::<Span>().is_err());
+        assert!(format!("0.{digits} ms").parse::<Span>().is_ok());
+    }
+
+    #[test]
     fn what_is_displayed_is_read_back() {
         for text in ["12 Mbit/s", "1.5 Gbit/s", "900 bit/s"] {
             let rate: Bandwidth = text.parse().unwrap();
@@ -432,6 +441,11 @@ mod tests {
         for nanos in [0, 1, 999, 1_000, 1_500_000, 30_000_000, 2_500_000_000] {
             let span = Span::from_nanos(nanos);
             assert_eq!(span.to_string().parse::<Span>().unwrap(), span);
+        }
+        for amount in [1, 90_000, (1 << 53) + 1, u64::MAX - 1, u64::MAX] {
+            for limit in [QueueLimit::Bytes(amount), QueueLimit::Packets(amount)] {
+                assert_eq!(limit.to_string().parse::<QueueLimit>().unwrap(), limit);
+            }
         }
     }
 }

@@ -1,21 +1,43 @@
 //! cwnd series as CSV: `time_s,cwnd_packets`, the form in which others publish them.
 
-use std::io::Read;
+use std::cell::Cell;
+use std::io::{self, Read};
 use std::path::Path;
 
 use crate::error::TraceError;
-use crate::record::{Metadata, Record, Source, Trace};
+use crate::record::{MAX_ROWS, Metadata, Record, Source, Trace};
 
-/// More rows than this are refused: 2 GiB in memory, a day of ACKs at 1 Gbit/s.
-const MAX_ROWS: usize = 20_000_000;
+/// A row larger than this is refused: gzipped, it could be as large as it liked.
+const MAX_ROW_BYTES: usize = 1 << 20;
+
+/// Fails once it has been read for `left` bytes.
+struct Metered<'a, R> {
+    source: R,
+    left: &'a Cell<usize>,
+}
+
+impl<R: Read> Read for Metered<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min(self.left.get());
+        if most == 0 {
+            let message = format!("a row of more than {MAX_ROW_BYTES} bytes");
+            return Err(io::Error::other(message));
+        }
+        let count = self.source.read(&mut buffer[..most])?;
+        self.left.set(self.left.get() - count);
+        Ok(count)
+    }
+}
 
 /// Reads a CSV with the columns `time_s` and `cwnd_packets`, in any order, others ignored; `path`
 /// names it in errors.
 ///
 /// # Errors
 /// A [`TraceError`] with line and column if a column is missing, a cell is no number, time goes
-/// backwards, a cwnd is not greater than zero, or there is no row.
+/// backwards, a cwnd is not greater than zero, or there is no row, too many or too large a one.
 pub fn read_csv(source: impl Read, path: &Path) -> Result<Trace, TraceError> {
+    let left = &Cell::new(MAX_ROW_BYTES);
+    let source = Metered { source, left };
     let mut reader = csv::ReaderBuilder::new()
         .flexible(false)
         .from_reader(source);
@@ -50,6 +72,7 @@ pub fn read_csv(source: impl Read, path: &Path) -> Result<Trace, TraceError> {
         .read_byte_record(&mut row)
         .map_err(|error| csv_error(path, &error))?
     {
+        left.set(MAX_ROW_BYTES);
         let line = row.position().map_or(0, csv::Position::line);
         let number = |column: usize, name: &str| -> Result<f64, TraceError> {
             let cell = std::str::from_utf8(&row[column])
@@ -184,6 +207,20 @@ mod tests {
         ] {
             assert_eq!(read(text).unwrap_err(), wanted, "{text:?}");
         }
+    }
+
+    #[test]
+    fn rows_without_end_are_refused_in_bounded_memory() {
+        let start = "time_s,cwnd_packets\n1,2\n";
+        for endless in [b'1', b'"', b',', b'\n'] {
+            for start in ["", start] {
+                let source = start.as_bytes().chain(io::repeat(endless));
+                let error = read_csv(source, Path::new("t.csv")).unwrap_err();
+                assert!(error.message.contains("more than 1048576 bytes"), "{error}");
+            }
+        }
+        let rows = format!("{start}{}", "1,2\n".repeat(MAX_ROW_BYTES));
+        assert_eq!(read(&rows).unwrap().records.len(), 1 + MAX_ROW_BYTES);
     }
 
     proptest! {

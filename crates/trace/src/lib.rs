@@ -9,6 +9,7 @@ mod csv_reader;
 mod delay;
 mod error;
 mod file;
+mod pages;
 mod parquet_file;
 mod quiet_panics;
 mod record;

@@ -13,13 +13,14 @@ use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::WriterProperties;
 
 use crate::error::TraceError;
 use crate::file::write_beside;
+use crate::pages;
 use crate::quiet_panics;
-use crate::record::{Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace};
+use crate::record::{MAX_ROWS, Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace};
 
 /// Key of the JSON metadata in the Parquet footer.
 const METADATA_KEY: &str = "pathcast";
@@ -237,7 +238,7 @@ pub fn write_batch(path: &Path, batch: &RecordBatch) -> Result<(), TraceError> {
 ///
 /// # Errors
 /// A [`TraceError`] if the file is no Parquet, lacks a column or the metadata, has a newer schema,
-/// no rows, a value that is not finite, or times out of order.
+/// no rows or too many, a value that is not finite, or times out of order.
 pub fn read_parquet(path: &Path) -> Result<Trace, TraceError> {
     // the Parquet library asserts what damaged pages can break; to our caller that is bad input
     quiet_panics::catch(|| read_columns(path))
@@ -248,9 +249,10 @@ fn read_columns(path: &Path) -> Result<Trace, TraceError> {
     let error = |message: String| TraceError::new(path, message);
     let file = File::open(path).map_err(|e| error(e.to_string()))?;
     let length = file.metadata().map_err(|e| error(e.to_string()))?.len();
+    pages::check_footer(&file, length).map_err(error)?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file)
         .map_err(|e| error(format!("is no readable Parquet file: {e}")))?;
-    check_ranges(&builder, length).map_err(error)?;
+    check_ranges(path, builder.metadata(), length).map_err(error)?;
     let metadata = metadata(&builder).map_err(error)?;
     for wanted in Record::schema().fields() {
         match builder.schema().field_with_name(wanted.name()) {
@@ -265,31 +267,50 @@ fn read_columns(path: &Path) -> Result<Trace, TraceError> {
     let mut records = Vec::new();
     for batch in builder.build().map_err(|e| error(e.to_string()))? {
         let batch = batch.map_err(|e| error(format!("after row {}: {e}", records.len())))?;
+        if batch.column_by_name("flow").expect("checked").null_count() > 0 {
+            let message = format!(
+                "after row {}: column flow has none, expected one",
+                records.len()
+            );
+            return Err(error(message));
+        }
         append(&batch, &mut records);
     }
     check(path, &records)?;
     Ok(Trace { metadata, records })
 }
 
-/// Refuses a damaged footer, whose negative or far offsets the Parquet library would panic at or
-/// allocate for.
-fn check_ranges(
-    builder: &ParquetRecordBatchReaderBuilder<File>,
-    file_length: u64,
-) -> Result<(), String> {
-    for group in builder.metadata().row_groups() {
+/// Refuses what the Parquet library would panic at or allocate for: negative or far offsets, more
+/// rows than are read, pages that claim to unpack to more than they can.
+fn check_ranges(path: &Path, metadata: &ParquetMetaData, file_length: u64) -> Result<(), String> {
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    let mut rows = 0u64;
+    for group in metadata.row_groups() {
+        rows = u64::try_from(group.num_rows())
+            .ok()
+            .and_then(|more| rows.checked_add(more))
+            .ok_or("is damaged: a negative number of rows")?;
         for column in group.columns() {
             let start = column
                 .dictionary_page_offset()
                 .unwrap_or_else(|| column.data_page_offset());
             let range = u64::try_from(start)
                 .ok()
-                .zip(u64::try_from(column.compressed_size()).ok());
-            let end = range.and_then(|(start, size)| start.checked_add(size));
-            if end.is_none_or(|end| end > file_length) || group.num_rows() < 0 {
+                .zip(u64::try_from(column.compressed_size()).ok())
+                .filter(|(start, size)| {
+                    let end = start.checked_add(*size);
+                    end.is_some_and(|end| end <= file_length)
+                });
+            let Some((start, size_bytes)) = range else {
                 return Err("is damaged: a column lies outside the file".to_string());
-            }
+            };
+            pages::check(&file, start, size_bytes)?;
         }
+    }
+    // each of ours takes more than a byte, for its time differs from that of the row before
+    let most = file_length.max(MAX_ROWS as u64);
+    if rows > most {
+        return Err(format!("has {rows} rows, expected at most {most}"));
     }
     Ok(())
 }
@@ -379,6 +400,11 @@ fn check(path: &Path, records: &[Record]) -> Result<(), TraceError> {
 mod tests {
     use proptest::prelude::*;
 
+    use parquet::file::metadata::{
+        ColumnChunkMetaDataBuilder, ParquetMetaDataReader, ParquetMetaDataWriter,
+        RowGroupMetaDataBuilder,
+    };
+
     use super::*;
     use crate::record::Source;
 
@@ -438,6 +464,107 @@ mod tests {
                 .unwrap_err()
                 .to_string()
                 .ends_with("has no rows")
+        );
+    }
+
+    /// The error of reading a file of three rows, to which `more` was added, and then a footer with
+    /// another group of rows and another first column.
+    fn error_of_footer(
+        more: &[u8],
+        group: impl FnOnce(RowGroupMetaDataBuilder) -> RowGroupMetaDataBuilder,
+        column: impl FnOnce(ColumnChunkMetaDataBuilder, i64) -> ColumnChunkMetaDataBuilder,
+    ) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        write_parquet(&path, &trace(3)).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let metadata = ParquetMetaDataReader::new()
+            .parse_and_finish(&File::open(&path).unwrap())
+            .unwrap();
+        let old = metadata.row_group(0).clone();
+        let mut columns = old.columns().to_vec();
+        let first = columns[0].clone().into_builder();
+        columns[0] = column(first, bytes.len() as i64).build().unwrap();
+        let new = group(old.into_builder()).set_column_metadata(columns);
+        let metadata = metadata
+            .into_builder()
+            .set_row_groups(vec![new.build().unwrap()]);
+        bytes.extend(more);
+        ParquetMetaDataWriter::new(&mut bytes, &metadata.build())
+            .finish()
+            .unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        read_parquet(&path).unwrap_err().message
+    }
+
+    #[test]
+    fn rows_beyond_all_bounds_are_refused_before_they_are_read() {
+        let rows =
+            |rows| error_of_footer(&[], |group| group.set_num_rows(rows), |column, _| column);
+        assert_eq!(
+            rows(1 << 40),
+            "has 1099511627776 rows, expected at most 20000000"
+        );
+        assert_eq!(rows(-1), "is damaged: a negative number of rows");
+    }
+
+    #[test]
+    fn a_page_that_cannot_unpack_to_what_it_claims_is_refused() {
+        // a dictionary of 2 GiB less one, in a byte
+        let page = [
+            0x15, 0x04, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15, 0x02, 0x00, 0x00,
+        ];
+        let error = error_of_footer(
+            &page,
+            |group| group,
+            |column, at| {
+                column
+                    .set_dictionary_page_offset(Some(at))
+                    .set_total_compressed_size(page.len() as i64)
+            },
+        );
+        assert_eq!(error, "is damaged: the header of a page makes no sense");
+    }
+
+    #[test]
+    fn a_footer_of_endless_lists_is_refused_at_once() {
+        // 14 lists of two billion booleans each, in a field that no footer has
+        let mut footer = vec![0xf9, 0xe9];
+        footer.extend([0xf1, 0xff, 0xff, 0xff, 0xff, 0x07].repeat(14));
+        footer.push(0);
+        let length = (footer.len() as u32).to_le_bytes();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        std::fs::write(&path, [b"PAR1", &footer[..], &length, b"PAR1"].concat()).unwrap();
+        let error = read_parquet(&path).unwrap_err();
+        assert_eq!(
+            error.message,
+            "is no readable Parquet file: its footer makes no sense"
+        );
+    }
+
+    #[test]
+    fn a_row_of_no_flow_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let fields = Record::schema()
+            .fields()
+            .iter()
+            .map(|field| field.as_ref().clone().with_nullable(true))
+            .collect::<Vec<_>>();
+        let mut columns = Record::columns(&trace(2).records);
+        columns[1] = Arc::new(UInt32Array::from(vec![Some(0), None]));
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+        let mut writer =
+            ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        let json = serde_json::to_string(&trace(2).metadata).unwrap();
+        writer.append_key_value_metadata(KeyValue::new(METADATA_KEY.to_string(), json));
+        writer.close().unwrap();
+        let error = read_parquet(&path).unwrap_err();
+        assert_eq!(
+            error.message,
+            "after row 0: column flow has none, expected one"
         );
     }
 

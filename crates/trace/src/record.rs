@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Version of the schema that this crate writes; it reads all versions up to it.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// Rows that are read however few bytes they take: 2 GiB in memory.
+pub(crate) const MAX_ROWS: usize = 20_000_000;
+
 /// Where a trace came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -61,16 +61,20 @@ impl Steps {
         let Some(period) = self.period else {
             return first;
         };
+        let bits = self.bits_within(period);
+        Bandwidth::from_bps(bits / period.as_secs()).unwrap_or(first)
+    }
+
+    /// What can be sent in one period, in bits.
+    fn bits_within(&self, period: Span) -> f64 {
         let ends = self.steps[1..].iter().map(|(at, _)| *at);
-        let bits: f64 = self
-            .steps
+        self.steps
             .iter()
             .zip(ends.chain([Time::ZERO + period]))
             .filter_map(|((begin, rate), end)| {
                 Some(rate.as_ref()?.as_bps() * end.since(*begin).as_secs())
             })
-            .sum();
-        Bandwidth::from_bps(bits / period.as_secs()).unwrap_or(first)
+            .sum()
     }
 
     /// The highest rate.
@@ -135,6 +139,9 @@ impl SteppedLink {
             self.carry_ns = 0.0;
         }
         let start = self.free_at.max(now);
+        if start == Time::MAX {
+            return (start, Time::MAX); // no piece ends later
+        }
         if let Some(period) = self.steps.period {
             // whole periods without a packet
             let idle = start.since(self.period_start).as_nanos() / period.as_nanos();
@@ -158,7 +165,9 @@ impl SteppedLink {
                     self.free_at = at + Span::from_nanos(whole as u64);
                     return (start, self.free_at);
                 }
-                bits_left = (needs_ns - has_ns as f64) * rate.as_bps() / 1e9;
+                // not by way of `needs_ns`, which is infinite at the lowest of rates
+                let sent = (has_ns as f64 - self.carry_ns) * rate.as_bps() / 1e9;
+                bits_left = (bits_left - sent).max(0.0);
                 self.carry_ns = 0.0;
             }
             if end == Time::MAX {
@@ -168,6 +177,17 @@ impl SteppedLink {
             }
             at = end;
             self.next_piece();
+            if let (0, Some(period)) = (self.index, self.steps.period) {
+                // a packet may take any number of periods; all whole ones but the last at once
+                let bits = self.steps.bits_within(period);
+                let periods = (bits_left / bits).floor() - 1.0;
+                if periods >= 1.0 {
+                    bits_left = (bits_left - periods * bits).max(0.0);
+                    let nanos = period.as_nanos().saturating_mul(periods as u64);
+                    self.period_start += Span::from_nanos(nanos);
+                    at = self.period_start;
+                }
+            }
         }
     }
 }
@@ -214,6 +234,31 @@ mod tests {
             link.transmit(later, 1500).1,
             later + Span::from_nanos(500_000)
         );
+    }
+
+    #[test]
+    fn a_transmission_may_take_any_number_of_periods() {
+        // 1 bit in 1 ns, then nothing for 2 ns: 12,000 bits take 12,000 periods less the last pause
+        let nanos = |n| Time::from_nanos(n);
+        let rate = Bandwidth::from_bps;
+        let bursts = vec![(nanos(0), rate(1e9)), (nanos(1), None)];
+        let mut link = SteppedLink::new(Steps::new(bursts, Some(Span::from_nanos(3))).unwrap());
+        assert_eq!(link.transmit(Time::ZERO, 1500).1, nanos(3 * 12_000 - 2));
+        assert_eq!(link.transmit(Time::ZERO, 1500).1, nanos(3 * 24_000 - 2));
+        // a bit a second in periods of a nanosecond: more of them than could be counted one by one
+        let slow = Steps::new(vec![(nanos(0), rate(1.0))], Some(Span::from_nanos(1))).unwrap();
+        let end = SteppedLink::new(slow).transmit(Time::ZERO, 1500).1;
+        assert!((end.as_secs() / 12_000.0 - 1.0).abs() < 1e-9, "{end:?}");
+    }
+
+    #[test]
+    fn what_takes_longer_than_any_run_never_ends() {
+        for period in [None, Some(Span::from_nanos(1))] {
+            let slow = vec![(Time::ZERO, Bandwidth::from_bps(1e-300))];
+            let mut link = SteppedLink::new(Steps::new(slow, period).unwrap());
+            assert_eq!(link.transmit(Time::ZERO, 1500), (Time::ZERO, Time::MAX));
+            assert_eq!(link.transmit(Time::ZERO, 1500), (Time::MAX, Time::MAX));
+        }
     }
 
     #[test]
