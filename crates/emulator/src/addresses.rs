@@ -34,7 +34,7 @@ impl Ip {
     /// The address of group number `group` at `end`: 10.77.x.y or fd77::x, the far end's with the
     /// highest of 16 bits set.
     pub(crate) fn address(self, group: usize, end: End) -> IpAddr {
-        let number = group as u16 + 1 | if end == End::Far { FAR } else { 0 };
+        let number = (group as u16 + 1) | if end == End::Far { FAR } else { 0 };
         let [high, low] = number.to_be_bytes();
         match self {
             Self::V4 => Ipv4Addr::new(10, 77, high, low).into(),

@@ -411,7 +411,7 @@ impl<'a> Applications<'a> {
     }
 }
 
-fn pipes_of<'b>(carrier: &'b mut Carrier) -> &'b mut [Pipe; 2] {
+fn pipes_of(carrier: &mut Carrier) -> &mut [Pipe; 2] {
     match carrier {
         Carrier::Tcp { pipes, .. } => pipes,
         Carrier::Udp(_) => unreachable!("only TCP has requests"),

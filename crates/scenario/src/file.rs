@@ -20,8 +20,10 @@ const RATE: &str = "a rate with its unit, such as \"12 Mbit/s\"";
 
 /// Payload of a full packet of TCP over IPv4 with timestamps, which is what probes send by default.
 const FULL_PAYLOAD_BYTES: u64 = 1448;
-/// Most packets that a receive or initial window may have.
-const MAX_WINDOW_BYTES: u64 = 1 << 40;
+/// The largest window that TCP can say (RFC 7323, section 2.3).
+const MAX_WINDOW_BYTES: u64 = 1 << 30;
+/// The most that is written at once as datagrams: a frame of a film is less.
+const MAX_DATAGRAMS_BYTES: u64 = 1_000_000;
 
 const FLOW_KEYS: [&str; 13] = [
     "scheme",
@@ -139,8 +141,16 @@ fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<Flo
         None => Workload::Bulk,
         Some(field) => {
             let workload = workload(field, load)?;
-            if transport == Transport::Udp && !workload.is_open_loop() {
-                return udp_needs_a_rate(field, &workload);
+            if transport == Transport::Udp {
+                if !workload.is_open_loop() {
+                    return udp_needs_a_rate(field, &workload);
+                }
+                if workload
+                    .largest_write()
+                    .is_some_and(|size| size > MAX_DATAGRAMS_BYTES)
+                {
+                    return field.wrong("expected at most 1 MB in a write over udp");
+                }
             }
             workload
         }

@@ -180,6 +180,17 @@ impl Workload {
         matches!(self, Self::Bulk | Self::OnOff { rate: None, .. })
     }
 
+    /// The most bytes that it writes at once, if that is the same whatever it draws.
+    pub fn largest_write(&self) -> Option<u64> {
+        let size = match self {
+            Self::OnOff { rate, .. } => rate.as_ref().map(|(_, portion)| *portion),
+            Self::ConstantRate { portion, .. } => Some(*portion),
+            Self::Replay(replay) => replay.writes().iter().map(|(_, size)| *size).max(),
+            Self::Bulk | Self::Transfer { .. } | Self::RequestResponse { .. } => None,
+        };
+        size.map(Size::as_bytes)
+    }
+
     /// Whether what it writes does not depend on what arrives, so that it needs no transport that
     /// answers.
     pub const fn is_open_loop(&self) -> bool {

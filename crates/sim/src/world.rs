@@ -593,7 +593,9 @@ fn sender_config(transport: &Transport) -> SenderConfig {
         } => SenderConfig {
             initial_window_packets: *initial_window_packets,
             receive_window_packets: receive_window_bytes
-                .map_or(u64::MAX, |bytes| bytes / u64::from(MSS_BYTES)),
+                .map_or(idle.receive_window_packets, |bytes| {
+                    bytes / u64::from(MSS_BYTES)
+                }),
             slow_start_after_idle: *slow_start_after_idle,
             ecn: *ecn,
             ..idle

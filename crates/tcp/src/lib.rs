@@ -29,4 +29,4 @@ mod window_use;
 pub use receiver::{Receiver, ReceiverConfig};
 pub use rtt::RttEstimator;
 pub use segment::{AckSegment, DataSegment, Ecn, MAX_SACK_BLOCKS, SackBlock};
-pub use sender::{Sender, SenderConfig};
+pub use sender::{MAX_WINDOW_PACKETS, Sender, SenderConfig};

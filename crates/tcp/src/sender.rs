@@ -16,7 +16,7 @@ use crate::window_use::WindowUse;
 mod config;
 mod state;
 
-pub use config::SenderConfig;
+pub use config::{MAX_WINDOW_PACKETS, SenderConfig};
 use state::State;
 
 /// A TCP sender with its congestion controller.

@@ -558,6 +558,16 @@ fn a_run_in_which_nothing_arrives_is_an_error_with_its_state() {
 }
 
 #[test]
+fn where_nothing_limits_a_window_tcp_itself_does() {
+    let spec = simulation("delay = '500 ms'\n", &[Scheme::Reno], 24.0, 1);
+    let outcome = run(&spec);
+    let rounds = (0..24).map(|round| (10 << round).min(pathcast_tcp::MAX_WINDOW_PACKETS));
+    let packets = rounds.sum::<u64>() as f64;
+    let ratio = outcome.data().delivered as f64 / packets;
+    assert!((0.99..=1.0).contains(&ratio), "{ratio}");
+}
+
+#[test]
 fn flows_of_one_scheme_draw_apart() {
     let path = "rate = '40 Mbit/s'\ndelay = '20 ms'\nqueue = '2 BDP'\n";
     let mut log = Log::default();

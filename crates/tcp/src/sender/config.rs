@@ -1,5 +1,8 @@
 //! What a sender is told before it begins.
 
+/// The largest window that TCP can say, 2^30 bytes (RFC 7323, section 2.3), in packets of 1448 bytes.
+pub const MAX_WINDOW_PACKETS: u64 = (1 << 30) / 1448;
+
 /// What a sender has to send, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderConfig {
@@ -21,12 +24,12 @@ pub struct SenderConfig {
 }
 
 impl Default for SenderConfig {
-    /// A bulk flow that the receiver does not limit.
+    /// A bulk flow that the receiver limits no more than TCP itself does.
     fn default() -> Self {
         Self {
             packets: None,
             last_short_by_bytes: 0,
-            receive_window_packets: u64::MAX,
+            receive_window_packets: MAX_WINDOW_PACKETS,
             initial_window_packets: None,
             slow_start_after_idle: true,
             ecn: false,
