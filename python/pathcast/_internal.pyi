@@ -66,11 +66,13 @@ def simulate(
     packets_file: Path | None = None,
 ) -> tuple[str, Trace | None]: ...
 def emulate(
-    path_text: str,
+    text: str,
     file: str,
-    schemes: list[str],
+    schemes: list[str] | None,
     duration_s: float,
     seed: int,
+    ipv6: bool = False,
+    packets_file: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[str, Trace | None]: ...
 def capabilities() -> tuple[bool, bool, bool, bool, list[str], list[str]]: ...

@@ -165,25 +165,50 @@ Output = Annotated[
 ]
 
 
+WhatToRun = Annotated[
+    FilePath,
+    typer.Argument(
+        metavar="FILE.toml", help="A path, or a scenario; docs/path-file.md, docs/scenario-file.md."
+    ),
+]
+Schemes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scheme",
+        help="Congestion control, by name; several for mixed flows; default: cubic. Not with a "
+        "scenario, as the next two.",
+    ),
+]
+FlowsOfEach = Annotated[
+    int | None, typer.Option("--flows", help="Flows of each scheme; default: 1.", min=1, max=10_000)
+]
+PacketsFile = Annotated[
+    FilePath | None,
+    typer.Option("--packets", help="Write every event of every packet here, as Parquet."),
+]
+
+
+def _what_to_run(
+    file: FilePath, scheme: list[str] | None, flows: int | None, workload: str | None
+) -> tuple[Path | Scenario, list[str] | None]:
+    """What the file and the options of a run say together: a path and schemes, or a scenario."""
+    what = scenarios.load(file)
+    if isinstance(what, Path):
+        schemes = [name for name in scheme or ["cubic"] for _ in range(flows or 1)]
+        return (
+            (what, schemes) if workload is None else (Scenario.over(what, schemes, workload), None)
+        )
+    for option, given in (("--scheme", scheme), ("--flows", flows), ("--workload", workload)):
+        if given is not None:
+            raise PathcastError(f"{file}: is a scenario, whose flows are in the file: no {option}")
+    return what, None
+
+
 @app.command()
 def simulate(
-    file: Annotated[
-        FilePath,
-        typer.Argument(
-            metavar="FILE.toml",
-            help="A path, or a scenario; docs/path-file.md, docs/scenario-file.md.",
-        ),
-    ],
-    scheme: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Congestion control, by name; several for mixed flows; default: cubic. Not with a "
-            "scenario, as the next two."
-        ),
-    ] = None,
-    flows: Annotated[
-        int | None, typer.Option(help="Flows of each scheme; default: 1.", min=1, max=10_000)
-    ] = None,
+    file: WhatToRun,
+    scheme: Schemes = None,
+    flows: FlowsOfEach = None,
     workload: WorkloadText = None,
     duration: Annotated[
         float | None,
@@ -191,28 +216,14 @@ def simulate(
     ] = None,
     seed: Seed = 1,
     output: Output = None,
-    packets: Annotated[
-        FilePath | None,
-        typer.Option("--packets", help="Write every event of every data packet here, as Parquet."),
-    ] = None,
+    packets: PacketsFile = None,
     as_json: Json = False,
 ) -> None:
     """Run flows over a path, or a whole scenario, in the simulator."""
-    what = scenarios.load(file)
+    what, schemes = _what_to_run(file, scheme, flows, workload)
     for written in (output, packets):
         if written is not None:
             check_output(written)
-    schemes = None
-    if isinstance(what, Path):
-        schemes = [name for name in scheme or ["cubic"] for _ in range(flows or 1)]
-        if workload is not None:
-            what, schemes = Scenario.over(what, schemes, workload), None
-    else:
-        for option, given in (("--scheme", scheme), ("--flows", flows), ("--workload", workload)):
-            if given is not None:
-                raise PathcastError(
-                    f"{file}: is a scenario, whose flows are in the file: no {option}"
-                )
     spec = runs.specified(what, schemes, duration, seed)
     with _progress("simulating", spec[3]) as progress:
         run, _ = runs.simulate(
@@ -230,29 +241,39 @@ def simulate(
 
 @app.command()
 def emulate(
-    path_file: PathFile,
-    scheme: Scheme = ["cubic"],  # noqa: B006 - typer's way to give a list's default
-    flows: Flows = 1,
-    duration: Annotated[float, typer.Option(metavar="SECONDS", help="Real time.")] = 60.0,
+    file: WhatToRun,
+    scheme: Schemes = None,
+    flows: FlowsOfEach = None,
+    workload: WorkloadText = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Real time; default: the scenario's, or 60."),
+    ] = None,
     seed: Seed = 1,
+    ipv6: Annotated[bool, typer.Option("--ipv6", help="Use IPv6 instead of IPv4.")] = False,
     output: Output = None,
+    packets: PacketsFile = None,
     as_json: Json = False,
 ) -> None:
-    """Run the kernel's TCP over an emulated path (Linux, root)."""
-    path = Path.load(path_file)
-    if output is not None:
-        check_output(output)
-    with _progress("emulating", duration) as progress:
+    """Run the kernel's TCP over emulated links (Linux, root)."""
+    what, schemes = _what_to_run(file, scheme, flows, workload)
+    for written in (output, packets):
+        if written is not None:
+            check_output(written)
+    spec = runs.specified(what, schemes, duration, seed)
+    with _progress("emulating", spec[3]) as progress:
         run, trace = runs.emulate(
-            path,
-            [name for name in scheme for _ in range(flows)],
+            what,
+            schemes,
             duration_s=duration,
             seed=seed,
+            ipv6=ipv6,
+            packets_file=packets,
             progress=progress,
         )
     if output is not None:
         trace.write(output)
-    _finish_run(run, as_json, trace=output)
+    _finish_run(run, as_json, trace=output, packets=packets)
 
 
 @app.command()

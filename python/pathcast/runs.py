@@ -251,32 +251,43 @@ def simulate(
 
 
 def emulate(
-    path: Path,
-    schemes: Sequence[str] = ("cubic",),
+    path: Path | Scenario,
+    schemes: Sequence[str] | None = None,
     *,
-    duration_s: float = 60.0,
+    duration_s: float | None = None,
     seed: int = 1,
+    ipv6: bool = False,
+    packets_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[RunReport, Trace]:
-    """Runs bulk flows of the kernel's TCP over `path` in real time. Needs Linux, root and TUN.
+    """Runs flows of the kernel's TCP in real time. Needs Linux, root and TUN.
 
     Args:
-        path: what lies between the hosts.
-        schemes: one flow for each, by the kernel's names.
-        duration_s: how long the flows send, in seconds.
-        seed: of the path's random elements; the kernel's timing is not repeatable.
+        path: what lies between the hosts, or a whole scenario.
+        schemes: one bulk flow over the path for each, by the kernel's names, by default one of
+            `cubic`; all begin at once. A scenario has its own.
+        duration_s: how long the flows send at most, in seconds; by default the scenario's own, or
+            60. A run ends before if all flows have done what they ever will.
+        seed: of all that is random in the path or scenario; the kernel's timing is not repeatable.
+        ipv6: use IPv6 instead of IPv4.
+        packets_file: write every event of every packet, both directions, here as the run goes on.
         progress: called about ten times a second with the time that has passed.
 
     Returns:
         The report and the trace. Look at `report.valid`: a run that slipped must not be used.
 
     Raises:
-        EmulatorError: no root, no TUN, or a scheme that this kernel lacks.
+        EmulatorError: no root, no TUN, a scheme that this kernel lacks, or a setting that it cannot
+            have for a single flow.
+        SchemeError: schemes for a scenario, which has its own, or none at all.
         PathcastError: a duration or seed out of range.
 
     """
-    names = checked(schemes, duration_s, seed)
+    text, file, names, duration_s, seed = specified(path, schemes, duration_s, seed)
+    packets = None if packets_file is None else FilePath(packets_file)
     with translated():
-        report, trace = _internal.emulate(path.toml, path.file, names, duration_s, seed, progress)
+        report, trace = _internal.emulate(
+            text, file, names, duration_s, seed, ipv6, packets, progress
+        )
     assert trace is not None, "the emulator always records"  # noqa: S101
     return RunReport.from_json(report), Trace(trace)

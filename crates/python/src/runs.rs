@@ -167,27 +167,42 @@ mod linux {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use pathcast_emulator::Options;
+    use pathcast_emulator::{Ip, Options};
     use pathcast_path::Span;
 
     use super::*;
     use crate::errors::EmulatorError;
-    use crate::path::parse;
+    use crate::path::parse as parse_path;
+    use crate::scenario::parse as parse_scenario;
 
-    /// Runs the emulator: a run report as JSON, and the trace.
+    /// Runs the emulator over a path, or, without schemes, a scenario: a run report as JSON, and the
+    /// trace. `packets_file` is written as the run goes on.
     #[pyfunction]
-    #[pyo3(signature = (path_text, file, schemes, duration_s, seed, progress=None))]
+    #[pyo3(signature = (
+        text, file, schemes, duration_s, seed, ipv6=false, packets_file=None, progress=None
+    ))]
+    #[allow(clippy::too_many_arguments)] // Python calls it by name
     pub fn emulate(
         py: Python<'_>,
-        path_text: &str,
+        text: &str,
         file: &str,
-        schemes: Vec<String>,
+        schemes: Option<Vec<String>>,
         duration_s: f64,
         seed: u64,
+        ipv6: bool,
+        packets_file: Option<PathBuf>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(String, Option<Trace>)> {
-        let path = parse(path_text, file)?;
-        let options = Options::new(path, schemes, Span::from_secs(duration_s), seed);
+        let duration = Span::from_secs(duration_s);
+        let options = match schemes {
+            Some(schemes) => Options::new(parse_path(text, file)?, schemes, duration, seed),
+            None => Options::of_scenario(parse_scenario(text, file)?, duration, seed),
+        };
+        let options = Options {
+            ip: if ipv6 { Ip::V6 } else { Ip::V4 },
+            packets_file: packets_file.clone(),
+            ..options
+        };
         let (stop, raised) = (AtomicBool::new(false), Mutex::new(None));
         let outcome = py.detach(|| {
             let watch = |elapsed_s: f64| {
@@ -199,6 +214,10 @@ mod linux {
             pathcast_emulator::emulate(&options, &watch, &stop)
         });
         if let Some(error) = raised.into_inner().expect("no panic holds it") {
+            // who interrupts a run wants nothing of it
+            if let Some(file) = packets_file {
+                let _ = std::fs::remove_file(file);
+            }
             return Err(error);
         }
         let (report, trace) = outcome.map_err(|error| EmulatorError::new_err(error.to_string()))?;

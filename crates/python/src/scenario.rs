@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use crate::errors::{PathFileError, of_simulation};
 use crate::path::{beside, parse as parse_path};
 
-fn parse(text: &str, file: &str) -> PyResult<Scenario> {
+/// Parses a scenario's text; `file` names it in errors.
+pub fn parse(text: &str, file: &str) -> PyResult<Scenario> {
     Scenario::parse(text, file).map_err(|error| PathFileError::new_err(error.to_string()))
 }
 
