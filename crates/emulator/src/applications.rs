@@ -29,6 +29,9 @@ const CHUNKS_A_TURN: usize = 4;
 /// The number of the stop event among those of the flows.
 const STOP: u64 = u64::MAX;
 
+/// How long a datagram may wait in queues after the last one was written.
+const LONGEST_QUEUE: Span = Span::from_millis(1000);
+
 /// Number of a datagram, before its payload.
 const NUMBER_BYTES: usize = 8;
 
@@ -126,6 +129,8 @@ pub(crate) struct Applications<'a> {
     open: usize,
     broken: Vec<(usize, Errno)>,
     chunk: Vec<u8>,
+    /// How long to wait for datagrams when all else is done.
+    grace: Span,
 }
 
 /// Ends the thread, when it is dropped at the latest.
@@ -142,6 +147,7 @@ impl<'a> Applications<'a> {
         flows: &[Flow<'_>],
         connections: &'a [Connection],
         seed: u64,
+        base_rtt: Span,
     ) -> Result<(Self, ApplicationsStop), EmulatorError> {
         let make = || -> Result<_, Errno> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -176,6 +182,7 @@ impl<'a> Applications<'a> {
                 _stop: stop,
                 broken: Vec::new(),
                 chunk: vec![0; CHUNK_BYTES],
+                grace: base_rtt + LONGEST_QUEUE,
             },
             ApplicationsStop(raise),
         ))
@@ -194,6 +201,7 @@ impl<'a> Applications<'a> {
             .map(|error| error.to_string());
         let now = || Time::from_nanos(monotonic_ns().saturating_sub(began_ns));
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
+        let mut give_up = None;
         'running: loop {
             let moment = now();
             while let Some(&Reverse((at, flow))) = self.wakes.peek()
@@ -202,13 +210,17 @@ impl<'a> Applications<'a> {
                 self.wakes.pop();
                 self.write_due(flow, moment);
             }
+            let mut next = self.wakes.peek().map(|Reverse((at, _))| *at);
             if self.open == 0 {
-                done.store(true, Ordering::Relaxed);
+                // nobody repairs datagrams: those that do not come are waited for, but not for ever
+                let waited = *give_up.get_or_insert(moment + self.grace);
+                if self.datagrams_missing() && moment < waited {
+                    next = Some(waited);
+                } else {
+                    done.store(true, Ordering::Relaxed);
+                }
             }
-            let wait = self
-                .wakes
-                .peek()
-                .map(|Reverse((at, _))| timespec(at.since(now())));
+            let wait = next.map(|at| timespec(at.since(now())));
             events.clear();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), wait.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -241,6 +253,17 @@ impl<'a> Applications<'a> {
             broken: self.broken,
             fifo_refused,
         }
+    }
+
+    /// Whether a datagram may still be under way.
+    fn datagrams_missing(&self) -> bool {
+        self.flows.iter().any(|flow| match &flow.carrier {
+            Carrier::Udp(datagrams) => {
+                let (written, delivered) = datagrams.counts();
+                delivered < written
+            }
+            Carrier::Tcp { .. } => false,
+        })
     }
 
     fn break_flow(&mut self, number: usize, errno: Errno) {

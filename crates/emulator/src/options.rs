@@ -178,6 +178,13 @@ impl Options {
         rtts.min().unwrap_or(Span::ZERO)
     }
 
+    /// The longest.
+    pub(crate) fn longest_rtt(&self) -> Span {
+        let flows = self.scenario.flows.iter();
+        let rtts = flows.map(|spec| self.scenario.base_rtt(spec));
+        rtts.max().unwrap_or(Span::ZERO)
+    }
+
     /// The bandwidth-delay product that a flow's data meets, in bytes; `None` without a rate.
     pub(crate) fn bdp_bytes(&self, spec: &FlowSpec) -> Option<u64> {
         let links = spec
@@ -194,12 +201,7 @@ impl Options {
 
     /// The most bytes that can be on their way at once: bandwidth-delay products and queues.
     pub(crate) fn bytes_on_the_way(&self) -> u64 {
-        let rtt_s = self
-            .scenario
-            .flows
-            .iter()
-            .map(|spec| self.scenario.base_rtt(spec).as_secs())
-            .fold(0.0, f64::max);
+        let rtt_s = self.longest_rtt().as_secs();
         let links = self.scenario.links.iter().map(|link| {
             let Some(rate) = link.path.forward.mean_rate() else {
                 return u64::MAX;

@@ -244,8 +244,12 @@ impl Run<'_> {
         let probe = Probe::attach(&senders, &watch)?;
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
-            let (applications, stop_applications) =
-                Applications::new(self.flows, connections, self.options.seed)?;
+            let (applications, stop_applications) = Applications::new(
+                self.flows,
+                connections,
+                self.options.seed,
+                self.options.longest_rtt(),
+            )?;
             let began_ns = monotonic_ns();
             let ended = &done;
             let applications = spawn(scope, "pathcast-flows", move || {
