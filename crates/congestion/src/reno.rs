@@ -8,11 +8,14 @@ use crate::controller::{Ack, Congestion, Controller, Signal};
 /// Share of the window that remains after a loss (RFC 5681, equation 4).
 const BETA: f64 = 0.5;
 
-/// Reno's whole state: the window and the slow-start threshold.
+/// Reno's whole state. Windows are whole packets, as in Linux, which matters where they are small: from
+/// 7 packets a loss leads to 3.
 #[derive(Clone, Debug)]
 pub struct Reno {
     cwnd: f64,
     ssthresh: f64,
+    /// Packets acknowledged since the window last grew (Linux's `snd_cwnd_cnt`).
+    counted: f64,
 }
 
 impl Default for Reno {
@@ -20,6 +23,7 @@ impl Default for Reno {
         Self {
             cwnd: INITIAL_WINDOW,
             ssthresh: f64::INFINITY,
+            counted: 0.0,
         }
     }
 }
@@ -45,13 +49,15 @@ impl Controller for Reno {
         if self.in_slow_start() {
             acked = slow_start(&mut self.cwnd, self.ssthresh, acked);
         }
-        // one packet a window of acknowledgments: cwnd += 1/cwnd for each packet
-        self.cwnd += acked / self.cwnd;
+        // one packet a window of acknowledgments
+        let each = self.cwnd;
+        additive_increase(&mut self.cwnd, &mut self.counted, each, acked);
     }
 
     fn on_congestion(&mut self, _event: &Congestion) {
-        self.ssthresh = (self.cwnd * BETA).max(2.0);
+        self.ssthresh = (self.cwnd * BETA).floor().max(2.0);
         self.cwnd = self.ssthresh;
+        self.counted = 0.0;
     }
 
     fn on_timeout(&mut self, now: Time) {
@@ -61,6 +67,21 @@ impl Controller for Reno {
             in_flight: 0,
         });
         self.cwnd = 1.0;
+    }
+}
+
+/// A packet for each `each` packets acknowledged (Linux's tcp_cong_avoid_ai).
+pub(crate) fn additive_increase(cwnd: &mut f64, counted: &mut f64, each: f64, acked: f64) {
+    if *counted >= each {
+        // counted while the window was larger: to be used gently
+        *counted = 0.0;
+        *cwnd += 1.0;
+    }
+    *counted += acked;
+    if *counted >= each {
+        let grown = (*counted / each).floor();
+        *counted -= grown * each;
+        *cwnd += grown;
     }
 }
 
@@ -113,6 +134,7 @@ mod tests {
         let mut reno = Reno {
             cwnd: 40.0,
             ssthresh: 20.0,
+            counted: 0.0,
         };
         reno.on_timeout(Time::ZERO);
         assert_eq!((reno.cwnd(), reno.ssthresh()), (1.0, 20.0));
