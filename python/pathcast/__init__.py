@@ -13,6 +13,7 @@ scores = pathcast.evaluate(trace, [1, 5, 10]).horizons
 from importlib.metadata import version
 
 from pathcast.batch import Results, Simulation, simulate_many
+from pathcast.convert import Conversion, convert
 from pathcast.exceptions import (
     ClusterError,
     EmulatorError,
@@ -51,7 +52,7 @@ from pathcast.runs import (
     simulate,
 )
 from pathcast.scenario import Scenario
-from pathcast.trace import FlowSeries, Trace, read_trace
+from pathcast.trace import FlowSeries, Trace, TraceWarning, read_trace
 
 __version__ = version("pathcast")
 
@@ -60,6 +61,7 @@ __all__ = [
     "QUANTILE_LEVELS",
     "Capabilities",
     "ClusterError",
+    "Conversion",
     "CurvePoint",
     "EmulatorError",
     "Epoch",
@@ -86,7 +88,9 @@ __all__ = [
     "SimulationError",
     "Trace",
     "TraceError",
+    "TraceWarning",
     "capabilities",
+    "convert",
     "emulate",
     "evaluate",
     "fit",

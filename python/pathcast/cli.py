@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -19,6 +21,7 @@ from rich.table import Table
 
 from pathcast import __version__, batch, demo, models, report, runs
 from pathcast import scenario as scenarios
+from pathcast.convert import convert as convert_trace
 from pathcast.exceptions import PathcastError
 from pathcast.files import check_output, write_beside
 from pathcast.path import Path
@@ -52,7 +55,9 @@ WorkloadText = Annotated[
 ]
 Traces = Annotated[
     list[FilePath],
-    typer.Argument(metavar="TRACE...", help="Parquet, or CSV time_s,cwnd_packets; gzip too."),
+    typer.Argument(
+        metavar="TRACE...", help="Parquet, CSV, or of another tool; docs/trace-format.md."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Flows = Annotated[int, typer.Option(help="Flows of each scheme.", min=1, max=10_000)]
@@ -365,6 +370,51 @@ def sweep(
 
 
 @app.command()
+def convert(
+    file: Annotated[
+        FilePath,
+        typer.Argument(
+            metavar="INPUT", help="A trace of any tool that docs/trace-format.md lists."
+        ),
+    ],
+    output: Annotated[
+        FilePath | None,
+        typer.Option("--output", "-o", help="Write the trace here, as Parquet, or CSV if .csv."),
+    ] = None,
+    packets: Annotated[
+        FilePath | None,
+        typer.Option(
+            help="Write the packets here, as Parquet, a log of mm-link if .log, or a "
+            "packet-delivery trace if .trace."
+        ),
+    ] = None,
+    flow: Annotated[
+        int | None,
+        typer.Option(help="The one flow to take; default: all, of a capture the busiest.", min=0),
+    ] = None,
+    keep_prefix: Annotated[
+        bool, typer.Option("--keep-prefix", help="Take what comes before any damage.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Read a trace of another tool and write it as a trace of ours."""
+    for written in (output, packets):
+        if written is not None:
+            check_output(written)
+    done = convert_trace(file, output, packets=packets, flow=flow, keep_prefix=keep_prefix)
+    for warning in done.warnings:
+        _err.print(warning, markup=False, soft_wrap=True)
+    if as_json:
+        _print_json(asdict(done))
+        return
+    for rows, written in ((done.rows, output), (done.packets, packets)):
+        if rows is not None:
+            _out.print(f"{rows} rows of {done.format} written to {written}")
+    for number, rate_bps in done.goodput_bps.items():
+        _out.print(f"goodput of flow {number}: {_mbps(rate_bps)}")
+
+
+@app.command()
 def fit(
     traces: Traces,
     output: Annotated[
@@ -565,6 +615,8 @@ def _options(
 
 def main() -> None:
     """Runs the command line; what the caller got wrong ends with exit code 2."""
+    # what is doubtful about a trace, without the line of ours that found it
+    warnings.formatwarning = lambda message, *_args, **_kwargs: f"{message}\n"
     try:
         app(prog_name="pathcast")
     except PathcastError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,10 @@ from pathcast import _internal
 from pathcast.exceptions import TraceError, translated
 
 Column = npt.NDArray[np.float64]
+
+
+class TraceWarning(UserWarning):
+    """Something about a trace that was read is doubtful."""
 
 
 @dataclass(frozen=True)
@@ -128,13 +133,30 @@ class Trace:
             self._inner.write(FilePath(file))
 
 
-def read_trace(file: str | os.PathLike[str]) -> Trace:
-    """Reads our Parquet, or a CSV `time_s,cwnd_packets`, gzipped or not.
+def read_trace(
+    file: str | os.PathLike[str], *, keep_prefix: bool = False, flow: int | None = None
+) -> Trace:
+    """Reads a trace in any format that `docs/trace-format.md` lists, gzipped or not.
+
+    The format is told by the file's content. What is doubtful about what was read is warned of
+    with [`TraceWarning`][pathcast.trace.TraceWarning].
+
+    Args:
+        file: the file.
+        keep_prefix: of a file that is damaged, take the rows before the damage and warn.
+        flow: the one flow to read; by default all, but of a packet capture the busiest, 0.
 
     Raises:
-        TraceError: it cannot be read, or holds no valid trace: file, line or row, column, what was
+        TraceError: it cannot be read, or holds no valid trace: file, line, row or byte, what was
             got and what was wanted.
+
+    ```python
+    trace = pathcast.read_trace("capture.pcap", keep_prefix=True)
+    ```
 
     """
     with translated():
-        return Trace(_internal.read_trace(FilePath(file)), str(file))
+        inner, said = _internal.import_trace(FilePath(file), keep_prefix, flow)
+    for warning in json.loads(said)["warnings"]:
+        warnings.warn(warning, TraceWarning, stacklevel=2)
+    return Trace(inner, str(file))

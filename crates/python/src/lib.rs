@@ -7,6 +7,7 @@
 #![allow(clippy::needless_pass_by_value)]
 
 mod batch;
+mod convert;
 mod errors;
 mod models;
 mod path;
@@ -21,6 +22,10 @@ mod _internal {
     #[pymodule_export]
     use crate::batch::{ArrowTable, check_simulations, simulate_many};
     #[pymodule_export]
+    use crate::convert::{
+        convert_packets, convert_pantheon_perf, export_csv, import_trace, recognise,
+    };
+    #[pymodule_export]
     use crate::errors::{
         EmulatorError, ModelError, PathFileError, SchemeError, SimulationError, TraceError,
     };
@@ -33,5 +38,5 @@ mod _internal {
     #[pymodule_export]
     use crate::scenario::{check_scenario, is_scenario, scenario_over, scenario_summary};
     #[pymodule_export]
-    use crate::trace::{Trace, read_trace};
+    use crate::trace::Trace;
 }

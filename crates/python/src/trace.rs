@@ -13,16 +13,8 @@ use crate::errors::TraceError;
 #[pyclass(frozen, module = "pathcast._internal")]
 pub struct Trace(pub pathcast_trace::Trace);
 
-fn trace_error(error: &pathcast_trace::TraceError) -> PyErr {
+pub fn trace_error(error: &pathcast_trace::TraceError) -> PyErr {
     TraceError::new_err(error.to_string())
-}
-
-/// Reads a trace: Parquet or CSV, gzipped or not.
-#[pyfunction]
-pub fn read_trace(py: Python<'_>, file: PathBuf) -> PyResult<Trace> {
-    py.detach(|| pathcast_trace::read(&file))
-        .map(Trace)
-        .map_err(|error| trace_error(&error))
 }
 
 #[pymethods]

@@ -36,6 +36,20 @@ impl<R: Read> Read for Metered<'_, R> {
 /// A [`TraceError`] with line and column if a column is missing, a cell is no number, time goes
 /// backwards, a cwnd is not greater than zero, or there is no row, too many or too large a one.
 pub fn read_csv(source: impl Read, path: &Path) -> Result<Trace, TraceError> {
+    let mut records = Vec::new();
+    read_rows(source, path, &mut records)?;
+    Ok(Trace {
+        metadata: Metadata::new(Source::Csv),
+        records,
+    })
+}
+
+/// Adds the rows to `records`, up to the first that is wrong.
+pub(crate) fn read_rows(
+    source: impl Read,
+    path: &Path,
+    records: &mut Vec<Record>,
+) -> Result<(), TraceError> {
     let left = &Cell::new(MAX_ROW_BYTES);
     let source = Metered { source, left };
     let mut reader = csv::ReaderBuilder::new()
@@ -66,7 +80,6 @@ pub fn read_csv(source: impl Read, path: &Path) -> Result<Trace, TraceError> {
     };
     let (time_column, cwnd_column) = (column("time_s")?, column("cwnd_packets")?);
 
-    let mut records: Vec<Record> = Vec::new();
     let mut row = csv::ByteRecord::new();
     while reader
         .read_byte_record(&mut row)
@@ -126,10 +139,7 @@ pub fn read_csv(source: impl Read, path: &Path) -> Result<Trace, TraceError> {
             "has no rows, expected time_s,cwnd_packets and numbers",
         ));
     }
-    Ok(Trace {
-        metadata: Metadata::new(Source::Csv),
-        records,
-    })
+    Ok(())
 }
 
 fn csv_error(path: &Path, error: &csv::Error) -> TraceError {

@@ -8,7 +8,7 @@ use std::path::Path;
 pub struct TraceError {
     /// The file, as the caller named it.
     pub file: String,
-    /// Line of a text file or row of a Parquet file, from 1, and the column's name.
+    /// Where in it, if that is known.
     pub place: Option<Place>,
     /// What was got and what was wanted.
     pub message: String,
@@ -16,11 +16,16 @@ pub struct TraceError {
 
 /// Where in a file.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Line of a text file or row of a Parquet file, from 1.
-    pub line: u64,
-    /// The column's name; empty if it is the whole line.
-    pub column: String,
+pub enum Place {
+    /// In a text file or a table.
+    Line {
+        /// Line of a text file or row of a Parquet file, from 1.
+        line: u64,
+        /// The column's name; empty if it is the whole line.
+        column: String,
+    },
+    /// In a binary file, unpacked: offset from its start.
+    Byte(u64),
 }
 
 impl TraceError {
@@ -33,7 +38,7 @@ impl TraceError {
     }
 
     pub(crate) fn at(file: &Path, line: u64, column: &str, message: impl Into<String>) -> Self {
-        let place = Some(Place {
+        let place = Some(Place::Line {
             line,
             column: column.to_string(),
         });
@@ -42,16 +47,27 @@ impl TraceError {
             ..Self::new(file, message)
         }
     }
+
+    pub(crate) fn at_byte(file: &Path, offset: u64, message: impl Into<String>) -> Self {
+        Self {
+            place: Some(Place::Byte(offset)),
+            ..Self::new(file, message)
+        }
+    }
 }
 
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file)?;
-        if let Some(place) = &self.place {
-            write!(f, ":{}", place.line)?;
-            if !place.column.is_empty() {
-                write!(f, ": {}", place.column)?;
+        match &self.place {
+            Some(Place::Line { line, column }) => {
+                write!(f, ":{line}")?;
+                if !column.is_empty() {
+                    write!(f, ": {column}")?;
+                }
             }
+            Some(Place::Byte(offset)) => write!(f, ": byte {offset}")?,
+            None => {}
         }
         write!(f, ": {}", self.message)
     }

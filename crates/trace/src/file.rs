@@ -1,50 +1,20 @@
 //! Files as wholes: which format it is, and never half a file.
 
 use std::fs::{self, File};
-use std::io::{BufReader, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
-
-use crate::csv_reader::read_csv;
 use crate::error::TraceError;
-use crate::parquet_file::read_parquet;
+use crate::import::{ReadOptions, read_with};
 use crate::record::Trace;
 
-/// Reads a trace: our Parquet, or a CSV `time_s,cwnd_packets`, plain or gzipped; the file's first
-/// bytes tell which.
+/// Reads a trace in any format that is known, told by content; what there is to say of how it was
+/// read, [`read_with`] tells.
 ///
 /// # Errors
 /// A [`TraceError`] if the file cannot be opened or read, or holds no valid trace.
 pub fn read(path: &Path) -> Result<Trace, TraceError> {
-    let io_error = |error: std::io::Error| TraceError::new(path, error.to_string());
-    let mut magic = [0u8; 4];
-    let mut file = File::open(path).map_err(io_error)?;
-    if file.metadata().map_err(io_error)?.is_dir() {
-        return Err(TraceError::new(
-            path,
-            "is a directory, expected a trace (Parquet or CSV)",
-        ));
-    }
-    let mut filled = 0;
-    while filled < magic.len() {
-        match file.read(&mut magic[filled..]).map_err(io_error)? {
-            0 => break,
-            n => filled += n,
-        }
-    }
-    match &magic[..filled] {
-        [] => Err(TraceError::new(
-            path,
-            "is empty, expected a trace (Parquet or CSV)",
-        )),
-        b"PAR1" => read_parquet(path),
-        [0x1f, 0x8b, ..] => {
-            let file = File::open(path).map_err(io_error)?;
-            read_csv(MultiGzDecoder::new(BufReader::new(file)), path)
-        }
-        _ => read_csv(BufReader::new(File::open(path).map_err(io_error)?), path),
-    }
+    read_with(path, &ReadOptions::default()).map(|imported| imported.trace)
 }
 
 /// Writes a file beside its final place and renames it there once it is whole, so that nobody ever

@@ -3,12 +3,15 @@
 //! [`Trace`] is the record of TCP senders, one row for each acknowledgment or change, written as
 //! Parquet in the one schema that `docs/trace-format.md` describes; [`RunReport`] is the summary
 //! that `pathcast simulate` and `pathcast emulate` print. The simulator, the emulator and the
-//! probe write both; the models read columns of the first.
+//! probe write both; the models read columns of the first. Traces that other tools wrote are read
+//! too ([`read_with`], [`read_packets`]), and some of their formats written.
 
 mod csv_reader;
 mod delay;
 mod error;
+mod export;
 mod file;
+mod import;
 mod pages;
 mod parquet_file;
 mod quiet_panics;
@@ -17,9 +20,16 @@ mod report;
 
 pub use csv_reader::read_csv;
 pub use delay::DelayHistogram;
-pub use error::TraceError;
+pub use error::{Place, TraceError};
+pub use export::{write_csv, write_delivery_trace, write_mm_link_log};
 pub use file::{read, write_beside};
-pub use parquet_file::{Row, TableWriter, read_parquet, write_batch, write_parquet};
+pub use import::{
+    Damage, Format, Imported, Packets, PerfRow, ReadOptions, packets_of_bytes, read_bytes,
+    read_packets, read_pantheon_perf, read_with, recognise,
+};
+pub use parquet_file::{
+    Row, TableWriter, read_parquet, write_batch, write_packets, write_parquet, write_rows,
+};
 pub use record::{
     Direction, Metadata, PacketEvent, PacketRecord, Record, SCHEMA_VERSION, Source, Trace,
 };

@@ -208,10 +208,34 @@ impl<'a, R: Row> TableWriter<'a, R> {
 /// # Errors
 /// A [`TraceError`] if the file cannot be created or written (a full disk, no permission).
 pub fn write_parquet(path: &Path, trace: &Trace) -> Result<(), TraceError> {
+    write_rows(path, &trace.metadata, trace.records.iter().copied())
+}
+
+/// Writes a packet table to `path`, whole or not at all.
+///
+/// # Errors
+/// A [`TraceError`] if the file cannot be created or written.
+pub fn write_packets(
+    path: &Path,
+    metadata: &Metadata,
+    records: &[PacketRecord],
+) -> Result<(), TraceError> {
+    write_rows(path, metadata, records.iter().copied())
+}
+
+/// Writes rows of one of the project's tables to `path`, whole or not at all.
+///
+/// # Errors
+/// A [`TraceError`] if the file cannot be created or written.
+pub fn write_rows<R: Row>(
+    path: &Path,
+    metadata: &Metadata,
+    rows: impl IntoIterator<Item = R>,
+) -> Result<(), TraceError> {
     write_beside(path, |file| {
         let mut writer = TableWriter::new(file)?;
-        trace.records.iter().for_each(|record| writer.push(*record));
-        writer.finish(&trace.metadata)
+        rows.into_iter().for_each(|row| writer.push(row));
+        writer.finish(metadata)
     })
 }
 

@@ -20,6 +20,20 @@ pub enum Source {
     Emulator,
     /// A CSV file of cwnd over time; where it came from is not known.
     Csv,
+    /// `iperf3 -J`: one row an interval and stream.
+    Iperf3,
+    /// The kernel's tcp_probe as text.
+    TcpProbe,
+    /// `ss -tin`, repeated.
+    Ss,
+    /// A packet capture; windows are inferred.
+    Pcap,
+    /// The qlog of a QUIC endpoint.
+    Qlog,
+    /// The log of a mahimahi link: packets, no windows.
+    Mahimahi,
+    /// The log of a Pantheon tunnel; windows are inferred.
+    Pantheon,
 }
 
 /// The state of one TCP sender at one moment: after it processed an acknowledgment, or whenever

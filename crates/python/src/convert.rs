@@ -1,0 +1,127 @@
+//! Traces of other tools: read with what is to be said of them, and written in other formats.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use pathcast_trace::{
+    Damage, Format, Metadata, ReadOptions, Source, read_packets, read_pantheon_perf,
+    write_delivery_trace, write_mm_link_log, write_packets, write_rows,
+};
+use pyo3::prelude::*;
+
+use crate::trace::{Trace, trace_error};
+
+/// What is to be said of a conversion, as JSON.
+fn said(
+    format: Format,
+    rows: usize,
+    warnings: &[String],
+    goodput_bps: &BTreeMap<u32, f64>,
+) -> String {
+    serde_json::json!({
+        "format": format.to_string(),
+        "rows": rows,
+        "warnings": warnings,
+        "goodput_bps": goodput_bps,
+    })
+    .to_string()
+}
+
+fn options(keep_prefix: bool, flow: Option<u32>) -> ReadOptions {
+    ReadOptions {
+        damage: if keep_prefix {
+            Damage::KeepPrefix
+        } else {
+            Damage::Refuse
+        },
+        flow,
+        ..ReadOptions::default()
+    }
+}
+
+/// The format of a file, by content.
+#[pyfunction]
+pub fn recognise(file: PathBuf) -> PyResult<String> {
+    let format = pathcast_trace::recognise(&file).map_err(|error| trace_error(&error))?;
+    Ok(format.to_string())
+}
+
+/// Reads a trace in any known format; with what is to be said of it.
+#[pyfunction]
+#[pyo3(signature = (file, keep_prefix, flow=None))]
+pub fn import_trace(
+    py: Python<'_>,
+    file: PathBuf,
+    keep_prefix: bool,
+    flow: Option<u32>,
+) -> PyResult<(Trace, String)> {
+    let imported = py
+        .detach(|| pathcast_trace::read_with(&file, &options(keep_prefix, flow)))
+        .map_err(|error| trace_error(&error))?;
+    let rows = imported.trace.records.len();
+    let said = said(
+        imported.format,
+        rows,
+        &imported.warnings,
+        &imported.goodput_bps,
+    );
+    Ok((Trace(imported.trace), said))
+}
+
+/// Writes the windows of a trace of one flow as CSV.
+#[pyfunction]
+pub fn export_csv(py: Python<'_>, trace: &Trace, file: PathBuf) -> PyResult<()> {
+    py.detach(|| pathcast_trace::write_csv(&file, &trace.0))
+        .map_err(|error| trace_error(&error))
+}
+
+/// Reads packets and writes them as the ending of `output` says: `.log` of mm-link, `.trace` of
+/// mahimahi, else Parquet.
+#[pyfunction]
+#[pyo3(signature = (file, output, keep_prefix, flow=None))]
+pub fn convert_packets(
+    py: Python<'_>,
+    file: PathBuf,
+    output: PathBuf,
+    keep_prefix: bool,
+    flow: Option<u32>,
+) -> PyResult<String> {
+    py.detach(|| {
+        let packets = read_packets(&file, &options(keep_prefix, flow))?;
+        match output.extension().and_then(|ending| ending.to_str()) {
+            Some("log") => write_mm_link_log(&output, &packets.records)?,
+            Some("trace") => _ = write_delivery_trace(&output, &packets.records)?,
+            _ => write_packets(&output, &packets.metadata, &packets.records)?,
+        }
+        let rows = packets.records.len();
+        Ok(said(
+            packets.format,
+            rows,
+            &packets.warnings,
+            &BTreeMap::new(),
+        ))
+    })
+    .map_err(|error| trace_error(&error))
+}
+
+/// Writes the rows of a `pantheon_perf.json` as Parquet.
+#[pyfunction]
+pub fn convert_pantheon_perf(
+    py: Python<'_>,
+    file: PathBuf,
+    output: PathBuf,
+    keep_prefix: bool,
+) -> PyResult<String> {
+    py.detach(|| {
+        let (rows, warnings) = read_pantheon_perf(&file, &options(keep_prefix, None))?;
+        let count = rows.len();
+        write_rows(&output, &Metadata::new(Source::Pantheon), rows)?;
+        Ok(said(
+            Format::PantheonPerf,
+            count,
+            &warnings,
+            &BTreeMap::new(),
+        ))
+    })
+    .map_err(|error| trace_error(&error))
+}

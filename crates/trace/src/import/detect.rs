@@ -1,0 +1,209 @@
+//! Which format a file is in, from its first bytes alone.
+
+use std::fmt;
+
+/// As much of a file as is looked at.
+pub(crate) const HEAD_BYTES: usize = 64 << 10;
+
+/// The formats that are known, [`read`](crate::read) or told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Our own table.
+    Parquet,
+    /// `time_s,cwnd_packets`.
+    Csv,
+    /// `iperf3 -J` or `--json-stream`.
+    Iperf3,
+    /// tcp_probe's lines, of `/proc/net/tcpprobe` or tracefs.
+    TcpProbe,
+    /// `ss -tin`.
+    Ss,
+    /// pcap or pcapng.
+    Pcap,
+    /// qlog, JSON or a sequence of JSON texts.
+    Qlog,
+    /// The log of mm-link.
+    MahimahiLog,
+    /// A packet-delivery trace of mahimahi: a link and no flow.
+    MahimahiTrace,
+    /// The merged log of a Pantheon tunnel.
+    PantheonLog,
+    /// The log of one end of a Pantheon tunnel.
+    PantheonEnd,
+    /// `pantheon_perf.json`.
+    PantheonPerf,
+}
+
+/// What an unknown file is held against.
+pub(crate) const KNOWN: &str = "Parquet of pathcast, CSV with time_s and cwnd_packets, iperf3 -J, \
+    tcp_probe text, ss -tin, pcap or pcapng, qlog, a log of mm-link, a datalink or acklink log of \
+    Pantheon, pantheon_perf.json; all but the first gzipped or not";
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Parquet => "Parquet",
+            Self::Csv => "CSV",
+            Self::Iperf3 => "iperf3 JSON",
+            Self::TcpProbe => "tcp_probe text",
+            Self::Ss => "ss -tin",
+            Self::Pcap => "packet capture",
+            Self::Qlog => "qlog",
+            Self::MahimahiLog => "log of mm-link",
+            Self::MahimahiTrace => "packet-delivery trace of mahimahi",
+            Self::PantheonLog => "merged log of a Pantheon tunnel",
+            Self::PantheonEnd => "log of one end of a Pantheon tunnel",
+            Self::PantheonPerf => "pantheon_perf.json",
+        })
+    }
+}
+
+/// The format of a file that begins with `head`, if it is known.
+pub(crate) fn detect(head: &[u8]) -> Option<Format> {
+    match head {
+        [b'P', b'A', b'R', b'1', ..] => return Some(Format::Parquet),
+        [0xd4, 0xc3, 0xb2, 0xa1, ..]
+        | [0xa1, 0xb2, 0xc3, 0xd4, ..]
+        | [0x4d, 0x3c, 0xb2, 0xa1, ..]
+        | [0xa1, 0xb2, 0x3c, 0x4d, ..]
+        | [0x0a, 0x0d, 0x0d, 0x0a, ..] => return Some(Format::Pcap),
+        _ => {}
+    }
+    let text = String::from_utf8_lossy(head);
+    let text = text.trim_start_matches('\u{feff}');
+    if text.trim_start().starts_with(['{', '\u{1e}']) {
+        return json(text);
+    }
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .take(200)
+        .find_map(line)
+}
+
+fn json(text: &str) -> Option<Format> {
+    let has = |key: &str| text.contains(key);
+    if has("\"qlog_version\"")
+        || has("\"qlog_format\"")
+        || has("urn:ietf:params:qlog")
+        || (has("metrics_updated\"") && has("\"time\""))
+    {
+        return Some(Format::Qlog);
+    }
+    let event = has("\"event\"") && (has("\"interval\"") || has("\"start\""));
+    let document = has("\"intervals\"") || (has("\"start\"") && has("\"connected\""));
+    if event || document {
+        return Some(Format::Iperf3);
+    }
+    (has("\"tput\"") || (has("\"all\"") && has("\"loss\""))).then_some(Format::PantheonPerf)
+}
+
+/// What a single line gives away.
+fn line(line: &str) -> Option<Format> {
+    let words: Vec<&str> = line.split_whitespace().take(16).collect();
+    let number = |i: usize| words.get(i).is_some_and(|word| word.parse::<f64>().is_ok());
+    if line.starts_with("# mahimahi mm-link") || line.starts_with("# base timestamp:") {
+        return Some(Format::MahimahiLog);
+    }
+    if line.starts_with('#') {
+        return None; // a comment of which the next line may tell more
+    }
+    if line.contains(" tcp_probe: ") {
+        return Some(Format::TcpProbe);
+    }
+    if words.len() >= 10
+        && number(0)
+        && words[1].contains(':')
+        && words[2].contains(':')
+        && words[4].starts_with("0x")
+    {
+        return Some(Format::TcpProbe);
+    }
+    if number(0) && words.len() >= 3 && ["+", "-", "#", "d"].contains(&words[1]) {
+        return Some(match words[..] {
+            [_, "d", ..] | [_, "#", _] => Format::MahimahiLog,
+            [_, "-", _, "-", _] => Format::PantheonEnd,
+            _ if words[0].contains('.') => Format::PantheonLog,
+            _ => Format::MahimahiLog,
+        });
+    }
+    if words.iter().any(|word| word.starts_with("cwnd:"))
+        || (line.contains("Recv-Q") && line.contains("Send-Q"))
+    {
+        return Some(Format::Ss);
+    }
+    if line.contains("time_s") || line.contains("cwnd_packets") || csv_header(line) {
+        return Some(Format::Csv);
+    }
+    if words.len() == 1 && words[0].len() <= 12 && words[0].bytes().all(|b| b.is_ascii_digit()) {
+        return Some(Format::MahimahiTrace);
+    }
+    None
+}
+
+/// Names between commas: a table, of which the reader will say what columns it lacks.
+fn csv_header(line: &str) -> bool {
+    line.contains(',')
+        && line.split(',').all(|cell| {
+            cell.len() <= 40
+                && cell.starts_with(|c: char| c.is_ascii_alphabetic())
+                && cell
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_told_by_content() {
+        for (head, wanted) in [
+            (&b"PAR1\x15"[..], Some(Format::Parquet)),
+            (b"time_s,cwnd_packets\n", Some(Format::Csv)),
+            (b"a,b\n1,2\n", Some(Format::Csv)),
+            (b"\xd4\xc3\xb2\xa1", Some(Format::Pcap)),
+            (b"\x0a\x0d\x0d\x0a", Some(Format::Pcap)),
+            (b"{\"start\": {\"connected\": []}}", Some(Format::Iperf3)),
+            (b"{\"event\":\"start\",\"data\":{}}", Some(Format::Iperf3)),
+            (b"\x1e{\"qlog_version\":\"0.3\"}\n", Some(Format::Qlog)),
+            (
+                b"{\"bbr\":{\"1\":{\"all\":{\"tput\":1}}}}",
+                Some(Format::PantheonPerf),
+            ),
+            (
+                b"# tracer: nop\n#\n  x-1 [000] ..s. 1.5: tcp_probe: family=AF_INET",
+                Some(Format::TcpProbe),
+            ),
+            (
+                b"0.1 10.0.0.1:5 10.0.0.2:6 32 0x3d9 0x3d8 10 100 200 23",
+                Some(Format::TcpProbe),
+            ),
+            (b"State Recv-Q Send-Q Local\n", Some(Format::Ss)),
+            (
+                b"1700000000.5\nESTAB 0 0 1.1.1.1:1 2.2.2.2:2\n\t cubic cwnd:10",
+                Some(Format::Ss),
+            ),
+            (b"# mahimahi mm-link (uplink)\n", Some(Format::MahimahiLog)),
+            (b"# base timestamp: 12\n", Some(Format::MahimahiLog)),
+            (b"12 + 1504\n", Some(Format::MahimahiLog)),
+            (
+                b"# init timestamp: 15.5\n12.125 + 1500 1\n",
+                Some(Format::PantheonLog),
+            ),
+            (
+                b"# x ingress: 15.5\n12.125 - 5 - 1500\n",
+                Some(Format::PantheonEnd),
+            ),
+            (b"1\n2\n", Some(Format::MahimahiTrace)),
+            (b"hello, there", None),
+            (b"", None),
+            (b"{}", None),
+            (b"\xff\xfe\x00", None),
+        ] {
+            let name = String::from_utf8_lossy(head);
+            assert_eq!(detect(head), wanted, "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The log of mahimahi's mm-link: packets that come to a link, leave it and are dropped there.
+//!
+//! Lines are `MS + BYTES`, `MS - BYTES DELAY_MS`, `MS d PACKETS BYTES` and, for each opportunity to
+//! send, `MS # BYTES`; sizes are with the 4 bytes of TUN's header. The log names no packets: each
+//! departure is that of the oldest packet that came when it says and is as large, and packets that
+//! were passed over were dropped.
+
+use std::collections::VecDeque;
+
+use crate::error::{Place, TraceError};
+use crate::import::Read;
+use crate::import::input::{Input, shown};
+use crate::import::rows::Rows;
+use crate::record::{Direction, PacketEvent, PacketRecord, Source};
+
+/// What TUN puts before each packet.
+const TUN_BYTES: u32 = 4;
+/// More packets in a queue than this make no sense.
+const MAX_QUEUE: usize = 1 << 20;
+/// How far a departure is looked for among those that came before it.
+const MAX_PASSED: usize = 1 << 12;
+
+struct Queued {
+    seq: u64,
+    came_ms: u64,
+    bytes: u32,
+}
+
+pub(super) fn packets(input: Input<'_>, most: usize) -> Result<Read<PacketRecord>, TraceError> {
+    let mut rows: Rows<PacketRecord> = Rows::new(most);
+    let mut queue: VecDeque<Queued> = VecDeque::new();
+    let mut lines = input.lines()?;
+    let (mut base_ms, mut next_seq, mut opportunities) = (0u64, 0u64, 0u64);
+    let (mut described, mut unknown) = (Vec::new(), 0u64);
+    let mut feed = || -> Result<(), TraceError> {
+        while let Some((number, line)) = lines.next()? {
+            let wrong = |message: String| TraceError::at(input.path, number, "", message);
+            if let Some(comment) = line.strip_prefix('#') {
+                let comment = comment.trim();
+                if let Some(base) = comment.strip_prefix("base timestamp:") {
+                    base_ms = whole(base.trim(), "the base timestamp").map_err(wrong)?;
+                } else if described.len() < 8
+                    && let Some((key, value)) = comment.split_once(": ")
+                {
+                    described.push((key.to_string(), value.chars().take(500).collect::<String>()));
+                }
+                continue;
+            }
+            let words: Vec<&str> = line.split_whitespace().take(5).collect();
+            let [time, kind, ref numbers @ ..] = words[..] else {
+                if words.is_empty() {
+                    continue;
+                }
+                let message = format!("got {}, expected TIME and +, -, # or d", shown(line));
+                return Err(wrong(message));
+            };
+            let now_ms = whole(time, "the time").map_err(wrong)?;
+            let bytes = |at: usize, what: &str| -> Result<u32, TraceError> {
+                let text = numbers.get(at).copied().unwrap_or("");
+                let count = whole(text, what).map_err(wrong)?;
+                u32::try_from(count).map_err(|_| wrong(format!("{what}: got {count}, too many")))
+            };
+            let mut push = |queued: &Queued, event: PacketEvent, delay_ms: Option<u64>| {
+                let time_s = (now_ms as f64 - base_ms as f64) / 1e3;
+                let record = PacketRecord {
+                    time_s,
+                    flow: 0,
+                    seq: queued.seq,
+                    size_bytes: queued.bytes.saturating_sub(TUN_BYTES),
+                    event,
+                    one_way_delay_s: delay_ms.map(|ms| ms as f64 / 1e3),
+                    direction: Direction::Data,
+                };
+                let place = Place::Line {
+                    line: number,
+                    column: String::new(),
+                };
+                rows.push(input.path, place, record)
+            };
+            match kind {
+                "+" => {
+                    let queued = Queued {
+                        seq: next_seq,
+                        came_ms: now_ms,
+                        bytes: bytes(0, "the size")?,
+                    };
+                    push(&queued, PacketEvent::Sent, None)?;
+                    next_seq += 1;
+                    queue.push_back(queued);
+                    if queue.len() > MAX_QUEUE {
+                        return Err(wrong(format!("more than {MAX_QUEUE} packets in the queue")));
+                    }
+                }
+                "-" => {
+                    let (bytes, delay_ms) = (bytes(0, "the size")?, bytes(1, "the delay")?);
+                    let came_ms = now_ms.checked_sub(u64::from(delay_ms));
+                    let found = queue
+                        .iter()
+                        .take(MAX_PASSED)
+                        .position(|q| Some(q.came_ms) == came_ms && q.bytes == bytes);
+                    let Some(at) = found else {
+                        // it came before the log began, or in a part of it that is gone
+                        unknown += 1;
+                        continue;
+                    };
+                    for passed in queue.drain(..at) {
+                        push(&passed, PacketEvent::DroppedByQueue, None)?;
+                    }
+                    if let Some(gone) = queue.pop_front() {
+                        push(&gone, PacketEvent::Delivered, Some(u64::from(delay_ms)))?;
+                    }
+                }
+                "d" => {
+                    let (count, bytes) = (bytes(0, "the packets")?, bytes(1, "the bytes")?);
+                    for dropped in dropped(&mut queue, count as usize, u64::from(bytes), now_ms) {
+                        push(&dropped, PacketEvent::DroppedByQueue, None)?;
+                    }
+                }
+                "#" => opportunities += 1,
+                _ => {
+                    let message = format!("got {}, expected +, -, # or d", shown(kind));
+                    return Err(wrong(message));
+                }
+            }
+        }
+        Ok(())
+    };
+    let damage = feed().err();
+    let mut read = Read::new(Source::Mahimahi, rows, damage);
+    read.warnings.extend(lines.warning());
+    if unknown > 0 {
+        let file = input.path.display();
+        let message =
+            format!("{file}: {unknown} departures of packets that did not come are left out");
+        read.warnings.push(message);
+    }
+    for (key, value) in described {
+        read.metadata.environment.insert(key, value);
+    }
+    let environment = &mut read.metadata.environment;
+    environment.insert("opportunities".to_string(), opportunities.to_string());
+    let meaning = "time in the link's queue, without propagation".to_string();
+    environment.insert("one_way_delay_s".to_string(), meaning);
+    Ok(read)
+}
+
+/// Takes what was dropped from the queue: its youngest if they came just now, else its oldest.
+fn dropped(queue: &mut VecDeque<Queued>, count: usize, bytes: u64, now_ms: u64) -> Vec<Queued> {
+    let count = count.min(queue.len());
+    let sum = |packets: &mut dyn Iterator<Item = &Queued>| -> u64 {
+        packets.map(|queued| u64::from(queued.bytes)).sum()
+    };
+    let youngest = queue.len() - count;
+    let newest = queue
+        .get(youngest)
+        .is_none_or(|queued| queued.came_ms == now_ms)
+        && sum(&mut queue.range(youngest..)) == bytes;
+    if !newest && sum(&mut queue.range(..count)) == bytes {
+        return queue.drain(..count).collect();
+    }
+    queue.drain(youngest..).collect()
+}
+
+fn whole(text: &str, what: &str) -> Result<u64, String> {
+    // below, sums and floats are exact
+    let parsed = text.parse().ok().filter(|number: &u64| *number < 1 << 53);
+    parsed.ok_or_else(|| format!("{what}: got {}, expected a whole number", shown(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::import::testing::{never_panics, packets, read};
+    use crate::record::PacketEvent::{Delivered, DroppedByQueue, Sent};
+
+    const LOG: &str = "\
+# mahimahi mm-link (uplink) [12mbps.trace] > up.log
+# command line: mm-link 12mbps.trace 12mbps.trace
+# queue: droptail [packets=2]
+# init timestamp: 1700000000000
+# base timestamp: 100
+100 + 1504
+100 # 1504
+100 - 1504 0
+101 + 1504
+101 + 600
+101 + 504
+101 d 1 504
+103 # 1504
+103 - 1504 2
+104 - 600 3
+";
+
+    #[test]
+    fn packets_are_followed_through_the_queue() {
+        let read = packets(LOG).unwrap();
+        let rows: Vec<_> = (read.records.iter())
+            .map(|r| {
+                (
+                    (r.time_s * 1e3).round() as i64,
+                    r.seq,
+                    r.size_bytes,
+                    r.event,
+                )
+            })
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                (0, 0, 1500, Sent),
+                (0, 0, 1500, Delivered),
+                (1, 1, 1500, Sent),
+                (1, 2, 596, Sent),
+                (1, 3, 500, Sent),
+                (1, 3, 500, DroppedByQueue),
+                (3, 1, 1500, Delivered),
+                (4, 2, 596, Delivered),
+            ]
+        );
+        assert_eq!(read.records[6].one_way_delay_s, Some(0.002));
+        assert_eq!(read.metadata.environment["queue"], "droptail [packets=2]");
+        assert!(read.warnings.is_empty());
+    }
+
+    #[test]
+    fn drops_that_are_not_told_show_when_they_are_passed_over() {
+        let text = "5 + 100\n6 + 200\n7 - 200 1\n";
+        let records = packets(text).unwrap().records;
+        assert_eq!((records[2].seq, records[2].event), (0, DroppedByQueue));
+        assert_eq!((records[3].seq, records[3].event), (1, Delivered));
+    }
+
+    #[test]
+    fn it_has_no_windows_and_what_is_wrong_is_told_by_line() {
+        let error = read(LOG).unwrap_err();
+        assert!(error.contains("read it as packets"), "{error}");
+        let error = packets(LOG.replace("103 #", "103 ?")).unwrap_err();
+        assert_eq!(error, "f:13: got \"?\", expected +, -, # or d");
+        let error = packets(LOG.replace("104 - 600 3", "104 - 600")).unwrap_err();
+        assert_eq!(error, "f:15: the delay: got \"\", expected a whole number");
+    }
+
+    never_panics!(LOG);
+}

@@ -1,0 +1,364 @@
+//! Traces that other tools wrote, one file a format.
+//!
+//! Every reader streams, holds at most [`ReadOptions::max_rows`] rows, and answers damaged or
+//! hostile input with an error that says where, or with the rows before the damage and a warning.
+//! `docs/trace-format.md` says what each format gives and how far inferred columns are off.
+
+mod detect;
+mod input;
+mod iperf3;
+mod mahimahi;
+mod pantheon;
+mod pantheon_perf;
+mod pcap;
+mod qlog;
+mod rows;
+mod ss;
+mod tcp_probe;
+#[cfg(test)]
+mod testing;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::csv_reader::read_rows;
+use crate::error::TraceError;
+use crate::parquet_file::read_parquet;
+use crate::record::{MAX_ROWS, Metadata, PacketRecord, Record, Source, Trace};
+
+pub use detect::Format;
+pub use pantheon_perf::{PerfRow, read_pantheon_perf};
+
+use detect::{HEAD_BYTES, KNOWN, detect};
+use input::Input;
+use rows::{Rows, Timed};
+
+/// What to do about a file that is cut short or corrupt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Damage {
+    /// It is an error.
+    #[default]
+    Refuse,
+    /// The rows before the damage are taken, with a warning, if there are any.
+    KeepPrefix,
+}
+
+/// How to read.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// What to do about damage.
+    pub damage: Damage,
+    /// The one flow to read; all by default, but of a packet capture the busiest, number 0.
+    pub flow: Option<u32>,
+    /// More rows than this are refused; at least 1.
+    pub max_rows: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            damage: Damage::Refuse,
+            flow: None,
+            max_rows: MAX_ROWS,
+        }
+    }
+}
+
+/// A trace, and what is to be said of how it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    /// Rows and metadata.
+    pub trace: Trace,
+    /// What the file was.
+    pub format: Format,
+    /// Bytes delivered a second of each flow over the whole file, in bit/s, as the source counts
+    /// them; of flows for which it does.
+    pub goodput_bps: BTreeMap<u32, f64>,
+    /// What a user should know: damage, guesses, packets left out.
+    pub warnings: Vec<String>,
+}
+
+/// A packet table, and what is to be said of how it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Packets {
+    /// What is known of the run.
+    pub metadata: Metadata,
+    /// Rows, ordered by time.
+    pub records: Vec<PacketRecord>,
+    /// What the file was.
+    pub format: Format,
+    /// As in [`Imported`].
+    pub warnings: Vec<String>,
+}
+
+/// What an importer has when it comes to the end of the file, or to the damage.
+struct Read<R> {
+    metadata: Metadata,
+    rows: Rows<R>,
+    goodput_bps: BTreeMap<u32, f64>,
+    warnings: Vec<String>,
+    /// Why the file was read no further.
+    damage: Option<TraceError>,
+}
+
+impl<R: Timed> Read<R> {
+    fn new(source: Source, rows: Rows<R>, damage: Option<TraceError>) -> Self {
+        Self {
+            metadata: Metadata::new(source),
+            rows,
+            goodput_bps: BTreeMap::new(),
+            warnings: Vec::new(),
+            damage,
+        }
+    }
+
+    /// Notes who the flows are.
+    fn name_flows<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) {
+        for (number, name) in names.into_iter().enumerate().take(64) {
+            let key = format!("flow {number}");
+            self.metadata.environment.insert(key, name.clone());
+        }
+    }
+}
+
+/// Which format a file is in, told by content.
+///
+/// # Errors
+/// A [`TraceError`] that names the known formats if it is none of them, or if the file cannot be
+/// read.
+pub fn recognise(path: &Path) -> Result<Format, TraceError> {
+    format_of(Input::file(path))
+}
+
+/// Reads a trace in any of the formats that are known, told by content.
+///
+/// # Errors
+/// A [`TraceError`] if the file cannot be read, is of no known format, has no windows in it, has
+/// no such flow, or is damaged and `options` do not ask for what comes before.
+pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Imported, TraceError> {
+    read_input(Input::file(path), options)
+}
+
+/// Reads a trace out of the bytes of a file, gzipped or not; `name` stands for it in errors. Not
+/// for Parquet.
+///
+/// # Errors
+/// As [`read_with`].
+pub fn read_bytes(
+    name: &Path,
+    bytes: &[u8],
+    options: &ReadOptions,
+) -> Result<Imported, TraceError> {
+    read_input(Input::bytes(name, bytes), options)
+}
+
+fn read_input(input: Input<'_>, options: &ReadOptions) -> Result<Imported, TraceError> {
+    let format = format_of(input)?;
+    let most = options.max_rows.max(1);
+    let no_windows = |what: &str| {
+        Err(TraceError::new(
+            input.path,
+            format!("is a {format}: {what}"),
+        ))
+    };
+    let read = match format {
+        Format::Parquet if !input.is_file() => {
+            return no_windows("it is read from a file, and one that is not gzipped");
+        }
+        Format::Parquet => {
+            let Trace { metadata, records } = read_parquet(input.path)?;
+            let trace = Trace { metadata, records };
+            return one_flow(input.path, trace, options.flow).map(|trace| Imported {
+                trace,
+                format,
+                goodput_bps: BTreeMap::new(),
+                warnings: Vec::new(),
+            });
+        }
+        Format::Csv => return csv(input, options),
+        Format::Iperf3 => iperf3::read(input, most)?,
+        Format::TcpProbe => tcp_probe::read(input, most)?,
+        Format::Ss => ss::read(input, most)?,
+        Format::Pcap => pcap::read(input, most, options.flow.unwrap_or(0))?,
+        Format::Qlog => qlog::read(input, most)?,
+        Format::PantheonLog => pantheon::read(input, most)?,
+        Format::MahimahiLog => {
+            return no_windows("it tells of packets and not of windows; read it as packets");
+        }
+        Format::MahimahiTrace => {
+            return no_windows(
+                "it describes a link, and stands in a path file (docs/path-file.md)",
+            );
+        }
+        Format::PantheonEnd => {
+            return no_windows(
+                "it knows packets of one end only; expected the *_datalink_run*.log \
+                that Pantheon merges out of both ends'",
+            );
+        }
+        Format::PantheonPerf => {
+            return no_windows("it has sums of whole runs and no series");
+        }
+    };
+    let goodput_bps = read.goodput_bps.clone();
+    let (metadata, records, warnings) = settle(input, options.damage, read)?;
+    let trace = one_flow(input.path, Trace { metadata, records }, options.flow)?;
+    Ok(Imported {
+        trace,
+        format,
+        goodput_bps: goodput_bps
+            .into_iter()
+            .filter(|(flow, _)| options.flow.is_none_or(|chosen| chosen == *flow))
+            .collect(),
+        warnings,
+    })
+}
+
+/// Reads the packets of a capture, a qlog, a log of mm-link or of a Pantheon tunnel.
+///
+/// # Errors
+/// A [`TraceError`] as from [`read_with`], or because the format knows no packets.
+pub fn read_packets(path: &Path, options: &ReadOptions) -> Result<Packets, TraceError> {
+    packets_of_input(Input::file(path), options)
+}
+
+/// Reads the packets out of the bytes of a file, gzipped or not; `name` stands for it in errors.
+///
+/// # Errors
+/// As [`read_packets`].
+pub fn packets_of_bytes(
+    name: &Path,
+    bytes: &[u8],
+    options: &ReadOptions,
+) -> Result<Packets, TraceError> {
+    packets_of_input(Input::bytes(name, bytes), options)
+}
+
+fn packets_of_input(input: Input<'_>, options: &ReadOptions) -> Result<Packets, TraceError> {
+    let format = format_of(input)?;
+    let most = options.max_rows.max(1);
+    let read = match format {
+        Format::Pcap => pcap::packets(input, most, options.flow.unwrap_or(0))?,
+        Format::Qlog => qlog::packets(input, most)?,
+        Format::MahimahiLog => mahimahi::packets(input, most)?,
+        Format::PantheonLog => pantheon::packets(input, most)?,
+        _ => {
+            let message = format!(
+                "is {format}, which does not tell of single packets; expected a packet capture, a \
+                 qlog, a log of mm-link or a merged log of Pantheon"
+            );
+            return Err(TraceError::new(input.path, message));
+        }
+    };
+    let (metadata, mut records, warnings) = settle(input, options.damage, read)?;
+    if let Some(flow) = options.flow {
+        let flows = records.iter().map(|record| record.flow);
+        check_flow(input.path, flow, flows)?;
+        records.retain(|record| record.flow == flow);
+    }
+    Ok(Packets {
+        metadata,
+        records,
+        format,
+        warnings,
+    })
+}
+
+fn format_of(input: Input<'_>) -> Result<Format, TraceError> {
+    let head = input.head(HEAD_BYTES)?;
+    let wrong = |message: String| Err(TraceError::new(input.path, message));
+    if head.is_empty() {
+        return wrong(format!("is empty, expected one of: {KNOWN}"));
+    }
+    match detect(&head) {
+        Some(format) => Ok(format),
+        None => {
+            let start = input::shown(&head[..head.len().min(60)]);
+            wrong(format!("begins with {start}, expected one of: {KNOWN}"))
+        }
+    }
+}
+
+fn csv(input: Input<'_>, options: &ReadOptions) -> Result<Imported, TraceError> {
+    let mut records = Vec::new();
+    let outcome = read_rows(input.open()?, input.path, &mut records);
+    let mut rows = Rows::new(options.max_rows.max(1));
+    rows.adopt(records);
+    let read = Read::new(Source::Csv, rows, outcome.err());
+    let (metadata, records, warnings) = settle_at(input, options.damage, read, false)?;
+    let trace = one_flow(input.path, Trace { metadata, records }, options.flow)?;
+    Ok(Imported {
+        trace,
+        format: Format::Csv,
+        goodput_bps: BTreeMap::new(),
+        warnings,
+    })
+}
+
+type Settled<R> = (Metadata, Vec<R>, Vec<String>);
+
+/// Decides about damage, and lets time begin at 0.
+fn settle<R: Timed>(
+    input: Input<'_>,
+    damage: Damage,
+    read: Read<R>,
+) -> Result<Settled<R>, TraceError> {
+    settle_at(input, damage, read, true)
+}
+
+fn settle_at<R: Timed>(
+    input: Input<'_>,
+    damage: Damage,
+    read: Read<R>,
+    from_zero: bool,
+) -> Result<Settled<R>, TraceError> {
+    let Read {
+        mut metadata,
+        rows,
+        mut warnings,
+        damage: error,
+        ..
+    } = read;
+    let (records, start_s) = rows.finish(from_zero);
+    if let Some(error) = error {
+        if damage == Damage::Refuse || records.is_empty() {
+            return Err(error);
+        }
+        let warning = format!("{error}; the {} rows before it are kept", records.len());
+        metadata
+            .environment
+            .insert("damage".to_string(), warning.clone());
+        warnings.push(warning);
+    }
+    if records.is_empty() {
+        let message = "has no rows: nothing in it tells of a sender's window or packets";
+        return Err(TraceError::new(input.path, message));
+    }
+    if from_zero && start_s != 0.0 {
+        metadata
+            .environment
+            .insert("first_time_s".to_string(), start_s.to_string());
+    }
+    Ok((metadata, records, warnings))
+}
+
+fn one_flow(path: &Path, mut trace: Trace, flow: Option<u32>) -> Result<Trace, TraceError> {
+    if let Some(flow) = flow {
+        check_flow(path, flow, trace.records.iter().map(|record| record.flow))?;
+        trace.records.retain(|record: &Record| record.flow == flow);
+    }
+    Ok(trace)
+}
+
+fn check_flow(
+    path: &Path,
+    flow: u32,
+    mut flows: impl Iterator<Item = u32> + Clone,
+) -> Result<(), TraceError> {
+    let last = flows.clone().max().unwrap_or(0);
+    if flows.any(|got| got == flow) {
+        return Ok(());
+    }
+    let message = format!("has no flow {flow}; its flows are among 0 to {last}");
+    Err(TraceError::new(path, message))
+}

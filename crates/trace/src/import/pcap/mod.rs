@@ -1,0 +1,323 @@
+//! Packet captures: what a TCP sender did, inferred from its packets and the acknowledgments.
+//!
+//! A file is read twice, first for its connections and then for the one that is wanted, so that
+//! memory does not grow with the number of the others.
+
+mod board;
+mod connections;
+mod container;
+mod segment;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::error::{Place, TraceError};
+use crate::import::Read;
+use crate::import::input::Input;
+use crate::import::rows::Rows;
+use crate::record::{Direction, PacketEvent, PacketRecord, Record, Source};
+
+use connections::{Connections, Way};
+use container::Frames;
+use segment::{Segment, Skipped};
+use sender::{Given, Look, Sender};
+
+/// Farther than this from the sender, as a share of the round trip, windows come out too small.
+const NEAR: f64 = 0.1;
+
+/// Frames that told nothing, by why.
+#[derive(Default)]
+struct SkippedFrames {
+    cut: u64,
+    malformed: u64,
+    fragments: u64,
+    links: BTreeMap<u32, u64>,
+}
+
+impl SkippedFrames {
+    fn count(&mut self, why: Skipped) {
+        match why {
+            Skipped::Other => {}
+            Skipped::Cut => self.cut += 1,
+            Skipped::Malformed => self.malformed += 1,
+            Skipped::Fragment => self.fragments += 1,
+            Skipped::Link(kind) => *self.links.entry(kind).or_default() += 1,
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let counted = [
+            (
+                self.cut,
+                "packets were cut within their headers by the capture's length limit",
+            ),
+            (
+                self.malformed,
+                "packets have lengths that contradict each other",
+            ),
+            (self.fragments, "fragments of IP packets"),
+        ];
+        let told = counted.iter().filter(|(count, _)| *count > 0);
+        let mut warnings: Vec<String> = told
+            .map(|(count, what)| format!("left out: {count} {what}"))
+            .collect();
+        for (kind, count) in self.links.iter().take(4) {
+            warnings.push(format!(
+                "left out: {count} packets with link header {kind}, which is not known (known: \
+                 Ethernet, Linux cooked 1 and 2, raw IP, BSD loopback)"
+            ));
+        }
+        warnings
+    }
+}
+
+/// Calls `take` with every TCP segment, its time and where it stands.
+///
+/// # Errors
+/// Of the file, or of `take`.
+fn segments(
+    input: Input<'_>,
+    skipped: &mut SkippedFrames,
+    mut take: impl FnMut(&Segment, i64, u64) -> Result<(), TraceError>,
+) -> Result<(), TraceError> {
+    let mut frames = Frames::open(input)?;
+    let mut buffer = Vec::new();
+    while let Some(frame) = frames.next(&mut buffer)? {
+        match segment::parse(frame.link, &buffer, frame.wire_bytes) {
+            Ok(segment) => take(&segment, frame.time_ns, frame.offset)?,
+            Err(why) => skipped.count(why),
+        }
+    }
+    Ok(())
+}
+
+/// A flow that was followed to the end of the file, or to the damage.
+struct Followed {
+    sender: Sender,
+    flows: Vec<String>,
+    warnings: Vec<String>,
+    damage: Option<TraceError>,
+}
+
+/// Follows flow `number`; `look` and `give` get what is seen of it, with its place in the file.
+fn follow(
+    input: Input<'_>,
+    number: u32,
+    mut look: impl FnMut(Look, u64) -> Result<(), TraceError>,
+    mut give: impl FnMut(Given, u64) -> Result<(), TraceError>,
+) -> Result<Followed, TraceError> {
+    let mut skipped = SkippedFrames::default();
+    let mut connections = Connections::default();
+    let mut tcp = 0u64;
+    let counted = segments(input, &mut skipped, |segment, _, _| {
+        connections.count(segment);
+        tcp += 1;
+        Ok(())
+    });
+    let flows = connections.busiest();
+    let Some(&wanted) = flows.get(number as usize) else {
+        counted?;
+        let message = match (flows.len(), tcp) {
+            (0, 0) => match skipped.warnings().first() {
+                None => "has no TCP packets".to_string(),
+                Some(left_out) => format!("has no TCP packets to follow; {left_out}"),
+            },
+            (0, _) => format!("has {tcp} TCP packets, none of which carries data"),
+            (flows, _) => format!("has no flow {number}; its flows are 0 to {}", flows - 1),
+        };
+        return Err(TraceError::new(input.path, message));
+    };
+    let file = input.path.display();
+    let mut warnings: Vec<String> = (skipped.warnings().iter())
+        .map(|what| format!("{file}: {what}"))
+        .collect();
+    if connections.left_out > 0 {
+        let count = connections.left_out;
+        warnings.push(format!(
+            "{file}: left out: {count} packets of too many connections"
+        ));
+    }
+
+    let mut sender = Sender::new();
+    let mut again = Connections::default();
+    let outcome = segments(
+        input,
+        &mut SkippedFrames::default(),
+        |segment, time_ns, offset| {
+            let Some(direction) = again.count(segment) else {
+                return Ok(());
+            };
+            if direction.connection != wanted.connection {
+                return Ok(());
+            }
+            let seen = if direction == wanted {
+                sender.data(segment, time_ns)
+            } else {
+                sender.acknowledgment(segment, time_ns)
+            };
+            if let Some(seen) = seen.look {
+                look(seen, offset)?;
+            }
+            if let Some(given) = seen.given {
+                give(given, offset)?;
+            }
+            Ok(())
+        },
+    );
+    warnings.extend(
+        doubts(&sender)
+            .into_iter()
+            .map(|doubt| format!("{file}: {doubt}")),
+    );
+    let names = |flows: &[Way]| {
+        flows
+            .iter()
+            .take(64)
+            .map(|d| connections.name(*d))
+            .collect()
+    };
+    Ok(Followed {
+        sender,
+        flows: names(&flows),
+        warnings,
+        damage: outcome.err(),
+    })
+}
+
+fn doubts(sender: &Sender) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if let Some(distance) = sender.distance()
+        && distance > NEAR
+    {
+        doubts.push(format!(
+            "captured {:.0} % of a round trip away from the sender: windows and srtt come out \
+             smaller by about as much; capture at the sender's side",
+            distance * 100.0
+        ));
+    }
+    if sender.missed_bytes > 0 {
+        let bytes = sender.missed_bytes;
+        doubts.push(format!(
+            "the capture missed packets with {bytes} B of the flow's data"
+        ));
+    }
+    if sender.overflowed > 0 {
+        let count = sender.overflowed;
+        doubts.push(format!(
+            "{count} packets were sent without acknowledgments in the capture"
+        ));
+    }
+    doubts
+}
+
+/// Where windows come from, for the metadata.
+const INFERRED: &str = "inferred from the bytes in flight just before each acknowledgment; a \
+    lower bound while the sender had nothing to send or waited for the receiver's window";
+
+fn seconds(time_ns: i64) -> f64 {
+    time_ns as f64 / 1e9
+}
+
+pub(super) fn read(input: Input<'_>, most: usize, flow: u32) -> Result<Read<Record>, TraceError> {
+    let mut rows = Rows::new(most);
+    let mut start_ns = None;
+    let look = |look: Look, offset: u64| {
+        // times near 0, for a float of seconds since 1970 has no nanoseconds
+        let start_ns = *start_ns.get_or_insert(look.time_ns);
+        let record = Record {
+            time_s: seconds(look.time_ns.saturating_sub(start_ns)),
+            flow,
+            // bytes, until the size of a packet is known
+            cwnd_packets: look.pipe_bytes as f64,
+            srtt_s: look.srtt_ns.map(|srtt| srtt / 1e9),
+            snd_nxt_bytes: Some(look.snd_nxt),
+            snd_una_bytes: Some(look.snd_una),
+            rwnd_bytes: Some(look.rwnd_bytes),
+            retransmits: Some(look.retransmits),
+            ..Record::default()
+        };
+        rows.push(input.path, Place::Byte(offset), record)
+    };
+    let followed = follow(input, flow, look, |_, _| Ok(()))?;
+    let mss_bytes = followed.sender.mss_bytes();
+    for record in rows.iter_mut() {
+        record.cwnd_packets /= f64::from(mss_bytes);
+    }
+    let goodput_bps = followed.sender.goodput_bps();
+    let mut read = described(Read::new(Source::Pcap, rows, None), followed, start_ns);
+    let inferred = INFERRED.to_string();
+    read.metadata
+        .environment
+        .insert("cwnd_packets".to_string(), inferred);
+    read.goodput_bps
+        .extend(goodput_bps.map(|goodput_bps| (flow, goodput_bps)));
+    Ok(read)
+}
+
+pub(super) fn packets(
+    input: Input<'_>,
+    most: usize,
+    flow: u32,
+) -> Result<Read<PacketRecord>, TraceError> {
+    // as captured, for packets that were not yet cut up are cut once the size of one is known
+    let mut given: Vec<(Given, u64)> = Vec::new();
+    let give = |one: Given, offset: u64| {
+        if given.len() == most {
+            let message = format!("more than {most} rows");
+            return Err(TraceError::at_byte(input.path, offset, message));
+        }
+        given.push((one, offset));
+        Ok(())
+    };
+    let mut followed = follow(input, flow, |_, _| Ok(()), give)?;
+    let mss_bytes = followed.sender.mss_bytes();
+    let start_ns = given.first().map(|(one, _)| one.time_ns);
+    let mut rows = Rows::new(most);
+    'all: for (one, offset) in &given {
+        let mut left = one.payload_bytes;
+        let mut at = one.start;
+        while left > 0 {
+            let payload = left.min(mss_bytes);
+            let record = PacketRecord {
+                time_s: seconds(one.time_ns.saturating_sub(start_ns.unwrap_or(0))),
+                flow,
+                seq: at / u64::from(mss_bytes),
+                size_bytes: payload + one.header_bytes,
+                event: PacketEvent::Sent,
+                one_way_delay_s: None,
+                direction: Direction::Data,
+            };
+            if let Err(error) = rows.push(input.path, Place::Byte(*offset), record) {
+                followed.damage = Some(error);
+                break 'all;
+            }
+            left -= payload;
+            at += u64::from(payload);
+        }
+    }
+    Ok(described(
+        Read::new(Source::Pcap, rows, None),
+        followed,
+        start_ns,
+    ))
+}
+
+fn described<R: super::rows::Timed>(
+    mut read: Read<R>,
+    followed: Followed,
+    start_ns: Option<i64>,
+) -> Read<R> {
+    read.metadata.mss_bytes = Some(followed.sender.mss_bytes());
+    read.name_flows(&followed.flows);
+    if let Some(start_ns) = start_ns {
+        let started = format!("{:.6}", seconds(start_ns));
+        read.metadata
+            .environment
+            .insert("started_s".to_string(), started);
+    }
+    read.warnings = followed.warnings;
+    read.damage = followed.damage;
+    read
+}

@@ -1,0 +1,111 @@
+"""`pathcast convert`, and the commands that take other tools' files as they are."""
+
+import gzip
+import json
+
+import pytest
+
+import pathcast
+from conftest import run
+from pathcast.trace import TraceWarning
+
+
+def probe_lines(rows=4000):
+    """tcp_probe's old format: a window that grows and is halved, 20 ms of round trip."""
+    cwnd, una, lines = 10.0, 1000, []
+    for row in range(rows):
+        time_s = row * 0.002
+        cwnd = cwnd / 2 if cwnd > 40 else cwnd + 1 / cwnd
+        una += 1448
+        lines.append(
+            f"{time_s:.9f} 10.0.0.1:5001 10.0.0.2:6001 32 {una + int(cwnd) * 1448:#x} {una:#x} "
+            f"{int(cwnd)} 2147483647 65792 20000 229376\n"
+        )
+    return "".join(lines)
+
+
+@pytest.fixture
+def probe_file(tmp_path):
+    file = tmp_path / "no-name-that-tells"
+    file.write_bytes(gzip.compress(probe_lines().encode()))
+    return file
+
+
+def test_a_file_of_another_tool_is_converted(probe_file, tmp_path):
+    output = tmp_path / "trace.parquet"
+    done = run("convert", probe_file, "-o", output, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["format"] == "tcp_probe text"
+    assert result["rows"] == 4000
+    trace = pathcast.read_trace(output)
+    assert trace.metadata["source"] == "tcp_probe"
+    assert trace.columns["srtt_s"][0] == 0.02
+
+    windows = tmp_path / "windows.csv"
+    assert run("convert", output, "-o", windows).returncode == 0
+    again = pathcast.read_trace(windows)
+    assert (again.columns["cwnd_packets"] == trace.columns["cwnd_packets"]).all()
+
+
+def test_fit_and_evaluate_take_it_as_it_is(probe_file):
+    for command in ("fit", "evaluate"):
+        done = run(command, probe_file, "--json")
+        assert done.returncode == 0, (command, done.stderr)
+        json.loads(done.stdout)
+
+
+def test_damage_is_an_error_or_a_warning(tmp_path):
+    file, output = tmp_path / "probe.txt", tmp_path / "trace.parquet"
+    file.write_text(probe_lines(100) + "0.2 10.0.0.1:5001")
+    done = run("convert", file, "-o", output)
+    assert done.returncode == 2
+    assert "probe.txt:101: got 2 fields" in done.stderr
+    assert not output.exists()
+    done = run("convert", file, "-o", output, "--keep-prefix")
+    assert done.returncode == 0, done.stderr
+    assert "the 100 rows before it are kept" in done.stderr
+    assert "probe.txt:101" in pathcast.read_trace(output).metadata["environment"]["damage"]
+    with pytest.warns(TraceWarning, match="probe.txt:101"):
+        assert len(pathcast.read_trace(file, keep_prefix=True)) == 100
+
+
+def test_packets_go_through_the_formats_that_have_them(tmp_path, path_file):
+    log = tmp_path / "link.log"
+    lines = [f"{ms} + 1504\n{ms + 20} - 1504 20\n" for ms in range(0, 2000, 40)]
+    log.write_text("# base timestamp: 0\n" + "".join(lines))
+    done = run("convert", log, "-o", tmp_path / "trace.parquet")
+    assert done.returncode == 2
+    assert "read it as packets" in done.stderr
+    again, link = tmp_path / "again.log", tmp_path / "link.trace"
+    for output in (tmp_path / "packets.parquet", again, link):
+        done = run("convert", log, "--packets", output)
+        assert done.returncode == 0, done.stderr
+        assert f"100 rows of log of mm-link written to {output}" in done.stdout.replace("\n", "")
+    assert again.read_text() == log.read_text()
+    assert link.read_text().split() == [str(ms + 1) for ms in range(0, 2000, 40)]
+    path_file(
+        "rate = { kind = 'mahimahi', file = 'link.trace' }\ndelay = '10 ms'\nqueue = '9 packets'\n"
+    )
+    assert pathcast.Path.load(tmp_path / "path.toml").queue_packets == 9
+
+
+def test_pantheons_summary_becomes_a_table(tmp_path):
+    file, output = tmp_path / "perf.json", tmp_path / "perf.parquet"
+    file.write_text('{"bbr": {"1": {"all": {"tput": 10.5, "delay": 52.25, "loss": 0.01}}}}')
+    done = run("convert", file, "-o", output)
+    assert done.returncode == 0, done.stderr
+    assert output.read_bytes()[:4] == b"PAR1"
+
+
+def test_what_is_no_trace_is_told_with_the_formats_that_are_known(tmp_path):
+    file = tmp_path / "x"
+    file.write_text("hello, there")
+    done = run("convert", file, "-o", tmp_path / "y")
+    assert done.returncode == 2
+    said = " ".join(done.stderr.split())
+    for format in ("iperf3 -J", "tcp_probe", "ss -tin", "pcap", "qlog", "mm-link", "Pantheon"):
+        assert format in said
+    done = run("convert", file)
+    assert done.returncode == 2
+    assert "nothing to write" in done.stderr
