@@ -1,10 +1,12 @@
 """The simulator against the kernel's TCP on a grid of paths: goodput and 95th-percentile delay.
 
 usage: benches/grid.py [--duration S] [--at-once N] [--kernel FILE.json] [-o TABLE.md]
+                       [--seeds N] [--cell SCHEME,MBPS,RTT_MS,LOSS,QUEUE_BDP]...
 
 Runs every cell in the emulator (root) and in the simulator with the same seed, which loses the same
 packets of the sequence that each sends. `--kernel` keeps the kernel's half in a file, or takes it from
-there if the file is there: it takes real time, N runs at once.
+there if the file is there: it takes real time, N runs at once. `--cell` takes some cells only, `--seeds`
+runs each with seeds 1 to N.
 """
 
 import argparse
@@ -24,7 +26,6 @@ RATES_MBPS = (12, 100)
 RTTS_MS = (20, 60, 200)
 LOSSES = (0, 1e-4, 1e-2)
 QUEUES_BDP = (0.5, 2)
-SEED = 1
 HEADING = """\
 # The simulator against the kernel's TCP, cell by cell
 
@@ -56,20 +57,20 @@ def measures(report):
 
 def in_kernel(job):
     """One run in the emulator, again if it slipped."""
-    (scheme, *_), path, duration_s = job
+    (scheme, *_), path, duration_s, seed = job
     for _ in range(3):
         report, _ = pathcast.emulate(
-            pathcast.Path.parse(path), [scheme], duration_s=duration_s, seed=SEED
+            pathcast.Path.parse(path), [scheme], duration_s=duration_s, seed=seed
         )
         if report.valid:
             break
     return measures(report)
 
 
-def in_simulator(cell, path, duration_s):
+def in_simulator(cell, path, duration_s, seed):
     """One run in the simulator."""
     report, _ = pathcast.simulate(
-        pathcast.Path.parse(path), [cell[0]], duration_s=duration_s, seed=SEED, record=False
+        pathcast.Path.parse(path), [cell[0]], duration_s=duration_s, seed=seed, record=False
     )
     return measures(report)
 
@@ -90,6 +91,32 @@ def table(rows):
             f"| {ours['p95_ms']:.1f} | {delay:+.1%} | {kernel['retransmits']} | {ours['retransmits']} |"
         )
     return lines
+
+
+def means(rows):
+    """The mean over seeds of each cell's differences."""
+    lines = [
+        "| scheme | Mbit/s | RTT ms | loss | queue BDP | seeds | goodput, mean difference "
+        "| 95 % delay, mean difference |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (scheme, rate, rtt, loss, queue), runs in itertools.groupby(rows, key=lambda row: row[0]):
+        pairs = [(kernel, ours) for _, kernel, ours in runs]
+        goodput, delay = (
+            statistics.mean(ours[key] / kernel[key] - 1 for kernel, ours in pairs)
+            for key in ("goodput_bps", "p95_ms")
+        )
+        lines.append(
+            f"| {scheme} | {rate} | {rtt} | {loss:g} | {queue:g} | {len(pairs)} | {goodput:+.1%} "
+            f"| {delay:+.1%} |"
+        )
+    return lines
+
+
+def cell_of(text):
+    """A cell as `--cell` names it."""
+    scheme, rate, rtt, loss, queue = text.split(",")
+    return scheme, int(rate), int(rtt), float(loss), float(queue)
 
 
 def summary(rows):
@@ -117,8 +144,17 @@ def main():
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--kernel", type=Path)
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--cell", action="append", type=cell_of)
     options = parser.parse_args()
-    jobs = [(cell, path, options.duration) for cell, path in cells()]
+    jobs = [
+        (cell, path, options.duration, seed)
+        for cell, path in cells()
+        if options.cell is None or cell in options.cell
+        for seed in range(1, options.seeds + 1)
+    ]
+    if not jobs:
+        sys.exit("no cell of the grid was named")
     if options.kernel is not None and options.kernel.exists():
         kernel = json.loads(options.kernel.read_text())
     else:
@@ -130,8 +166,8 @@ def main():
         if options.kernel is not None:
             options.kernel.write_text(json.dumps(kernel))
     rows = [
-        (cell, measured, in_simulator(cell, path, duration_s))
-        for (cell, path, duration_s), measured in zip(jobs, kernel, strict=True)
+        (cell, measured, in_simulator(cell, path, duration_s, seed))
+        for (cell, path, duration_s, seed), measured in zip(jobs, kernel, strict=True)
     ]
     invalid = [row for row in rows if not row[1]["valid"]]
     rows = [row for row in rows if row[1]["valid"]]
@@ -143,7 +179,7 @@ def main():
             if invalid
             else "None of the kernel's runs slipped.",
             "",
-            *table(rows),
+            *(table(rows) if options.seeds == 1 else means(rows)),
             "",
         ]
     )

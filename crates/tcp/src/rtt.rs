@@ -22,9 +22,11 @@ pub struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// Takes a sample; ends the backoff.
+    /// Takes a sample; ends the backoff. `rtt` is that of the first packet that an acknowledgment
+    /// covers, the time that a packet may wait for one included; `least` that of the last, which did
+    /// not wait (Linux's seq_rtt and ca_rtt).
     #[inline]
-    pub fn on_sample(&mut self, rtt: Span) {
+    pub fn on_sample(&mut self, rtt: Span, least: Span) {
         let rtt_ns = rtt.as_nanos() as f64;
         if self.min.is_none() {
             (self.srtt_ns, self.rttvar_ns) = (rtt_ns, rtt_ns / 2.0);
@@ -32,7 +34,7 @@ impl RttEstimator {
             self.rttvar_ns += ((self.srtt_ns - rtt_ns).abs() - self.rttvar_ns) / 4.0;
             self.srtt_ns += (rtt_ns - self.srtt_ns) / 8.0;
         }
-        self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
+        self.min = Some(self.min.map_or(least, |min| min.min(least)));
         self.backoff = 0;
         self.srtt = Span::from_nanos(self.srtt_ns as u64);
         self.rto = Some(self.base_rto().min(MAX_RTO));
@@ -83,10 +85,10 @@ mod tests {
     fn the_timeout_follows_rfc_6298_with_linux_bounds() {
         let mut rtt = RttEstimator::default();
         assert_eq!(rtt.rto(), INITIAL_RTO);
-        rtt.on_sample(Span::from_millis(100));
+        rtt.on_sample(Span::from_millis(100), Span::from_millis(100));
         assert_eq!(rtt.rto(), Span::from_millis(300)); // 100 + 4 * 50
         for _ in 0..100 {
-            rtt.on_sample(Span::from_millis(100));
+            rtt.on_sample(Span::from_millis(100), Span::from_millis(100));
         }
         assert_eq!(rtt.rto(), Span::from_millis(300)); // 100 + 200 at least
         rtt.back_off();
@@ -94,7 +96,7 @@ mod tests {
         assert_eq!(rtt.rto(), Span::from_millis(1200));
         (0..40).for_each(|_| rtt.back_off());
         assert_eq!(rtt.rto(), MAX_RTO);
-        rtt.on_sample(Span::from_millis(100));
+        rtt.on_sample(Span::from_millis(100), Span::from_millis(100));
         assert_eq!(rtt.rto(), Span::from_millis(300));
     }
 }

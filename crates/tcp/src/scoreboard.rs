@@ -20,7 +20,10 @@ pub struct Delivery {
     pub delivered: u64,
     /// Whether the cumulative acknowledgment moved.
     pub advanced: bool,
-    /// Round-trip time of the last of them, unless it was sent twice.
+    /// Round-trip time of the first of them that was not sent twice: with the time for which it
+    /// waited to be acknowledged.
+    pub first_rtt: Option<Span>,
+    /// That of the last.
     pub rtt: Option<Span>,
     /// Whether a packet arrived, never sent again, after one sent after it.
     pub reordered: bool,
@@ -254,6 +257,7 @@ impl Scoreboard {
         }
         let rtt = now.since(packet.sent_at);
         if packet.flags & EVER_RETRANSMITTED == 0 {
+            delivery.first_rtt.get_or_insert(rtt);
             delivery.rtt = Some(rtt);
             delivery.reordered |= seq < self.fack;
         } else if original || min_rtt.is_some_and(|min| rtt < min) {

@@ -298,11 +298,9 @@ impl Sender {
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());
         self.update_receive_edge(segment);
         // the timestamp tells the round-trip time of a packet sent twice too
-        let rtt = delivery
-            .rtt
-            .or_else(|| delivery.advanced.then(|| now.since(segment.echo)));
-        if let Some(rtt) = rtt {
-            self.rtt.on_sample(rtt);
+        let echoed = || delivery.advanced.then(|| now.since(segment.echo));
+        if let Some(rtt) = delivery.first_rtt.or_else(echoed) {
+            self.rtt.on_sample(rtt, delivery.rtt.unwrap_or(rtt));
         }
         let una = self.scoreboard.una();
         let outstanding = self.scoreboard.outstanding();
