@@ -12,13 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pathcast_emulator::{EmulatorError, Options, capabilities, emulate};
-use pathcast_path::{Path, Span};
 use pathcast_probe::Method;
 use pathcast_trace::{Record, RunReport, Trace};
 
 mod common;
 
-use common::{alone, options, run, valid_run};
+use common::{alone, options, valid_run};
 
 const CHILD: &str = "PATHCAST_TEST_CHILD";
 
