@@ -54,6 +54,24 @@ pub enum EmulatorError {
         /// What there is.
         available: Vec<String>,
     },
+    /// The command cannot be started.
+    #[error("cannot start {program:?}: {source}; expected the name of a program")]
+    Command {
+        /// What was to be started.
+        program: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// No room for another shell.
+    #[error("got {got} shells {what}, expected at most {most}")]
+    TooManyShells {
+        /// How many there are with this one.
+        got: u32,
+        /// In which way.
+        what: &'static str,
+        /// How many there can be.
+        most: u32,
+    },
     /// The flows could not connect over the path.
     #[error(
         "{connected} of {flows} flows connected within {waited_s:.0} s, expected all; the path \

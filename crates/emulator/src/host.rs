@@ -74,7 +74,7 @@ impl Host {
 }
 
 /// What the new namespace's TCP must not inherit. Gives what could not be set.
-fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<String> {
+pub(crate) fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<String> {
     let buffer_bytes = settings.buffer_bytes;
     let mut values = vec![
         // else a flow begins with the ssthresh that the last one to this host ended with
@@ -118,7 +118,7 @@ fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<String> {
 }
 
 /// The two drop counts of `device` in `/proc/net/dev`.
-fn parse_device_drops(text: &str, device: &str) -> Option<u64> {
+pub(crate) fn parse_device_drops(text: &str, device: &str) -> Option<u64> {
     let counts = text
         .lines()
         .find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;

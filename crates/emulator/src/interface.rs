@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
@@ -20,6 +20,11 @@ const DEVICE_QUEUE_PACKETS: i32 = 30_000;
 /// Gives interface `name` in the calling thread's namespace its addresses, each in a network of all
 /// hosts of the run, and switches it on.
 pub(crate) fn configure(name: &str, addresses: &[IpAddr]) -> io::Result<()> {
+    configure_with(name, addresses, PREFIX_V4)
+}
+
+/// As [`configure`], with networks of `prefix_v4` bits for IPv4.
+pub(crate) fn configure_with(name: &str, addresses: &[IpAddr], prefix_v4: u32) -> io::Result<()> {
     let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let set = |request: InterfaceRequest, ioctl, value: &[u8]| {
         interface_ioctl(control.as_fd(), ioctl, &mut request.with(value))
@@ -31,7 +36,7 @@ pub(crate) fn configure(name: &str, addresses: &[IpAddr]) -> io::Result<()> {
         libc::SIOCSIFTXQLEN,
         &DEVICE_QUEUE_PACKETS.to_ne_bytes(),
     )?;
-    let mask = Ipv4Addr::from_bits(u32::MAX << (32 - PREFIX_V4));
+    let mask = Ipv4Addr::from_bits(u32::MAX << (32 - prefix_v4));
     for (number, address) in addresses.iter().enumerate() {
         if let IpAddr::V4(address) = address {
             // the second address and those after it have labels of their own
@@ -43,10 +48,7 @@ pub(crate) fn configure(name: &str, addresses: &[IpAddr]) -> io::Result<()> {
             set(labelled, libc::SIOCSIFNETMASK, &socket_address(mask))?;
         }
     }
-    let mut flags = request;
-    interface_ioctl(control.as_fd(), libc::SIOCGIFFLAGS, &mut flags)?;
-    let up = u16::from_ne_bytes([flags.value[0], flags.value[1]]) | libc::IFF_UP as u16;
-    set(request, libc::SIOCSIFFLAGS, &up.to_ne_bytes())?;
+    switch_on(control.as_fd(), name)?;
     let six: Vec<&Ipv6Addr> = addresses
         .iter()
         .filter_map(|address| match address {
@@ -64,6 +66,54 @@ pub(crate) fn configure(name: &str, addresses: &[IpAddr]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Switches on what a new namespace has from the beginning.
+pub(crate) fn switch_on_loopback() -> io::Result<()> {
+    let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    switch_on(control.as_fd(), "lo")
+}
+
+fn switch_on(control: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    let mut request = InterfaceRequest::new(name);
+    interface_ioctl(control, libc::SIOCGIFFLAGS, &mut request)?;
+    let up = u16::from_ne_bytes([request.value[0], request.value[1]]) | libc::IFF_UP as u16;
+    let mut request = InterfaceRequest::new(name).with(&up.to_ne_bytes());
+    interface_ioctl(control, libc::SIOCSIFFLAGS, &mut request)
+}
+
+/// The number of interface `name` in the calling thread's namespace.
+pub(crate) fn index(name: &str) -> io::Result<u32> {
+    let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let mut request = InterfaceRequest::new(name);
+    interface_ioctl(control.as_fd(), libc::SIOCGIFINDEX as _, &mut request)?;
+    Ok(u32::from_ne_bytes(
+        request.value[..4].try_into().expect("four bytes"),
+    ))
+}
+
+/// The first IPv4 address of interface `name` in the calling thread's namespace; none if there is no
+/// such interface, or it has none.
+pub(crate) fn ipv4_address(name: &str) -> io::Result<Option<Ipv4Addr>> {
+    let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let mut request = InterfaceRequest::new(name);
+    match interface_ioctl(control.as_fd(), libc::SIOCGIFADDR, &mut request) {
+        Ok(()) => Ok(Some(Ipv4Addr::new(
+            request.value[4],
+            request.value[5],
+            request.value[6],
+            request.value[7],
+        ))),
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::ENODEV | libc::EADDRNOTAVAIL)
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// `struct sockaddr_in` without a port.

@@ -28,13 +28,16 @@ mod connection;
 mod error;
 mod host;
 mod interface;
+mod mm_log;
 mod namespace;
 mod options;
 mod outcome;
 mod packet;
 mod packet_log;
 mod pump;
+mod route;
 mod run;
+mod shell;
 // unshare and the ioctls of TUN devices and interfaces have no safe wrapper in the libraries we
 // use; all of them are called from here and nowhere else
 #[allow(unsafe_code)]
@@ -48,4 +51,5 @@ pub use capabilities::{Capabilities, capabilities};
 pub use error::EmulatorError;
 pub use options::Options;
 pub use run::emulate;
+pub use shell::{Crossed, ShellOptions, ShellReport, shell};
 pub use verdict::slip_bound;

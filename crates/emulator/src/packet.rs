@@ -67,14 +67,12 @@ pub(crate) enum Protocol {
     Other,
 }
 
-/// What the headers of a packet say.
+/// What the headers of any packet say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
-    /// Whose it is: the group of flows, by the near end's address.
-    pub(crate) group: usize,
-    /// Where it goes.
-    pub(crate) to: End,
+pub(crate) struct Headers {
     pub(crate) protocol: Protocol,
+    /// The last 32 bits of the sender's and the receiver's address.
+    pub(crate) addresses: (u32, u32),
     /// Ports at the sender and the receiver of the packet; 0 for other protocols.
     pub(crate) ports: (u16, u16),
     /// TCP's sequence number; 0 for other protocols.
@@ -85,55 +83,104 @@ pub(crate) struct Header {
     pub(crate) ecn_capable: bool,
 }
 
+impl Headers {
+    /// A number for the conversation that the packet belongs to, one direction of it.
+    #[inline]
+    pub(crate) fn conversation(&self) -> u64 {
+        let (from, to) = self.addresses;
+        let (from_port, to_port) = self.ports;
+        let addresses = u64::from(from) << 32 | u64::from(to);
+        let ports = u64::from(from_port) << 16 | u64::from(to_port);
+        // Fibonacci hashing, so that ports reach the bits that addresses have
+        addresses
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+            ^ (ports << 2 | self.protocol as u64)
+    }
+}
+
+/// What the headers of a packet of the emulator's own hosts say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Whose it is: the group of flows, by the near end's address.
+    pub(crate) group: usize,
+    /// Where it goes.
+    pub(crate) to: End,
+    pub(crate) protocol: Protocol,
+    /// As [`Headers::ports`].
+    pub(crate) ports: (u16, u16),
+    /// As [`Headers::sequence`].
+    pub(crate) sequence: u32,
+    /// As [`Headers::payload_bytes`].
+    pub(crate) payload_bytes: u32,
+    /// As [`Headers::ecn_capable`].
+    pub(crate) ecn_capable: bool,
+}
+
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Reads the headers of a packet over IPv4, or over IPv6 without extension headers, between a near and
-/// a far host; none if it is something else, such as what a kernel says to all its neighbours.
+/// Reads the headers of a packet over IPv4, or over IPv6 without extension headers; none if it is
+/// something else.
 #[inline]
-pub(crate) fn inspect(packet: &[u8]) -> Option<Header> {
-    let (header_bytes, protocol, ends, ecn) = match packet.first()? >> 4 {
+pub(crate) fn read_headers(packet: &[u8]) -> Option<Headers> {
+    let last = |end: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| packet[end - 4 + byte]));
+    let (header_bytes, protocol, addresses, ecn) = match packet.first()? >> 4 {
         4 if packet.len() >= 20 => {
             let header_bytes = usize::from(packet[0] & 0x0f) * 4;
-            let ends = ([packet[14], packet[15]], [packet[18], packet[19]]);
-            (header_bytes, packet[9], ends, packet[1] & 3)
+            (header_bytes, packet[9], (last(16), last(20)), packet[1] & 3)
         }
-        6 if packet.len() >= 40 => {
-            let ends = ([packet[22], packet[23]], [packet[38], packet[39]]);
-            (40, packet[6], ends, (packet[1] >> 4) & 3)
-        }
+        6 if packet.len() >= 40 => (40, packet[6], (last(24), last(40)), (packet[1] >> 4) & 3),
         _ => return None,
     };
-    let ((from, from_end), (to, to_end)) = (host(ends.0)?, host(ends.1)?);
-    if from_end == to_end {
-        return None;
-    }
-    let group = if from_end == End::Near { from } else { to };
     let rest = packet.get(header_bytes..)?;
     let ports = |rest: &[u8]| {
         let port = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
         (port(0), port(2))
     };
-    let mut header = Header {
-        group,
-        to: to_end,
+    let mut headers = Headers {
         protocol: Protocol::Other,
+        addresses,
         ports: (0, 0),
         sequence: 0,
         payload_bytes: rest.len() as u32,
         ecn_capable: ecn != 0,
     };
     if protocol == TCP && rest.len() >= 20 {
-        header.protocol = Protocol::Tcp;
-        header.ports = ports(rest);
-        header.sequence = u32::from_be_bytes([rest[4], rest[5], rest[6], rest[7]]);
-        header.payload_bytes = rest.len().saturating_sub(usize::from(rest[12] >> 4) * 4) as u32;
+        headers.protocol = Protocol::Tcp;
+        headers.ports = ports(rest);
+        headers.sequence = u32::from_be_bytes([rest[4], rest[5], rest[6], rest[7]]);
+        headers.payload_bytes = rest.len().saturating_sub(usize::from(rest[12] >> 4) * 4) as u32;
     } else if protocol == UDP && rest.len() >= 8 {
-        header.protocol = Protocol::Udp;
-        header.ports = ports(rest);
-        header.payload_bytes = rest.len() as u32 - 8;
+        headers.protocol = Protocol::Udp;
+        headers.ports = ports(rest);
+        headers.payload_bytes = rest.len() as u32 - 8;
     }
-    Some(header)
+    Some(headers)
+}
+
+/// Reads the headers of a packet between a near and a far host; none if it is something else, such
+/// as what a kernel says to all its neighbours.
+#[inline]
+pub(crate) fn inspect(packet: &[u8]) -> Option<Header> {
+    let headers = read_headers(packet)?;
+    let end = |address: u32| {
+        let [_, _, high, low] = address.to_be_bytes();
+        host([high, low])
+    };
+    let ((from, from_end), (to, to_end)) = (end(headers.addresses.0)?, end(headers.addresses.1)?);
+    if from_end == to_end {
+        return None;
+    }
+    Some(Header {
+        group: if from_end == End::Near { from } else { to },
+        to: to_end,
+        protocol: headers.protocol,
+        ports: headers.ports,
+        sequence: headers.sequence,
+        payload_bytes: headers.payload_bytes,
+        ecn_capable: headers.ecn_capable,
+    })
 }
 
 /// Marks a packet that can be marked: congestion experienced (RFC 3168, section 5).

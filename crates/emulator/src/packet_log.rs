@@ -10,7 +10,7 @@ use pathcast_trace::{
 };
 
 use crate::addresses::End;
-use crate::packet::{Packet, inspect};
+use crate::packet::{Packet, inspect, read_headers};
 
 /// Entries handed over at once: the pump must not wait for anybody.
 const BATCH: usize = 4096;
@@ -34,32 +34,39 @@ impl Event {
     }
 }
 
+/// What packets of one conversation have in common, both ways: group or addresses, port at the near
+/// end, port at the far end, protocol. Of groups, the first two are all that is needed.
+type Conversation = (u64, u16, u16, u8);
+
 /// One event of one packet, as the pump saw it.
-struct Entry {
-    at_ns: u64,
-    entered_ns: u64,
-    group: u16,
-    to: End,
-    ports: (u16, u16),
+pub(crate) struct Entry {
+    pub(crate) at_ns: u64,
+    pub(crate) entered_ns: u64,
+    conversation: Conversation,
+    pub(crate) to: End,
     sequence: u32,
-    size_bytes: u32,
-    event: Event,
+    pub(crate) size_bytes: u32,
+    pub(crate) event: Event,
 }
 
-enum Message {
+pub(crate) enum Message {
     Entries(Vec<Entry>),
     Flows(Flows),
     End(Box<Metadata>),
 }
 
 /// The flows of a run, for those who see packets only.
-pub(crate) struct Flows {
+pub(crate) enum Flows {
     /// Flow and where its data goes, by group and the port at the near end.
-    pub(crate) by_port: BTreeMap<(u16, u16), (u32, End)>,
+    ByPort(BTreeMap<(u16, u16), (u32, End)>),
+    /// Numbered as they come; what goes to the far end is data.
+    AsTheyCome,
 }
 
 /// The pump's end.
 pub(crate) struct Log {
+    /// Whether packets need not be of a group.
+    everything: bool,
     batch: Vec<Entry>,
     messages: Sender<Message>,
 }
@@ -68,20 +75,49 @@ impl Log {
     #[inline]
     pub(crate) fn note(&mut self, at_ns: u64, entered_ns: u64, packet: &Packet, event: Event) {
         let bytes = &packet.buffer[..packet.size_bytes as usize];
-        let Some(header) = inspect(bytes) else { return };
+        let Some((conversation, sequence)) = self.conversation(bytes, packet.to) else {
+            return;
+        };
         self.batch.push(Entry {
             at_ns,
             entered_ns,
-            group: header.group as u16,
-            to: header.to,
-            ports: header.ports,
-            sequence: header.sequence,
+            conversation,
+            to: packet.to,
+            sequence,
             size_bytes: packet.size_bytes,
             event,
         });
         if self.batch.len() == BATCH {
             self.hand_over();
         }
+    }
+
+    /// Of a packet that goes `to`: its conversation, and its place in it.
+    #[inline]
+    fn conversation(&self, bytes: &[u8], to: End) -> Option<(Conversation, u32)> {
+        let order = |from: u16, at: u16| {
+            if to == End::Far {
+                (from, at)
+            } else {
+                (at, from)
+            }
+        };
+        if !self.everything {
+            let header = inspect(bytes)?;
+            let (near, _) = order(header.ports.0, header.ports.1);
+            return Some(((header.group as u64, near, 0, 0), header.sequence));
+        }
+        let headers = read_headers(bytes)?;
+        let (near, far) = order(headers.ports.0, headers.ports.1);
+        let (from, at) = headers.addresses;
+        let (here, there) = if to == End::Far {
+            (from, at)
+        } else {
+            (at, from)
+        };
+        let addresses = u64::from(here) << 32 | u64::from(there);
+        let conversation = (addresses, near, far, headers.protocol as u8);
+        Some((conversation, headers.sequence))
     }
 
     fn hand_over(&mut self) {
@@ -119,10 +155,18 @@ pub(crate) struct LogWriter(Receiver<Message>);
 pub(crate) fn packet_log() -> (Log, Conclusion, LogWriter) {
     let (messages, written) = channel();
     let log = Log {
+        everything: false,
         batch: Vec::with_capacity(BATCH),
         messages: messages.clone(),
     };
     (log, Conclusion(messages), LogWriter(written))
+}
+
+/// A log of whatever crosses: for the pump, for whoever knows the end, and what they send.
+pub(crate) fn log_of_everything() -> (Log, Conclusion, Receiver<Message>) {
+    let (mut log, conclusion, writer) = packet_log();
+    log.everything = true;
+    (log, conclusion, writer.0)
 }
 
 impl LogWriter {
@@ -156,6 +200,42 @@ impl LogWriter {
     }
 }
 
+/// Rows of packets whose flows are numbered as they come; times count from `began_ns`.
+pub(crate) struct Rows<'a, 'f> {
+    naming: Naming,
+    began_ns: u64,
+    rows: &'a mut TableWriter<'f, PacketRecord>,
+}
+
+impl<'a, 'f> Rows<'a, 'f> {
+    pub(crate) fn new(began_ns: u64, rows: &'a mut TableWriter<'f, PacketRecord>) -> Self {
+        Self {
+            naming: Naming::new(Flows::AsTheyCome),
+            began_ns,
+            rows,
+        }
+    }
+
+    pub(crate) fn push(&mut self, entry: &Entry) {
+        push(entry, &mut self.naming, self.began_ns, self.rows);
+    }
+}
+
+fn push(
+    entry: &Entry,
+    naming: &mut Naming,
+    began_ns: u64,
+    rows: &mut TableWriter<'_, PacketRecord>,
+) {
+    if let Some(record) = naming.record(entry, began_ns) {
+        rows.push(record);
+        if matches!(entry.event, Event::Delivered { marked: true }) {
+            let event = PacketEvent::Marked;
+            rows.push(PacketRecord { event, ..record });
+        }
+    }
+}
+
 fn flush(
     waiting: &mut Vec<Vec<Entry>>,
     naming: &mut Naming,
@@ -163,19 +243,15 @@ fn flush(
     rows: &mut TableWriter<'_, PacketRecord>,
 ) {
     for entry in waiting.drain(..).flatten() {
-        if let Some(record) = naming.record(&entry, began_ns) {
-            rows.push(record);
-            if matches!(entry.event, Event::Delivered { marked: true }) {
-                let event = PacketEvent::Marked;
-                rows.push(PacketRecord { event, ..record });
-            }
-        }
+        push(&entry, naming, began_ns, rows);
     }
 }
 
 /// Finds the flow of each packet, and its place in it.
 struct Naming {
     flows: Flows,
+    /// The flows that have come so far, if that is how they are numbered.
+    seen: BTreeMap<Conversation, u32>,
     /// Of each flow and direction: the first sequence number seen, and the last one, unwrapped.
     sequences: BTreeMap<(u32, u8), (u64, u64)>,
 }
@@ -184,16 +260,21 @@ impl Naming {
     const fn new(flows: Flows) -> Self {
         Self {
             flows,
+            seen: BTreeMap::new(),
             sequences: BTreeMap::new(),
         }
     }
 
     fn record(&mut self, entry: &Entry, began_ns: u64) -> Option<PacketRecord> {
-        let near_port = match entry.to {
-            End::Far => entry.ports.0,
-            End::Near => entry.ports.1,
+        let (group, near_port, ..) = entry.conversation;
+        let (flow, data_to) = match &self.flows {
+            Flows::ByPort(by_port) => *by_port.get(&(group as u16, near_port))?,
+            Flows::AsTheyCome => {
+                let next = self.seen.len() as u32;
+                let flow = *self.seen.entry(entry.conversation).or_insert(next);
+                (flow, End::Far)
+            }
         };
-        let &(flow, data_to) = self.flows.by_port.get(&(entry.group, near_port))?;
         let direction = if entry.to == data_to {
             Direction::Data
         } else {
@@ -238,9 +319,7 @@ mod tests {
 
     #[test]
     fn sequence_numbers_are_counted_from_the_first_byte_and_never_wrap() {
-        let flows = Flows {
-            by_port: BTreeMap::new(),
-        };
+        let flows = Flows::ByPort(BTreeMap::new());
         let mut naming = Naming::new(flows);
         let isn = u32::MAX - 1000;
         let mut seq = |offset: u32| naming.unwrap(0, Direction::Data, isn.wrapping_add(offset));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pathcast_path::{Dropped, PacketInfo, Span, Time};
+use pathcast_path::{Counters, Dropped, PacketInfo, Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_scenario::{Heading, Network, Scenario, Transport, Way, route};
 use pathcast_trace::DelayHistogram;
@@ -13,7 +13,7 @@ use rustix::time::Timespec;
 
 use crate::addresses::End;
 use crate::error::EmulatorError;
-use crate::packet::{Header, Kind, Packet, Pool, Protocol, inspect, mark};
+use crate::packet::{Header, Kind, Packet, Pool, Protocol, inspect, mark, read_headers};
 use crate::packet_log::{Event, Log};
 use crate::tun::Tun;
 
@@ -51,6 +51,8 @@ pub(crate) struct PumpReport {
     pub(crate) delays: DelayHistogram,
     /// How late packets left, all of them.
     pub(crate) slips: DelayHistogram,
+    /// What each direction of each link has counted: out, back, out, ...
+    pub(crate) counters: Vec<Counters>,
     /// Processor time in seconds.
     pub(crate) cpu_s: f64,
     /// Why the thread was not in `SCHED_FIFO`.
@@ -85,14 +87,32 @@ impl Clock {
     }
 }
 
+/// Which packets a pump carries.
+enum Carried {
+    /// Those of groups of flows, by their addresses. Of each group: where its data goes, and whether
+    /// TCP carries it.
+    Groups(Vec<(End, bool)>),
+    /// Whatever comes, all over the route of the first group.
+    Everything,
+}
+
+/// What the pump must know of a packet that came.
+struct Crossing {
+    route: u32,
+    to: End,
+    kind: Kind,
+    /// What a queue that is fair between flows tells them apart by.
+    flow: u64,
+    ecn_capable: bool,
+}
+
 /// Carries packets between two devices.
 pub(crate) struct Pump<'a> {
     clock: Clock,
     near: &'a Tun,
     far: &'a Tun,
     network: Network<Packet>,
-    /// Of each group of flows: where its data goes, and whether TCP carries it.
-    groups: Vec<(End, bool)>,
+    carried: Carried,
     pool: Pool,
     report: PumpReport,
     log: Option<Log>,
@@ -139,7 +159,7 @@ impl<'a> Pump<'a> {
             near,
             far,
             network: Network::new(scenario, seed),
-            groups: groups.collect(),
+            carried: Carried::Groups(groups.collect()),
             pool: Pool::new(packets),
             report: PumpReport {
                 data_drops_ns: Vec::with_capacity(1 << 16),
@@ -151,6 +171,12 @@ impl<'a> Pump<'a> {
         })
     }
 
+    /// From now on carries whatever comes, whoever it is from, over the route of the first group.
+    pub(crate) fn carrying_everything(mut self) -> Self {
+        self.carried = Carried::Everything;
+        self
+    }
+
     /// Carries packets until `stop`.
     pub(crate) fn run(mut self, fifo_priority: i32, stop: &AtomicBool) -> PumpReport {
         self.report.fifo_refused = request_fifo(fifo_priority)
@@ -160,8 +186,8 @@ impl<'a> Pump<'a> {
         while !stop.load(Ordering::Relaxed) {
             let mut worked = self.let_go(self.clock.now());
             let (mut more, (near, far)) = (false, (self.near, self.far));
-            for tun in [near, far] {
-                let (more_in, came) = self.take_in(tun);
+            for (end, tun) in [(End::Near, near), (End::Far, far)] {
+                let (more_in, came) = self.take_in(end, tun);
                 more |= more_in;
                 worked |= came;
             }
@@ -169,31 +195,53 @@ impl<'a> Pump<'a> {
                 self.sleep(worked, &mut events);
             }
         }
+        self.report.counters = self.network.counters().collect();
         self.report.cpu_s = thread_cpu_s();
         self.report
     }
 
-    /// What a packet is to the reports.
+    /// What a packet that came at the end `from` is; none if it is not to be carried, such as what a
+    /// kernel says that looks for neighbours.
     #[inline]
-    fn kind(&self, header: &Header) -> Kind {
-        match self.groups.get(header.group) {
-            Some((to, true))
-                if header.to == *to
-                    && header.protocol == Protocol::Tcp
-                    && header.payload_bytes > 0 =>
-            {
-                Kind::Data
-            }
-            Some((to, false)) if header.to == *to && header.protocol == Protocol::Udp => {
-                Kind::Datagram
-            }
+    fn crossing(&self, from: End, packet: &[u8]) -> Option<Crossing> {
+        let Carried::Groups(groups) = &self.carried else {
+            let headers = read_headers(packet)?;
+            let (to, way) = match from {
+                End::Near => (End::Far, Way::Out),
+                End::Far => (End::Near, Way::Back),
+            };
+            return Some(Crossing {
+                route: route(0, way),
+                to,
+                kind: Kind::Other,
+                flow: headers.conversation(),
+                ecn_capable: headers.ecn_capable,
+            });
+        };
+        let header = inspect(packet)?;
+        let (data_to, tcp) = *groups.get(header.group)?;
+        let kind = match header.protocol {
+            _ if header.to != data_to => Kind::Other,
+            Protocol::Tcp if tcp && header.payload_bytes > 0 => Kind::Data,
+            Protocol::Udp if !tcp => Kind::Datagram,
             _ => Kind::Other,
-        }
+        };
+        let way = match header.to {
+            End::Far => Way::Out,
+            End::Near => Way::Back,
+        };
+        Some(Crossing {
+            route: route(header.group, way),
+            to: header.to,
+            kind,
+            flow: flow_key(&header),
+            ecn_capable: header.ecn_capable,
+        })
     }
 
     /// Takes waiting packets off a device; whether there may be more, and whether there were any.
     #[inline]
-    fn take_in(&mut self, from: &Tun) -> (bool, bool) {
+    fn take_in(&mut self, end: End, from: &Tun) -> (bool, bool) {
         for taken in 0..BATCH {
             let mut buffer = self.pool.take();
             let size = match from.read(&mut buffer[..]) {
@@ -208,37 +256,29 @@ impl<'a> Pump<'a> {
                     return (false, taken > 0);
                 }
             };
-            let header = inspect(&buffer[..size]);
-            let Some(header) = header.filter(|header| header.group < self.groups.len()) else {
-                // no flow's: a kernel that looks for neighbours
+            let Some(crossing) = self.crossing(end, &buffer[..size]) else {
                 self.pool.give_back(buffer);
                 continue;
             };
-            let kind = self.kind(&header);
+            let kind = crossing.kind;
             self.report.data_offered += u64::from(kind != Kind::Other);
             let entered = self.clock.now();
             // what is due before the packet came happens before it comes
             self.let_go(entered);
-            let way = match header.to {
-                End::Far => Way::Out,
-                End::Near => Way::Back,
-            };
             let info = PacketInfo {
                 size_bytes: size as u32,
-                flow: flow_key(&header),
-                ecn_capable: header.ecn_capable,
+                flow: crossing.flow,
+                ecn_capable: crossing.ecn_capable,
             };
             let packet = Packet {
                 buffer,
                 size_bytes: size as u32,
-                to: header.to,
+                to: crossing.to,
                 kind,
                 entered,
             };
             self.note(entered, &packet, Event::Sent);
-            let taken = self
-                .network
-                .enter(entered, route(header.group, way), info, packet);
+            let taken = self.network.enter(entered, crossing.route, info, packet);
             if let Err((packet, reason)) = taken {
                 self.drop(entered, packet, Event::of(reason));
             }
@@ -334,7 +374,7 @@ impl<'a> Pump<'a> {
     }
 }
 
-/// What a queue that is fair between flows tells them apart by.
+/// See [`Crossing::flow`].
 #[inline]
 fn flow_key(header: &Header) -> u64 {
     let (from, to) = header.ports;

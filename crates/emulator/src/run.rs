@@ -26,7 +26,7 @@ use crate::packet_log::{Conclusion, Flows, Log, packet_log};
 use crate::pump::Pump;
 
 /// The pump goes before everything else; reading the trace before making more of it.
-const PUMP_PRIORITY: i32 = 50;
+pub(crate) const PUMP_PRIORITY: i32 = 50;
 const PROBE_PRIORITY: i32 = 45;
 const ENDPOINT_PRIORITY: i32 = 40;
 
@@ -100,7 +100,7 @@ pub fn emulate(
     })
 }
 
-fn spawn<'scope, T: Send + 'scope>(
+pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -111,14 +111,14 @@ fn spawn<'scope, T: Send + 'scope>(
         .map_err(|error| EmulatorError::from_io("starting a thread", error))
 }
 
-fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Raises a flag when it goes, also on the way out of an error.
-struct RaiseOnDrop<'a>(&'a AtomicBool);
+pub(crate) struct RaiseOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for RaiseOnDrop<'_> {
     fn drop(&mut self) {
@@ -223,9 +223,7 @@ impl Run<'_> {
             };
             ((flow.group as u16, connection.near_port), (flow.number, to))
         });
-        Flows {
-            by_port: named.collect(),
-        }
+        Flows::ByPort(named.collect())
     }
 
     /// Lets connected flows send, and watches them.

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
@@ -11,6 +13,23 @@ pub(crate) fn unshare_network() -> io::Result<()> {
     // SAFETY: only unsharing the table of descriptors (CLONE_FILES) can break other threads' view
     // of descriptors; this unshares the network alone.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(Into::into)
+}
+
+/// Has `command` killed when the thread that starts it ends, however it ends: also by `kill -9` of
+/// the whole process.
+pub(crate) fn die_with_this_thread(command: &mut Command) {
+    let parent = std::process::id();
+    let die_with_parent = move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        // a parent that died before that cannot tell any more
+        match rustix::process::getppid() {
+            Some(pid) if pid.as_raw_nonzero().get() as u32 == parent => Ok(()),
+            _ => Err(io::ErrorKind::Interrupted.into()),
+        }
+    };
+    // SAFETY: between fork and exec this makes two system calls; it takes no lock, allocates nothing
+    // and panics nowhere, so that it does not matter what other threads were doing.
+    unsafe { command.pre_exec(die_with_parent) };
 }
 
 /// `struct ifreq`: an interface's name and 24 bytes whose meaning depends on the request.
@@ -33,6 +52,12 @@ impl InterfaceRequest {
             name: bytes,
             value: [0; 24],
         }
+    }
+
+    /// The interface's name; the kernel may have completed it.
+    pub(crate) fn name(&self) -> String {
+        let end = self.name.iter().position(|byte| *byte == 0);
+        String::from_utf8_lossy(&self.name[..end.unwrap_or(self.name.len())]).into_owned()
     }
 
     /// The request with `value` in place of its first bytes.

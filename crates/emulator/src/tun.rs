@@ -18,6 +18,12 @@ impl Tun {
     /// Creates the device `name` in the calling thread's network namespace. It goes when it is
     /// dropped.
     pub(crate) fn create(name: &str) -> Result<Self, EmulatorError> {
+        Self::create_named(name).map(|(tun, _)| tun)
+    }
+
+    /// As [`Tun::create`]; in `pattern`, `%d` becomes the least number that no device has. Gives the
+    /// name, too.
+    pub(crate) fn create_named(pattern: &str) -> Result<(Self, String), EmulatorError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| match errno {
             Errno::NOENT | Errno::NXIO | Errno::NODEV => EmulatorError::NoTun {
@@ -26,11 +32,11 @@ impl Tun {
             _ => EmulatorError::from_io("opening /dev/net/tun", errno),
         })?;
         let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as u16;
-        let mut request = InterfaceRequest::new(name).with(&flags.to_ne_bytes());
+        let mut request = InterfaceRequest::new(pattern).with(&flags.to_ne_bytes());
         interface_ioctl(fd.as_fd(), libc::TUNSETIFF as libc::c_ulong, &mut request).map_err(
-            |error| EmulatorError::from_io(format!("creating the TUN device {name}"), error),
+            |error| EmulatorError::from_io(format!("creating the TUN device {pattern}"), error),
         )?;
-        Ok(Self { fd })
+        Ok((Self { fd }, request.name()))
     }
 
     /// The next packet that the kernel sent into the device, if there is one.

@@ -13,6 +13,7 @@ mod models;
 mod path;
 mod runs;
 mod scenario;
+mod shell;
 mod trace;
 
 use pyo3::prelude::*;
@@ -37,6 +38,8 @@ mod _internal {
     use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
     #[pymodule_export]
     use crate::scenario::{check_scenario, is_scenario, scenario_over, scenario_summary};
+    #[pymodule_export]
+    use crate::shell::run_shell;
     #[pymodule_export]
     use crate::trace::Trace;
 }

@@ -1,0 +1,600 @@
+//! A command in a network namespace of its own, whose only way out is over links.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use pathcast_path::{Counters, Direction, Path, Span};
+use pathcast_probe::realtime::monotonic_ns;
+use pathcast_scenario::{FlowSpec, Link, Scenario, Transport};
+use pathcast_trace::{Metadata, PacketRecord, Slip, Source, TableWriter, TraceError, write_beside};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::addresses::End;
+use crate::error::EmulatorError;
+use crate::host::{parse_device_drops, set_sysctls};
+use crate::interface::{MTU, configure_with, index, ipv4_address, switch_on_loopback};
+use crate::mm_log::MmLog;
+use crate::namespace::Namespace;
+use crate::options::Options;
+use crate::packet_log::{Log, Message, Rows, log_of_everything};
+use crate::pump::{Pump, PumpReport};
+use crate::route;
+use crate::run::{PUMP_PRIORITY, RaiseOnDrop, join, spawn};
+use crate::sys::die_with_this_thread;
+use crate::tun::Tun;
+use crate::verdict::{Evidence, PACKETS_FOR_STALLS, slip_bound, stall_bound};
+
+/// What runs over what.
+#[derive(Clone, Debug)]
+pub struct ShellOptions {
+    /// What lies between the command and the outside, from the command outwards; at least one. What
+    /// the command sends goes forward.
+    pub links: Vec<Path>,
+    /// Seed of all that is random in the links.
+    pub seed: u64,
+    /// The program, by its path or its name in `PATH`, and its arguments.
+    pub command: (OsString, Vec<OsString>),
+    /// What its environment has beside this process's own.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The user and the group that it runs as, if not those of this process.
+    pub user: Option<(u32, u32)>,
+    /// Where to write what happened to each packet, as Parquet, if at all.
+    pub packets_file: Option<PathBuf>,
+    /// Where to write mm-link's logs of the two directions, if at all: forward, reverse.
+    pub mm_logs: [Option<PathBuf>; 2],
+}
+
+/// What crossed in one direction, in packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crossed {
+    /// Sent into the links.
+    pub offered: u64,
+    /// Bytes of those.
+    pub offered_bytes: u64,
+    /// That came out. What was on its way at the end is in neither.
+    pub delivered: u64,
+    /// Dropped by queues and policers.
+    pub dropped: u64,
+    /// Lost on the wire.
+    pub lost: u64,
+    /// Marked by queues.
+    pub marked: u64,
+}
+
+/// How the command ended, and what crossed.
+#[derive(Clone, Debug)]
+pub struct ShellReport {
+    /// The command's exit code; 128 and the signal if it was killed by one.
+    pub exit_code: i32,
+    /// From the command outwards.
+    pub forward: Crossed,
+    /// To the command.
+    pub reverse: Crossed,
+    /// How late packets left, in microseconds.
+    pub slip_us: Slip,
+    /// How long the command ran, in seconds.
+    pub wall_s: f64,
+    /// Processor time of the thread that carried the packets, in seconds.
+    pub cpu_s: f64,
+    /// Why what was measured inside must not be used; empty if it may.
+    pub invalid_because: Vec<String>,
+    /// What is missing that helps: real-time priority, settings of the kernel.
+    pub refused: Vec<String>,
+}
+
+/// Runs a command inside links: all that it sends crosses them forward and comes out in the calling
+/// thread's network namespace, and what comes back crosses them in reverse.
+///
+/// The command has this process's standard streams, working directory and environment; there,
+/// `PATHCAST_BASE` and `MAHIMAHI_BASE` are the address at which the (outermost) outside can be
+/// reached, and `PATHCAST_ADDRESS` is its own. Shells may be nested. It is killed when this process
+/// ends before it, however it ends; then nothing is left of the namespace and the devices.
+///
+/// `signals` is called some times a second; a signal that it gives is sent to the command. What a
+/// terminal sends (Ctrl-C) reaches the command anyway: the caller sees to it that it survives that.
+///
+/// # Errors
+/// See [`EmulatorError`]. That the command fails is no error.
+pub fn shell(
+    options: &ShellOptions,
+    signals: &dyn Fn() -> Option<i32>,
+) -> Result<ShellReport, EmulatorError> {
+    let run = run_of(options);
+    let mut ends = Ends::create(&run)?;
+    let (began_ns, began) = (monotonic_ns(), Instant::now());
+    let logged = options.packets_file.is_some() || options.mm_logs.iter().any(Option::is_some);
+    let (log, conclusion, messages) = match logged {
+        true => {
+            let (log, conclusion, messages) = log_of_everything();
+            (Some(log), Some(conclusion), Some(messages))
+        }
+        false => (None, None, None),
+    };
+    thread::scope(|scope| {
+        let write = |messages| {
+            spawn(scope, "pathcast-log", move || {
+                write(options, began_ns, &messages)
+            })
+        };
+        let written = messages.map(write).transpose()?;
+        let (status, pumped) = carry(options, &run, &ends, log, signals)?;
+        let mut report = conclude(&run, &pumped, &mut ends, status)?;
+        report.wall_s = began.elapsed().as_secs_f64();
+        if let Some(conclusion) = conclusion {
+            conclusion.end(metadata(options, &report));
+        }
+        written.map(join).transpose()?;
+        Ok(report)
+    })
+}
+
+/// The links as a scenario of one flow that crosses them all.
+fn run_of(options: &ShellOptions) -> Options {
+    let links = (0..)
+        .zip(&options.links)
+        .map(|(number, path): (u32, _)| Link {
+            name: number.to_string(),
+            path: path.clone(),
+        });
+    let flow = FlowSpec {
+        route: (0..options.links.len()).collect(),
+        ..FlowSpec::bulk(Transport::tcp("cubic"))
+    };
+    let scenario = Scenario {
+        name: String::new(),
+        duration: None,
+        links: links.collect(),
+        flows: vec![flow],
+    };
+    Options::of_scenario(scenario, Span::from_secs(1.0), options.seed)
+}
+
+/// Addresses of shells: 198.18.0.0/15, which is set aside for measuring networks (RFC 2544, appendix
+/// C.2.2), so that it is nobody's. Each shell has a block of it, in which shells inside have theirs:
+/// whoever is outside knows the way to all of them by one route.
+const NETWORK: u32 = 198 << 24 | 18 << 16;
+const NETWORK_BITS: u32 = 17;
+/// Bits of a block in which no other is, and how many fewer those inside it have.
+const BLOCK_BITS: u32 = 11;
+const BITS_PER_LEVEL: u32 = 3;
+/// Shells within each other: what is left in the last is an address for each end.
+const MOST_LEVELS: u32 = 4;
+
+/// The device outside, with a number that the kernel gives, so that no two shells have the same.
+const OUTER_DEVICE: &str = "pathcast";
+/// The device inside, with the number of shells around it.
+const INNER_DEVICE: &str = "path";
+
+/// The addresses of one shell and of those inside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    first: u32,
+    level: u32,
+}
+
+impl Block {
+    /// The block of shell number `number` within `around`, or outside of all.
+    fn of(around: Option<Self>, number: u32) -> Result<Self, EmulatorError> {
+        let too_many = |got, what, most| Err(EmulatorError::TooManyShells { got, what, most });
+        let Some(around) = around else {
+            let most = 1 << (NETWORK_BITS - BLOCK_BITS);
+            if number >= most {
+                return too_many(number + 1, "at once", most);
+            }
+            let first = NETWORK + (number << BLOCK_BITS);
+            return Ok(Self { first, level: 0 });
+        };
+        let level = around.level + 1;
+        if level == MOST_LEVELS {
+            return too_many(level + 1, "within each other", MOST_LEVELS);
+        }
+        let most = (1 << BITS_PER_LEVEL) - 1; // the first part is the shell's own
+        if number >= most {
+            return too_many(number + 1, "at once inside one", most);
+        }
+        let block = Self { first: 0, level };
+        Ok(Self {
+            first: around.first + ((number + 1) << block.bits()),
+            level,
+        })
+    }
+
+    /// The block of the shell that the calling thread is inside of.
+    fn around() -> io::Result<Option<Self>> {
+        for level in 0..MOST_LEVELS {
+            if let Some(address) = ipv4_address(&format!("{INNER_DEVICE}{level}"))?
+                && address.to_bits() >> NETWORK_BITS == NETWORK >> NETWORK_BITS
+            {
+                let first = address.to_bits() - 2;
+                return Ok(Some(Self { first, level }));
+            }
+        }
+        Ok(None)
+    }
+
+    const fn bits(self) -> u32 {
+        BLOCK_BITS - BITS_PER_LEVEL * self.level
+    }
+
+    const fn prefix(self) -> u32 {
+        32 - self.bits()
+    }
+
+    const fn outer(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.first + 1)
+    }
+
+    const fn inner(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.first + 2)
+    }
+
+    /// The outer end of the outermost shell.
+    const fn base(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits((self.first >> BLOCK_BITS << BLOCK_BITS) + 1)
+    }
+}
+
+/// A TUN device and the statistics of the namespace that it is in.
+struct Device {
+    tun: Tun,
+    name: String,
+    statistics: File,
+}
+
+impl Device {
+    fn of(tun: Tun, name: String) -> Result<Self, EmulatorError> {
+        let statistics = File::open("/proc/thread-self/net/dev")
+            .map_err(|error| EmulatorError::from_io("opening /proc/thread-self/net/dev", error))?;
+        Ok(Self {
+            tun,
+            name,
+            statistics,
+        })
+    }
+
+    /// Packets that the device itself dropped, in either direction.
+    fn drops(&mut self) -> Result<u64, EmulatorError> {
+        let mut text = String::new();
+        let read = self.statistics.rewind();
+        read.and_then(|()| self.statistics.read_to_string(&mut text))
+            .map_err(|error| EmulatorError::from_io("reading a device's statistics", error))?;
+        Ok(parse_device_drops(&text, &self.name).unwrap_or(0))
+    }
+}
+
+/// Both ends of the links.
+struct Ends {
+    block: Block,
+    outer: Device,
+    inner: Device,
+    namespace: Namespace,
+    /// Settings that the kernel did not let us make.
+    refused: Vec<String>,
+}
+
+impl Ends {
+    /// The outer end in the calling thread's namespace, the inner end in a new one.
+    fn create(run: &Options) -> Result<Self, EmulatorError> {
+        let kernel = |doing: &'static str| move |error| EmulatorError::from_io(doing, error);
+        let around = Block::around().map_err(kernel("looking for a shell around this one"))?;
+        let (tun, name) = Tun::create_named(&format!("{OUTER_DEVICE}%d"))?;
+        let number = name.strip_prefix(OUTER_DEVICE).and_then(|n| n.parse().ok());
+        let block = Block::of(around, number.unwrap_or(u32::MAX - 1))?;
+        // a kernel without IPv6 has nothing to switch off
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+        configure_with(&name, &[block.outer().into()], block.prefix())
+            .map_err(kernel("configuring the outer TUN device"))?;
+        let outer = Device::of(tun, name)?;
+        let scheme = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+        let namespace = Namespace::create().map_err(kernel("creating a network namespace"))?;
+        let made = namespace.run(|| -> Result<_, EmulatorError> {
+            let address = IpAddr::V4(block.inner());
+            let mut refused = set_sysctls(&run.settings(), &[address]);
+            // those inside may have shells inside; TCP is as it is outside
+            let scheme = scheme.as_deref().unwrap_or("cubic").trim();
+            for (name, value) in [("ip_forward", "1"), ("tcp_congestion_control", scheme)] {
+                if let Err(error) = fs::write(format!("/proc/sys/net/ipv4/{name}"), value) {
+                    refused.push(format!("net.ipv4.{name}={value}: {error}"));
+                }
+            }
+            let name = format!("{INNER_DEVICE}{}", block.level);
+            let tun = Tun::create(&name)?;
+            switch_on_loopback()
+                .and_then(|()| configure_with(&name, &[address], 32))
+                .map_err(kernel("configuring the inner TUN device"))?;
+            let everywhere = Ipv4Addr::UNSPECIFIED;
+            let first = Ipv4Addr::from_bits(block.first);
+            index(&name)
+                .and_then(|index| {
+                    route::add(block.outer(), 32, Some(index))?;
+                    // what is not there must not go round in circles
+                    route::add(first, block.prefix() as u8, None)?;
+                    route::add(everywhere, 0, Some(index))
+                })
+                .map_err(kernel("adding routes"))?;
+            Ok((Device::of(tun, name)?, refused))
+        });
+        let (inner, refused) = made.map_err(kernel("entering a network namespace"))??;
+        Ok(Self {
+            block,
+            outer,
+            inner,
+            namespace,
+            refused,
+        })
+    }
+}
+
+/// Starts the command, and carries its packets until it ends.
+fn carry(
+    options: &ShellOptions,
+    run: &Options,
+    ends: &Ends,
+    log: Option<Log>,
+    signals: &dyn Fn() -> Option<i32>,
+) -> Result<(ExitStatus, PumpReport), EmulatorError> {
+    // half as many again as the links can hold
+    let packets = (run.bytes_on_the_way() / u64::from(MTU) / 2 * 3).clamp(1024, 1 << 15);
+    let (near, far) = (&ends.inner.tun, &ends.outer.tun);
+    let pump = Pump::new(&run.scenario, run.seed, near, far, packets as usize, log)?;
+    let pump = pump.carrying_everything();
+    let stop_pump = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let pumping = RaiseOnDrop(&stop_pump);
+        let pump = spawn(scope, "pathcast-pump", || {
+            pump.run(PUMP_PRIORITY, &stop_pump)
+        })?;
+        let (started, start) = channel();
+        // the command dies with the thread that starts it, which therefore waits for it
+        let command = spawn(scope, "pathcast-command", || {
+            let work = move || run_command(options, ends.block, &started);
+            let ran = ends.namespace.run(work);
+            ran.map_err(|error| EmulatorError::from_io("entering a network namespace", error))?
+        })?;
+        pass_on_signals(&start, signals);
+        let status = join(command)?;
+        drop(pumping);
+        Ok((status, join(pump)))
+    })
+}
+
+/// Runs the command in the calling thread's namespace, and waits for its end; sends a descriptor of
+/// it when it has begun, and closes the channel when it has ended.
+fn run_command(
+    options: &ShellOptions,
+    block: Block,
+    started: &Sender<OwnedFd>,
+) -> Result<ExitStatus, EmulatorError> {
+    let (program, arguments) = &options.command;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let base = block.base().to_string();
+    command.env("PATHCAST_BASE", &base);
+    command.env("MAHIMAHI_BASE", &base);
+    command.env("PATHCAST_ADDRESS", block.inner().to_string());
+    command.envs(
+        options
+            .environment
+            .iter()
+            .map(|(name, value)| (name, value)),
+    );
+    if let Some((user, group)) = options.user {
+        command.uid(user).gid(group);
+    }
+    die_with_this_thread(&mut command);
+    let mut child = command.spawn().map_err(|source| EmulatorError::Command {
+        program: program.to_string_lossy().into_owned(),
+        source,
+    })?;
+    if let Ok(fd) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+        let _ = started.send(fd);
+    }
+    let ended = child.wait();
+    ended.map_err(|error| EmulatorError::from_io("waiting for the command", error))
+}
+
+/// Sends the command the signals that the caller gives, until it has ended.
+fn pass_on_signals(start: &Receiver<OwnedFd>, signals: &dyn Fn() -> Option<i32>) {
+    let Ok(child) = start.recv() else { return };
+    let ended = || match start.recv_timeout(Duration::from_millis(50)) {
+        Err(RecvTimeoutError::Timeout) => false,
+        Ok(_) | Err(RecvTimeoutError::Disconnected) => true,
+    };
+    while !ended() {
+        if let Some(signal) = signals().and_then(Signal::from_named_raw) {
+            let _ = pidfd_send_signal(&child, signal);
+        }
+    }
+}
+
+fn conclude(
+    run: &Options,
+    pumped: &PumpReport,
+    ends: &mut Ends,
+    status: ExitStatus,
+) -> Result<ShellReport, EmulatorError> {
+    let last = run.scenario.links.len() - 1;
+    let sum = |way: usize, first: usize, last: usize| {
+        let of = |link: usize| pumped.counters[2 * link + way];
+        let every = || pumped.counters.iter().skip(way).step_by(2);
+        Crossed {
+            offered: of(first).enqueued,
+            offered_bytes: of(first).enqueued_bytes,
+            delivered: of(last).delivered,
+            dropped: every()
+                .map(|c| c.dropped_by_queue + c.dropped_by_policer)
+                .sum(),
+            lost: every().map(|c: &Counters| c.dropped_by_loss).sum(),
+            marked: pumped.counters[2 * last + way].marked,
+        }
+    };
+    let quantile = |q| Span::from_nanos(pumped.slips.quantile_ns(q));
+    let rtt = run.base_rtt();
+    let evidence = Evidence {
+        slip_p99: quantile(0.99),
+        slip_bound: slip_bound(rtt),
+        slip_p999: match pumped.slips.count() {
+            PACKETS_FOR_STALLS.. => quantile(0.999),
+            _ => Span::ZERO,
+        },
+        stall_bound: stall_bound(rtt),
+        device_drops: ends.outer.drops()? + ends.inner.drops()?,
+        device_errors: pumped.device_errors,
+        ..Evidence::default()
+    };
+    let mut refused = std::mem::take(&mut ends.refused);
+    let fifo = pumped.fifo_refused.iter();
+    refused.extend(fifo.map(|why| format!("real-time priority (SCHED_FIFO): {why}")));
+    Ok(ShellReport {
+        exit_code: status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        forward: sum(0, 0, last),
+        reverse: sum(1, last, 0),
+        slip_us: pumped.slips.slip_us(),
+        wall_s: 0.0,
+        cpu_s: pumped.cpu_s,
+        invalid_because: evidence.invalid_because(),
+        refused,
+    })
+}
+
+fn metadata(options: &ShellOptions, report: &ShellReport) -> Metadata {
+    let mut metadata = Metadata::new(Source::Emulator);
+    metadata.seed = Some(options.seed);
+    if let [path] = &options.links[..] {
+        metadata.path_toml = Some(path.to_toml());
+    }
+    metadata.valid = report.invalid_because.is_empty();
+    if !metadata.valid {
+        let why = report.invalid_because.join("; ");
+        metadata.environment.insert("invalid_because".into(), why);
+    }
+    metadata
+}
+
+/// Writes the logs as they come.
+fn write(
+    options: &ShellOptions,
+    began_ns: u64,
+    messages: &Receiver<Message>,
+) -> Result<(), TraceError> {
+    let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let epoch_ms = epoch.map_or(0, |since| since.as_millis());
+    let (out, back): (Vec<&Direction>, Vec<&Direction>) = options
+        .links
+        .iter()
+        .map(|path| (&path.forward, &path.reverse))
+        .unzip();
+    let [uplink, downlink] = &options.mm_logs;
+    if_wanted(options.packets_file.as_ref(), |packets| {
+        if_wanted(uplink.as_ref(), |uplink| {
+            if_wanted(downlink.as_ref(), |downlink| {
+                let mm_log = |file, name, directions: &[&Direction]| {
+                    MmLog::new(file, name, directions, began_ns, epoch_ms)
+                };
+                let mut uplink = uplink.map(|file| mm_log(file, "uplink", &out));
+                let mut downlink = downlink.map(|file| mm_log(file, "downlink", &back));
+                let mut table = packets.map(TableWriter::<PacketRecord>::new).transpose()?;
+                let mut rows = table.as_mut().map(|table| Rows::new(began_ns, table));
+                let metadata = loop {
+                    match messages.recv() {
+                        Ok(Message::Entries(entries)) => {
+                            for entry in &entries {
+                                if let Some(rows) = &mut rows {
+                                    rows.push(entry);
+                                }
+                                let log = match entry.to {
+                                    End::Far => &mut uplink,
+                                    End::Near => &mut downlink,
+                                };
+                                if let Some(log) = log {
+                                    log.push(entry);
+                                }
+                            }
+                        }
+                        Ok(Message::Flows(_)) => {}
+                        Ok(Message::End(metadata)) => break metadata,
+                        Err(_) => return Err("the run was stopped".into()),
+                    }
+                };
+                let ended_ns = monotonic_ns();
+                for log in [uplink, downlink].into_iter().flatten() {
+                    log.finish(ended_ns)?;
+                }
+                table.map_or(Ok(()), |table| table.finish(&metadata))
+            })
+            .map_err(|error| error.to_string())
+        })
+        .map_err(|error| error.to_string())
+    })
+}
+
+/// Does `work` with a new file that replaces `file` if all went well; without one, with none.
+fn if_wanted(
+    file: Option<&PathBuf>,
+    work: impl FnOnce(Option<&mut File>) -> Result<(), String>,
+) -> Result<(), TraceError> {
+    match file {
+        Some(file) => write_beside(file, |file| work(Some(file))),
+        None => work(None).map_err(|message| TraceError {
+            file: "log".into(),
+            place: None,
+            message,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_shells_never_overlap_and_lie_within_those_around_them() {
+        let mut blocks = Vec::new();
+        let mut level = vec![None];
+        for depth in 0..MOST_LEVELS {
+            let mut next = Vec::new();
+            for around in level {
+                let most = if depth == 0 { 64 } else { 7 };
+                for number in [0, 1, most - 1] {
+                    let block = Block::of(around, number).unwrap();
+                    assert_eq!(block.level, depth);
+                    if let Some(around) = around {
+                        assert!(block.first > around.inner().to_bits());
+                        let end = |block: Block| block.first + (1 << block.bits());
+                        assert!(end(block) <= end(around));
+                        assert_eq!(block.base(), around.base());
+                    }
+                    blocks.push(block);
+                    next.push(Some(block));
+                }
+                assert!(matches!(
+                    Block::of(around, most),
+                    Err(EmulatorError::TooManyShells { .. })
+                ));
+            }
+            level = next;
+        }
+        assert!(Block::of(level[0], 0).is_err());
+        let ends = blocks.iter().flat_map(|b| [b.outer(), b.inner()]);
+        let mut ends: Vec<_> = ends.collect();
+        assert!(
+            ends.iter()
+                .all(|end| end.octets()[..2] == [198, 18] || end.octets()[..2] == [198, 19])
+        );
+        ends.sort_unstable();
+        ends.dedup();
+        assert_eq!(ends.len(), 2 * blocks.len());
+    }
+}

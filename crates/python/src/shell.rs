@@ -1,0 +1,104 @@
+//! A command inside a path.
+
+use pyo3::prelude::*;
+
+/// A path's text and its file.
+type PathText = (String, String);
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::ffi::OsString;
+    use std::path::PathBuf;
+    use std::sync::Mutex;
+
+    use pathcast_emulator::{Crossed, ShellOptions};
+
+    use super::*;
+    use crate::errors::EmulatorError;
+    use crate::path::parse;
+
+    /// Runs a command inside links in a row, from the command outwards: a report as JSON.
+    ///
+    /// `signals` is called some times a second and may give a signal to send to the command.
+    #[pyfunction]
+    #[allow(clippy::too_many_arguments)] // Python calls it by name
+    pub fn run_shell(
+        py: Python<'_>,
+        links: Vec<PathText>,
+        seed: u64,
+        command: (OsString, Vec<OsString>),
+        environment: Vec<(OsString, OsString)>,
+        user: Option<(u32, u32)>,
+        packets_file: Option<PathBuf>,
+        mm_logs: (Option<PathBuf>, Option<PathBuf>),
+        signals: Py<PyAny>,
+    ) -> PyResult<String> {
+        const SIGTERM: i32 = 15;
+        let links = links.iter().map(|(text, file)| parse(text, file));
+        let options = ShellOptions {
+            links: links.collect::<PyResult<_>>()?,
+            seed,
+            command,
+            environment,
+            user,
+            packets_file,
+            mm_logs: mm_logs.into(),
+        };
+        let raised = Mutex::new(None);
+        let ask = || {
+            let asked = Python::attach(|py| {
+                py.check_signals()?;
+                signals.call0(py)?.extract::<Option<i32>>(py)
+            });
+            asked.unwrap_or_else(|error| {
+                // what goes wrong in Python ends the command
+                raised
+                    .lock()
+                    .expect("no panic holds it")
+                    .get_or_insert(error);
+                Some(SIGTERM)
+            })
+        };
+        let outcome = py.detach(|| pathcast_emulator::shell(&options, &ask));
+        if let Some(error) = raised.into_inner().expect("no panic holds it") {
+            return Err(error);
+        }
+        let report = outcome.map_err(|error| EmulatorError::new_err(error.to_string()))?;
+        let crossed = |one: Crossed| {
+            serde_json::json!({
+                "offered": one.offered,
+                "offered_bytes": one.offered_bytes,
+                "delivered": one.delivered,
+                "dropped": one.dropped,
+                "lost": one.lost,
+                "marked": one.marked,
+            })
+        };
+        let report = serde_json::json!({
+            "exit_code": report.exit_code,
+            "forward": crossed(report.forward),
+            "reverse": crossed(report.reverse),
+            "slip_us": report.slip_us,
+            "wall_s": report.wall_s,
+            "cpu_s": report.cpu_s,
+            "invalid_because": report.invalid_because,
+            "refused": report.refused,
+        });
+        Ok(report.to_string())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod linux {
+    use super::*;
+    use crate::errors::EmulatorError;
+
+    /// Refuses: there are no network namespaces here.
+    #[pyfunction]
+    #[pyo3(signature = (*_args))]
+    pub fn run_shell(_args: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<String> {
+        Err(EmulatorError::new_err("a shell inside a path needs Linux"))
+    }
+}
+
+pub use linux::run_shell;
