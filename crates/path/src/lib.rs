@@ -22,6 +22,7 @@ mod channel;
 pub mod delay;
 mod fast;
 mod file;
+pub mod foreign;
 pub mod link;
 pub mod loss;
 mod packet;

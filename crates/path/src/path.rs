@@ -167,7 +167,7 @@ impl Path {
     }
 
     /// What no single key shows: the direction, the key and what is wrong.
-    fn check(&self) -> Result<(), (&'static str, &'static str, String)> {
+    pub(crate) fn check(&self) -> Result<(), (&'static str, &'static str, String)> {
         for (name, direction) in [("forward", &self.forward), ("reverse", &self.reverse)] {
             if let Some(Err(message)) = direction.rate_steps() {
                 return Err((name, "schedule", message));

@@ -33,11 +33,13 @@ mod _internal {
     #[pymodule_export]
     use crate::models::{Forecaster, evaluate, fit};
     #[pymodule_export]
-    use crate::path::{check_path, path_summary};
+    use crate::path::{check_path, from_mahimahi, path_as, path_summary};
     #[pymodule_export]
     use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
     #[pymodule_export]
-    use crate::scenario::{check_scenario, is_scenario, scenario_over, scenario_summary};
+    use crate::scenario::{
+        check_scenario, first_route, is_scenario, scenario_over, scenario_summary,
+    };
     #[pymodule_export]
     use crate::shell::run_shell;
     #[pymodule_export]

@@ -2,7 +2,8 @@
 
 use std::io::Read;
 
-use pathcast_path::{Path, link};
+use pathcast_path::{Path, foreign, link};
+use pathcast_scenario::{FlowSpec, Link, Scenario, Transport};
 use pyo3::prelude::*;
 
 use crate::errors::PathFileError;
@@ -42,6 +43,68 @@ pub fn beside(file: &str) -> impl FnMut(&str) -> Result<Vec<u8>, String> {
         let (mut content, most) = (Vec::new(), link::MAX_TRACE_BYTES as u64 + 1);
         let read = file.take(most).read_to_end(&mut content);
         read.map(|_| content).map_err(|error| error.to_string())
+    }
+}
+
+/// A text, files that it needs by their names, and what it does not say.
+type Foreign = (String, Vec<(String, String)>, Vec<String>);
+
+/// A path in the words of another tool: `mahimahi`, `netem` or `rattan`.
+#[pyfunction]
+pub fn path_as(text: &str, file: &str, tool: &str) -> PyResult<Foreign> {
+    let path = parse(text, file)?;
+    let foreign = match tool {
+        "mahimahi" => foreign::mahimahi::write(&path),
+        "netem" => foreign::netem::write(&path),
+        "rattan" => foreign::rattan::write(&path),
+        _ => return Err(PathFileError::new_err(format!("no words of {tool:?}"))),
+    };
+    Ok((foreign.text, foreign.files, foreign.lost))
+}
+
+/// The file that says the same, its links one by one from the command outwards, the command, where the
+/// logs of the uplink and the downlink were to go, what was left out.
+type CommandLine = (
+    String,
+    Vec<String>,
+    Vec<String>,
+    (Option<String>, Option<String>),
+    Vec<String>,
+);
+
+/// Reads the words of a command line of mahimahi's shells; traces are relative to the working folder.
+#[pyfunction]
+pub fn from_mahimahi(words: Vec<String>) -> PyResult<CommandLine> {
+    let line = foreign::mahimahi::read(&words, &mut beside("")).map_err(PathFileError::new_err)?;
+    let whole = match &line.links[..] {
+        [path] => path.to_toml(),
+        links => in_a_row(links).to_toml(),
+    };
+    Ok((
+        whole,
+        line.links.iter().map(Path::to_toml).collect(),
+        line.command,
+        (line.uplink_log, line.downlink_log),
+        line.left_out,
+    ))
+}
+
+/// A bulk flow over links in a row.
+fn in_a_row(links: &[Path]) -> Scenario {
+    let links = (1..).zip(links).map(|(number, path): (u32, _)| Link {
+        name: format!("shell{number}"),
+        path: path.clone(),
+    });
+    let links: Vec<_> = links.collect();
+    let flow = FlowSpec {
+        route: (0..links.len()).collect(),
+        ..FlowSpec::bulk(Transport::tcp("cubic"))
+    };
+    Scenario {
+        name: String::new(),
+        duration: None,
+        links,
+        flows: vec![flow],
     }
 }
 

@@ -82,6 +82,17 @@ pub fn scenario_over(
     Ok(scenario.to_toml())
 }
 
+/// The links that the first flow of a scenario crosses, one by one, as paths.
+#[pyfunction]
+pub fn first_route(text: &str, file: &str) -> PyResult<Vec<String>> {
+    let scenario = parse(text, file)?;
+    let route = scenario.flows.first().map_or(&[][..], |flow| &flow.route);
+    let links = route
+        .iter()
+        .map(|&link| scenario.links[link].path.to_toml());
+    Ok(links.collect())
+}
+
 /// Name, duration (s or None), and of each flow its scheme and workload.
 type Summary = (String, Option<f64>, Vec<(String, String)>);
 

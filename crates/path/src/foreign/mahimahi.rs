@@ -1,0 +1,734 @@
+//! Command lines of mahimahi's nested shells (Netravali et al., USENIX ATC 2015): `mm-delay 20 mm-link
+//! UPLINK DOWNLINK -- COMMAND`. The first shell is the outermost; uplink is forward.
+
+use std::fmt::Write;
+
+use crate::delay::DelaySpec;
+use crate::file::Loader;
+use crate::foreign::{Foreign, directions};
+use crate::link::{LinkSpec, MahimahiTrace, TraceError};
+use crate::loss::LossSpec;
+use crate::path::{Direction, Path};
+use crate::queue::{CoDelSpec, Discipline, PieSpec, QueueSpec};
+use crate::units::{Bandwidth, Probability, QueueLimit, Span};
+
+/// How often mahimahi's PIE updates its probability.
+const PIE_UPDATE: Span = Span::from_millis(30);
+
+/// What a command line says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandLine {
+    /// What lies between the command and the outside, from the command outwards; at least one. One
+    /// path, wherever one can do what the shells do.
+    pub links: Vec<Path>,
+    /// The command, which may be none.
+    pub command: Vec<String>,
+    /// Where mm-link was to write its log of the uplink.
+    pub uplink_log: Option<String>,
+    /// The same of the downlink.
+    pub downlink_log: Option<String>,
+    /// What was understood but left out, in words.
+    pub left_out: Vec<String>,
+}
+
+/// One shell of a command line.
+#[derive(Clone, Debug)]
+enum Shell {
+    Delay(Span),
+    Loss { uplink: bool, share: f64 },
+    Link([(MahimahiTrace, QueueSpec); 2]),
+}
+
+/// Reads the words of a command line; `load` gives the traces that it names.
+///
+/// # Errors
+/// What was got and what is understood, if a shell, an option or a value is not.
+pub fn read(words: &[String], load: &mut Loader<'_>) -> Result<CommandLine, String> {
+    let (mut rest, mut shells) = (words, Vec::new());
+    let mut line = CommandLine {
+        links: Vec::new(),
+        command: Vec::new(),
+        uplink_log: None,
+        downlink_log: None,
+        left_out: Vec::new(),
+    };
+    while let Some((first, after)) = rest.split_first() {
+        let name = first.rsplit('/').next().unwrap_or(first);
+        rest = match name {
+            "mm-delay" => {
+                let [millis, after @ ..] = after else {
+                    return Err(format!("{name}: got nothing, expected whole milliseconds"));
+                };
+                let span = millis.parse().ok().filter(|millis| *millis <= 3_600_000);
+                let span = span.map(Span::from_millis).ok_or_else(|| {
+                    format!("{name}: got {millis:?}, expected whole milliseconds, at most an hour")
+                })?;
+                shells.push(Shell::Delay(span));
+                after
+            }
+            "mm-loss" => {
+                const EXPECTED: &str =
+                    "expected `uplink` or `downlink` and a share from 0 to less than 1";
+                let [which, share, after @ ..] = after else {
+                    return Err(format!("{name}: got {after:?}, {EXPECTED}"));
+                };
+                let parsed = share.parse().ok().filter(|p| (0.0..1.0).contains(p));
+                match (which.as_str(), parsed) {
+                    ("uplink" | "downlink", Some(share)) => shells.push(Shell::Loss {
+                        uplink: which == "uplink",
+                        share,
+                    }),
+                    _ => return Err(format!("{name}: got {which:?} {share:?}, {EXPECTED}")),
+                }
+                after
+            }
+            "mm-link" => {
+                let (link, after) = link(after, &mut line, load)?;
+                shells.push(link);
+                after
+            }
+            "mm-onoff" => {
+                return Err(
+                    "mm-onoff: got a link that is switched off at random times, expected mm-delay, \
+                     mm-loss or mm-link: a path file has no such loss; `bursts` with `times` and \
+                     `gilbert-elliott` are near it"
+                        .into(),
+                );
+            }
+            "--" if !shells.is_empty() => after,
+            name if name.starts_with("mm-") => {
+                return Err(format!(
+                    "got {name:?}, expected mm-delay, mm-loss or mm-link"
+                ));
+            }
+            _ => break,
+        };
+    }
+    if shells.is_empty() {
+        let first = words.first().map_or("", String::as_str);
+        return Err(format!(
+            "got {first:?}, expected a command line that begins with mm-delay, mm-loss or mm-link"
+        ));
+    }
+    line.command = rest.to_vec();
+    line.links = paths(shells);
+    for path in &line.links {
+        let checked = path.check();
+        checked.map_err(|(direction, key, message)| format!("{direction} {key}: {message}"))?;
+    }
+    Ok(line)
+}
+
+/// What follows `mm-link`, and the words after that.
+fn link<'w>(
+    words: &'w [String],
+    line: &mut CommandLine,
+    load: &mut Loader<'_>,
+) -> Result<(Shell, &'w [String]), String> {
+    let (mut rest, mut files) = (words, Vec::new());
+    let (mut kinds, mut arguments) = ([None, None], [None, None]);
+    while let Some((word, mut after)) = rest.split_first() {
+        let Some(option) = word.strip_prefix("--") else {
+            if files.len() == 2 {
+                break;
+            }
+            files.push(word.as_str());
+            rest = after;
+            continue;
+        };
+        if option.is_empty() {
+            break;
+        }
+        let (option, value) = match option.split_once('=') {
+            Some((option, value)) => (option, Some(value)),
+            None => (option, None),
+        };
+        match option {
+            "meter-uplink"
+            | "meter-downlink"
+            | "meter-uplink-delay"
+            | "meter-downlink-delay"
+            | "meter-all" => line
+                .left_out
+                .push(format!("mm-link --{option}: no live graph is drawn")),
+            "uplink-queue"
+            | "downlink-queue"
+            | "uplink-queue-args"
+            | "downlink-queue-args"
+            | "uplink-log"
+            | "downlink-log" => {
+                let value = match value {
+                    Some(value) => value.to_string(),
+                    None => {
+                        let Some((value, more)) = after.split_first() else {
+                            return Err(format!(
+                                "mm-link --{option}: got nothing, expected a value"
+                            ));
+                        };
+                        after = more;
+                        value.clone()
+                    }
+                };
+                let way = usize::from(option.starts_with("down"));
+                match option.split_once('-').map_or("", |(_, what)| what) {
+                    "queue" => kinds[way] = Some(value),
+                    "queue-args" => arguments[way] = Some(value),
+                    _ if way == 0 => line.uplink_log = Some(value),
+                    _ => line.downlink_log = Some(value),
+                }
+            }
+            _ => {
+                return Err(format!(
+                    "mm-link: got --{option}, expected options for queues and logs; what belongs to \
+                     the command comes after --"
+                ));
+            }
+        }
+        rest = after;
+    }
+    let [uplink, downlink] = files[..] else {
+        return Err(format!(
+            "mm-link: got {} trace files, expected two: uplink and downlink",
+            files.len()
+        ));
+    };
+    let mut one = |file, way: usize| -> Result<_, String> {
+        let content = load(file).map_err(|why| format!("{file}: {why}"))?;
+        let trace = MahimahiTrace::parse(&content).map_err(|error| match error {
+            TraceError::Line { line, message } => format!("{file}:{line}: {message}"),
+            TraceError::Whole(message) => format!("{file}: {message}"),
+        })?;
+        let kind = kinds[way].as_deref().unwrap_or("infinite");
+        let queue = queue(kind, arguments[way].as_deref().unwrap_or(""))?;
+        Ok((trace, queue))
+    };
+    Ok((Shell::Link([one(uplink, 0)?, one(downlink, 1)?]), rest))
+}
+
+/// A queue by its kind and arguments such as `packets=100, target=5`.
+fn queue(kind: &str, arguments: &str) -> Result<QueueSpec, String> {
+    let wrong = |got: &str, wanted: &str| {
+        Err(format!(
+            "mm-link: got a {kind} queue with {got:?}, expected {wanted}"
+        ))
+    };
+    let keys: &[&str] = match kind {
+        "infinite" => &[],
+        "droptail" | "drophead" => &["packets", "bytes"],
+        "codel" => &["packets", "bytes", "target", "interval"],
+        "pie" => &["packets", "bytes", "qdelay_ref", "max_burst"],
+        _ => {
+            return Err(format!(
+                "mm-link: got the queue {kind:?}, expected infinite, droptail, drophead, codel or pie"
+            ));
+        }
+    };
+    let mut values = vec![None; keys.len()];
+    for argument in arguments.split([',', ' ']).filter(|part| !part.is_empty()) {
+        let pair = argument.split_once('=');
+        let known = pair.and_then(|(key, value)| {
+            let at = keys.iter().position(|known| *known == key)?;
+            Some((at, value.parse::<u64>().ok().filter(|value| *value > 0)?))
+        });
+        match known {
+            Some((at, value)) => values[at] = Some(value),
+            None => return wrong(argument, &format!("whole numbers of {}", keys.join(", "))),
+        }
+    }
+    let limit = match values.get(..2) {
+        None => QueueLimit::Unlimited,
+        Some([Some(packets), None]) => QueueLimit::Packets(*packets),
+        Some([None, Some(bytes)]) => QueueLimit::Bytes(*bytes),
+        Some(_) => return wrong(arguments, "either packets or bytes"),
+    };
+    let time = |at: usize| {
+        let millis = values[at].filter(|millis| *millis <= 3_600_000);
+        millis.map(Span::from_millis).ok_or(())
+    };
+    let discipline = match kind {
+        "drophead" => Discipline::DropHead,
+        "codel" => match (time(2), time(3)) {
+            (Ok(target), Ok(interval)) => Discipline::CoDel(CoDelSpec {
+                target,
+                interval,
+                ..CoDelSpec::default()
+            }),
+            _ => return wrong(arguments, "target and interval in milliseconds"),
+        },
+        "pie" => match (time(2), time(3)) {
+            (Ok(target), Ok(max_burst)) => Discipline::Pie(PieSpec {
+                target,
+                max_burst,
+                update: PIE_UPDATE,
+                ..PieSpec::default()
+            }),
+            _ => return wrong(arguments, "qdelay_ref and max_burst in milliseconds"),
+        },
+        _ => Discipline::DropTail,
+    };
+    Ok(QueueSpec { limit, discipline })
+}
+
+/// What some shells do together, if one path can do it.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    delay: Span,
+    uplink_loss: f64,
+    downlink_loss: f64,
+    link: Option<[(MahimahiTrace, QueueSpec); 2]>,
+}
+
+impl Group {
+    /// Takes in the next shell inwards; hands it back if the path would do something else.
+    ///
+    /// In a path, packets meet the link before the loss, in either direction: a shell of uplink loss
+    /// must be outside the link, one of downlink loss inside it. Delays may be anywhere, for none of
+    /// the others looks at the time but the link, which only sees all of its time shifted.
+    fn take(&mut self, shell: Shell) -> Option<Shell> {
+        // of two such losses, as near to all as a share below it can be
+        let both = |a: f64, b: f64| (a + b - a * b).min(1.0 - f64::EPSILON);
+        match shell {
+            Shell::Delay(delay) => self.delay = self.delay + delay,
+            Shell::Loss {
+                uplink: true,
+                share,
+            } if self.link.is_none() => {
+                self.uplink_loss = both(self.uplink_loss, share);
+            }
+            Shell::Loss {
+                uplink: false,
+                share,
+            } => {
+                self.downlink_loss = both(self.downlink_loss, share);
+            }
+            Shell::Link(link) if self.link.is_none() && self.downlink_loss == 0.0 => {
+                self.link = Some(link);
+            }
+            shell => return Some(shell),
+        }
+        None
+    }
+
+    fn path(self) -> Path {
+        let [up, down] = self.link.map_or([None, None], |link| link.map(Some));
+        let direction = |link: Option<(MahimahiTrace, QueueSpec)>, loss: f64| {
+            let unlimited = QueueSpec {
+                limit: QueueLimit::Unlimited,
+                discipline: Discipline::DropTail,
+            };
+            let (rate, queue) = match link {
+                Some((trace, queue)) => (Some(LinkSpec::Mahimahi(trace)), queue),
+                None => (None, unlimited),
+            };
+            Direction {
+                rate,
+                delay: DelaySpec::Fixed(self.delay),
+                loss: LossSpec::Iid(Probability::new(loss).expect("made of shares below 1")),
+                queue,
+                policer: None,
+                aggregation: None,
+                schedule: Vec::new(),
+            }
+        };
+        Path {
+            name: String::new(),
+            forward: direction(up, self.uplink_loss),
+            reverse: direction(down, self.downlink_loss),
+        }
+    }
+}
+
+/// As few paths as do what the shells do, from the inside out.
+fn paths(shells: Vec<Shell>) -> Vec<Path> {
+    let mut groups = vec![Group::default()];
+    for shell in shells {
+        let last = groups.last_mut().expect("never empty");
+        if let Some(shell) = last.take(shell) {
+            let mut next = Group::default();
+            let refused = next.take(shell);
+            debug_assert!(refused.is_none(), "any shell is a path of its own");
+            groups.push(next);
+        }
+    }
+    groups.into_iter().rev().map(Group::path).collect()
+}
+
+/// The path as a command line that the command is put behind, and the traces that it names.
+pub fn write(path: &Path) -> Foreign {
+    let mut foreign = Foreign::default();
+    for (name, direction) in directions(path) {
+        foreign.lose_what_nobody_has(name, direction);
+        if direction.policer.is_some() {
+            foreign.lose(format!("{name} policer: left out"));
+        }
+    }
+    let delays = directions(path).map(|(name, direction)| {
+        let delay = foreign.fixed_delay(name, &direction.delay);
+        delay.as_nanos()
+    });
+    // rounded half up
+    let millis = (delays[0] + delays[1] + 1_000_000) / 2_000_000;
+    if delays != [millis * 1_000_000; 2] {
+        let [forward, reverse] = delays.map(Span::from_nanos);
+        foreign.lose(format!(
+            "delay: \"{forward}\" forward and \"{reverse}\" reverse, mm-delay has the same whole \
+             milliseconds both ways: {millis} ms"
+        ));
+    }
+    let mut words = format!("mm-delay {millis}");
+    let losses =
+        directions(path).map(|(name, direction)| foreign.independent_loss(name, &direction.loss));
+    if losses[0] > 0.0 {
+        let _ = write!(words, " mm-loss uplink {}", losses[0]);
+    }
+    if path.forward.rate.is_some() || path.reverse.rate.is_some() {
+        words += " mm-link uplink.trace downlink.trace";
+        for ((name, direction), way) in directions(path).into_iter().zip(["uplink", "downlink"]) {
+            let trace = write_trace(name, direction, &mut foreign);
+            foreign.files.push((format!("{way}.trace"), trace));
+            words += &write_queue(name, way, path, direction, &mut foreign);
+        }
+        words += " --";
+    }
+    if losses[1] > 0.0 {
+        let _ = write!(words, " mm-loss downlink {}", losses[1]);
+    }
+    foreign.text = words;
+    foreign
+}
+
+fn write_trace(name: &str, direction: &Direction, foreign: &mut Foreign) -> String {
+    let fast = Bandwidth::from_bps(1e9).expect("more than 0");
+    let rate = match &direction.rate {
+        Some(LinkSpec::Mahimahi(trace)) => return lines(trace.opportunities_ms()),
+        Some(rate) => foreign.constant_rate(name, rate),
+        None => {
+            foreign.lose(format!("{name} rate: no limit; written as \"{fast}\""));
+            fast
+        }
+    };
+    let (moments, exact) = constant_trace(rate);
+    if !exact {
+        foreign.lose(format!(
+            "{name} rate: \"{rate}\" is no whole number of packets in any minute; the nearest is \
+             written"
+        ));
+    }
+    lines(&moments)
+}
+
+fn lines(moments: &[u32]) -> String {
+    let mut text = String::new();
+    for moment in moments {
+        let _ = writeln!(text, "{moment}");
+    }
+    text
+}
+
+/// Opportunities of a constant rate, one for each 1500 bytes, evenly over as short a time as there is
+/// up to a minute; and whether that is the rate itself.
+pub fn constant_trace(rate: Bandwidth) -> (Vec<u32>, bool) {
+    const LONGEST_MS: u32 = 60_000;
+    let packets = |millis: u32| rate.as_bps() * f64::from(millis) / 12_000_000.0;
+    let whole = |millis: &u32| {
+        let packets = packets(*millis);
+        packets.round() >= 1.0 && (packets - packets.round()).abs() < 1e-9 * packets
+    };
+    let exact = (1..=LONGEST_MS).find(whole);
+    let (millis, count) = match exact {
+        Some(millis) => (millis, packets(millis).round() as u64),
+        None if packets(LONGEST_MS) >= 1.0 => (LONGEST_MS, packets(LONGEST_MS).round() as u64),
+        // one packet in more than a minute
+        None => ((12_000_000.0 / rate.as_bps()).round() as u32, 1),
+    };
+    let moments = (1..=count).map(|number| (number * u64::from(millis) / count) as u32);
+    (moments.collect(), exact.is_some())
+}
+
+fn write_queue(
+    name: &str,
+    way: &str,
+    path: &Path,
+    direction: &Direction,
+    foreign: &mut Foreign,
+) -> String {
+    const MUCH: u64 = 1_000_000;
+    let limit = match path.queue_limits(direction) {
+        (u64::MAX, u64::MAX) => None,
+        (u64::MAX, packets) => Some(format!("packets={packets}")),
+        (bytes, _) => Some(format!("bytes={bytes}")),
+    };
+    let mut millis = |what: &str, span: Span| {
+        let millis = (span.as_nanos() + 500_000) / 1_000_000;
+        if Span::from_millis(millis) != span || millis == 0 {
+            foreign.lose(format!(
+                "{name} queue: {what} of \"{span}\", mm-link has whole milliseconds: {}",
+                millis.max(1)
+            ));
+        }
+        millis.max(1)
+    };
+    let aqm = |limit: Option<String>| limit.unwrap_or(format!("packets={MUCH}"));
+    let (kind, arguments) = match &direction.queue.discipline {
+        Discipline::DropTail | Discipline::DropHead if limit.is_none() => ("infinite", None),
+        Discipline::DropTail => ("droptail", limit),
+        Discipline::DropHead => ("drophead", limit),
+        Discipline::CoDel(spec) => {
+            let target = millis("target", spec.target);
+            let interval = millis("interval", spec.interval);
+            if spec.ecn {
+                foreign.lose(format!("{name} queue: mm-link marks no packets (ECN)"));
+            }
+            let arguments = format!("{},target={target},interval={interval}", aqm(limit));
+            ("codel", Some(arguments))
+        }
+        Discipline::Pie(spec) => {
+            let target = millis("target", spec.target);
+            let burst = millis("max_burst", spec.max_burst);
+            let theirs = PieSpec {
+                target: spec.target,
+                max_burst: spec.max_burst,
+                update: PIE_UPDATE,
+                ..PieSpec::default()
+            };
+            if *spec != theirs {
+                foreign.lose(format!(
+                    "{name} queue: mm-link's PIE has update 30 ms, alpha 0.125, beta 1.25, no ECN"
+                ));
+            }
+            let arguments = format!("{},qdelay_ref={target},max_burst={burst}", aqm(limit));
+            ("pie", Some(arguments))
+        }
+        Discipline::Red(_) | Discipline::FqCoDel(_) => {
+            foreign.lose(format!(
+                "{name} queue: mm-link has no such queue; droptail is written"
+            ));
+            ("droptail", Some(aqm(limit)))
+        }
+    };
+    let mut text = format!(" --{way}-queue={kind}");
+    if let Some(arguments) = arguments {
+        let _ = write!(text, " --{way}-queue-args={arguments}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(String::from).collect()
+    }
+
+    fn load(name: &str) -> Result<Vec<u8>, String> {
+        match name {
+            "up" => Ok(b"1\n2\n".to_vec()),
+            "down" => Ok(b"5\n".to_vec()),
+            "broken" => Ok(b"5\nx\n".to_vec()),
+            _ => Err("no such file".into()),
+        }
+    }
+
+    fn line(text: &str) -> CommandLine {
+        read(&words(text), &mut load).unwrap()
+    }
+
+    fn error(text: &str) -> String {
+        read(&words(text), &mut load).unwrap_err()
+    }
+
+    #[test]
+    fn a_usual_command_line_is_one_path() {
+        let line = line(
+            "mm-delay 20 mm-loss uplink 0.01 mm-link up down --uplink-queue=droptail \
+             --uplink-queue-args=packets=100 --downlink-log d.log -- iperf3 -c host --json",
+        );
+        let [path] = &line.links[..] else {
+            panic!("{line:?}")
+        };
+        let text = "rate = { kind = 'mahimahi', opportunities_ms = [1, 2] }\ndelay = '20 ms'\n\
+                    loss = 0.01\nqueue = '100 packets'\n\
+                    [reverse]\nrate = { kind = 'mahimahi', opportunities_ms = [5] }\n";
+        assert_eq!(*path, Path::parse(text, "path.toml").unwrap());
+        assert_eq!(line.command, words("iperf3 -c host --json"));
+        assert_eq!(
+            (line.uplink_log, line.downlink_log),
+            (None, Some("d.log".into()))
+        );
+    }
+
+    #[test]
+    fn shells_that_are_no_single_path_are_links_in_a_row_from_the_inside_out() {
+        // loss before the link, seen from inside
+        let before = line("mm-delay 5 mm-link up down mm-loss uplink 0.1 mm-delay 3 cat -n");
+        assert_eq!(before.links.len(), 2);
+        assert_eq!(before.links[0].forward.loss.mean(), 0.1);
+        assert_eq!(before.links[0].base_rtt(), Span::from_millis(6));
+        assert!(before.links[0].forward.rate.is_none() && before.links[1].forward.rate.is_some());
+        assert_eq!(before.command, words("cat -n"));
+        // and loss that packets from outside meet before the link
+        assert_eq!(line("mm-loss downlink 0.1 mm-link up down").links.len(), 2);
+        assert_eq!(line("mm-link up down mm-loss downlink 0.1").links.len(), 1);
+        assert_eq!(line("mm-link up down mm-link down up").links.len(), 2);
+        let losses = line("mm-loss uplink 0.5 mm-loss uplink 0.5 mm-loss downlink 0.1");
+        assert_eq!(losses.links.len(), 1);
+        assert_eq!(losses.links[0].forward.loss.mean(), 0.75);
+    }
+
+    #[test]
+    fn queues_are_read_with_their_arguments() {
+        let queue = |text: &str| {
+            let words = format!("mm-link up down --uplink-queue {text}");
+            line(&words).links[0].forward.queue.clone()
+        };
+        let parse = |text: &str| {
+            let text = format!("rate = '9 Mbit/s'\ndelay = '1 ms'\nqueue = {text}\n");
+            Path::parse(&text, "path.toml").unwrap().forward.queue
+        };
+        assert_eq!(queue("infinite"), parse("'unlimited'"));
+        assert_eq!(
+            queue("drophead --uplink-queue-args=bytes=9000"),
+            parse("{ kind = 'drophead', limit = '9000 B' }")
+        );
+        assert_eq!(
+            queue("codel --uplink-queue-args=packets=50,target=6,interval=80"),
+            parse("{ kind = 'codel', limit = '50 packets', target = '6 ms', interval = '80 ms' }")
+        );
+        assert_eq!(
+            queue("pie --uplink-queue-args=bytes=90000,qdelay_ref=20,max_burst=100"),
+            parse(
+                "{ kind = 'pie', limit = '90 kB', target = '20 ms', max_burst = '100 ms', \
+                 update = '30 ms' }"
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_with_what_would_be() {
+        for (text, expected) in [
+            (
+                "",
+                "got \"\", expected a command line that begins with mm-delay",
+            ),
+            ("ping host", "got \"ping\""),
+            ("mm-delay", "mm-delay: got nothing"),
+            (
+                "mm-delay 2.5 cat",
+                "mm-delay: got \"2.5\", expected whole milliseconds",
+            ),
+            ("mm-delay -1", "mm-delay: got \"-1\""),
+            (
+                "mm-loss up 0.1",
+                "mm-loss: got \"up\" \"0.1\", expected `uplink`",
+            ),
+            ("mm-loss uplink 1", "mm-loss: got \"uplink\" \"1\""),
+            ("mm-loss uplink nan", "mm-loss: got \"uplink\" \"nan\""),
+            (
+                "mm-onoff uplink 1 1",
+                "mm-onoff: got a link that is switched off",
+            ),
+            (
+                "mm-webreplay site",
+                "got \"mm-webreplay\", expected mm-delay",
+            ),
+            ("mm-link up", "mm-link: got 1 trace files, expected two"),
+            ("mm-link up nowhere", "nowhere: no such file"),
+            ("mm-link up broken", "broken:2: got \"x\""),
+            ("mm-link up down --once", "mm-link: got --once"),
+            (
+                "mm-link up down --uplink-queue=red",
+                "got the queue \"red\"",
+            ),
+            (
+                "mm-link up down --uplink-queue=droptail",
+                "expected either packets or bytes",
+            ),
+            (
+                "mm-link up down --uplink-queue=droptail --uplink-queue-args=packets=x",
+                "got a droptail queue with \"packets=x\"",
+            ),
+            (
+                "mm-link up down --uplink-queue=droptail --uplink-queue-args=bytes=100",
+                "less than one packet",
+            ),
+            (
+                "mm-link up down --downlink-queue=codel --downlink-queue-args=packets=9",
+                "expected target and interval",
+            ),
+            ("mm-link up down --uplink-log", "expected a value"),
+        ] {
+            let error = error(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    /// What is read of what is written of a path.
+    fn again(path: &Path) -> (Vec<Path>, Vec<String>) {
+        let foreign = write(path);
+        let mut load = |name: &str| {
+            let file = foreign.files.iter().find(|(file, _)| file == name);
+            Ok(file.unwrap().1.clone().into_bytes())
+        };
+        let line = read(&words(&foreign.text), &mut load).unwrap();
+        assert!(line.command.is_empty(), "{line:?}");
+        (line.links, foreign.lost)
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_where_it_can_be_said() {
+        for text in [
+            "delay = '20 ms'\nqueue = 'unlimited'\n",
+            "delay = '0 ms'\nqueue = 'unlimited'\nloss = 0.25\n[reverse]\nloss = 1e-3\n",
+            "rate = { kind = 'mahimahi', opportunities_ms = [0, 1, 1, 7] }\ndelay = '7 ms'\n\
+             queue = '9 packets'\nloss = 0.125\n[reverse]\nloss = 0.5\nqueue = '9 kB'\n\
+             rate = { kind = 'mahimahi', opportunities_ms = [3] }\n",
+            "rate = { kind = 'mahimahi', opportunities_ms = [4] }\ndelay = '7 ms'\n\
+             queue = { kind = 'codel', limit = '8 packets' }\n\
+             [reverse]\nqueue = { kind = 'pie', limit = '1 MB', update = '30 ms' }\n",
+            "rate = { kind = 'mahimahi', opportunities_ms = [4] }\ndelay = '7 ms'\n\
+             queue = { kind = 'drophead', limit = '8 packets' }\n",
+        ] {
+            let path = Path::parse(text, "path.toml").unwrap();
+            assert_eq!(again(&path), (vec![path], Vec::new()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_told_and_the_rest_comes_back_the_same() {
+        let text = "rate = '12 Mbit/s'\ndelay = { kind = 'jitter', base = '20 ms', jitter = '3 ms' }\n\
+                    loss = { kind = 'periodic', every = 10 }\nqueue = { kind = 'red' }\n\
+                    policer = { rate = '9 Mbit/s', burst = '30 kB' }\n\
+                    schedule = [{ at = '1 s', rate = '8 Mbit/s' }]\n[reverse]\ndelay = '10.5 ms'\n";
+        let (links, lost) = again(&Path::parse(text, "path.toml").unwrap());
+        let all = lost.join("\n");
+        for what in [
+            "forward policer",
+            "forward schedule: 1 changes",
+            "jitter of \"3 ms\" left out",
+            "delay: \"20 ms\" forward and \"10.5 ms\" reverse",
+            "independent losses of the same share, 0.1",
+            "forward queue: mm-link has no such queue",
+        ] {
+            assert!(all.contains(what), "{what}: {all}");
+        }
+        assert_eq!(again(&links[0]), (links, Vec::new()));
+    }
+
+    #[test]
+    fn a_constant_rate_is_a_trace_of_the_same_mean() {
+        let trace = |bps| constant_trace(Bandwidth::from_bps(bps).unwrap());
+        assert_eq!(trace(12e6), (vec![1], true));
+        assert_eq!(trace(1.2e5), (vec![100], true));
+        assert_eq!(trace(30e6), (vec![0, 0, 1, 1, 2], true));
+        for bps in [100e6, 1e9, 77.72e6, 0.564e6, 3e9] {
+            let (moments, exact) = trace(bps);
+            assert!(exact, "{bps}");
+            let mean = MahimahiTrace::new(&moments).unwrap().mean_rate();
+            assert!((mean.as_bps() / bps - 1.0).abs() < 1e-9, "{bps}");
+        }
+        let (moments, exact) = trace(1e6 * std::f64::consts::PI);
+        assert_eq!((moments.len(), exact), (15_708, false));
+        assert_eq!(trace(100.0), (vec![120_000], false));
+    }
+}
