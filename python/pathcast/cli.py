@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pathcast import __version__, batch, demo, models, report, runs
+from pathcast import __version__, batch, demo, models, report, runs, shell
 from pathcast import scenario as scenarios
 from pathcast.convert import convert as convert_trace
 from pathcast.exceptions import PathcastError
@@ -39,6 +39,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+path_app = typer.Typer(help="Show paths.", no_args_is_help=True)
+app.add_typer(path_app, name="path")
 _out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
 
@@ -70,6 +72,14 @@ Rtt = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS", help="Round-trip time; default: the trace's srtt, else estimated."
+    ),
+]
+
+
+FromMahimahi = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND_LINE", help='Instead of a file: "mm-delay 20 mm-link UP DOWN ...".'
     ),
 ]
 
@@ -593,6 +603,67 @@ def capabilities(as_json: Json = False) -> None:
     _out.print(f"congestion controls: {', '.join(found.schemes) or 'none'}")
     for reason in found.reasons:
         _out.print(reason)
+
+
+# what follows the path is the command's, options and all
+@app.command(name="shell", context_settings={"allow_interspersed_args": False})
+def run_shell(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH.toml [-- COMMAND...]", help="Default: $SHELL."),
+    ] = None,
+    from_mahimahi: FromMahimahi = None,
+    seed: Seed = 1,
+    log: Annotated[
+        FilePath | None,
+        typer.Option("--log", "--packets", help="Write what happened to each packet, as Parquet."),
+    ] = None,
+    mm_log: Annotated[
+        FilePath | None,
+        typer.Option(metavar="FILE", help="Write mm-link's logs: FILE.up and FILE.down."),
+    ] = None,
+    report_file: Annotated[
+        FilePath | None, typer.Option("--report", help="Write what crossed here, as JSON.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing at the end.")] = False,
+) -> None:
+    """Run a shell or a command inside a path (Linux, root); docs/shell.md."""
+    code = shell.enter(
+        arguments or [],
+        from_mahimahi=from_mahimahi,
+        seed=seed,
+        log=log,
+        mm_log=mm_log,
+        report=report_file,
+        quiet=quiet,
+    )
+    raise typer.Exit(code)
+
+
+@path_app.command(name="show")
+def show_path(
+    path_file: Annotated[
+        FilePath | None, typer.Argument(metavar="PATH.toml", help="docs/path-file.md.")
+    ] = None,
+    form: Annotated[shell.Form, typer.Option("--as", help="In whose words.")] = shell.Form.TOML,
+    from_mahimahi: FromMahimahi = None,
+    output: Annotated[
+        FilePath | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Write the trace files here."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if anything cannot be said in these words.")
+    ] = False,
+) -> None:
+    """Show a path with all defaults, or in the words of another tool."""
+    if (path_file is None) == (from_mahimahi is None):
+        raise PathcastError("expected either PATH.toml or --from-mahimahi")
+    links = (
+        shell.Links.from_mahimahi(from_mahimahi)
+        if from_mahimahi is not None
+        else shell.Links.load(path_file or "")
+    )
+    sys.stdout.write(shell.show(links, form, output, strict))
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,332 @@
+"""Commands inside a path, and paths in the words of other tools."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path as FilePath
+from typing import Any
+
+from pathcast import _internal
+from pathcast import scenario as scenarios
+from pathcast.exceptions import PathcastError, translated
+from pathcast.files import check_output, write_beside
+from pathcast.path import Path
+
+#: Exit codes of shells for a command that is not there, or is no program.
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+
+
+class Form(StrEnum):
+    """In whose words a path is shown."""
+
+    TOML = "toml"
+    MAHIMAHI = "mahimahi"
+    NETEM = "netem"
+    RATTAN = "rattan"
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links in a row, from a command outwards.
+
+    Attributes:
+        paths: each link as the TOML of a path, all defaults written out.
+        file: what to call them.
+        toml: a path or scenario file that says the same.
+        command: the command that a command line of mahimahi ended with; may be empty.
+        logs: where mm-link was to write its logs of the uplink and the downlink.
+        left_out: what was understood, but has no meaning here.
+
+    """
+
+    paths: tuple[str, ...]
+    file: str
+    toml: str
+    command: tuple[str, ...] = ()
+    logs: tuple[str | None, str | None] = (None, None)
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> Links:
+        """Reads a path file, or the links of a scenario file that its first flow crosses.
+
+        Raises:
+            PathFileError: it is neither.
+
+        """
+        what = scenarios.load(file)
+        if isinstance(what, Path):
+            return cls((what.toml,), str(file), what.toml)
+        with translated():
+            return cls(tuple(_internal.first_route(what.toml, what.file)), str(file), what.toml)
+
+    @classmethod
+    def from_mahimahi(cls, command_line: str) -> Links:
+        """Reads a command line such as `mm-delay 20 mm-link UPLINK DOWNLINK`.
+
+        Raises:
+            PathcastError: its quotes do not match.
+            PathFileError: it has shells, options or queues that are not supported.
+
+        """
+        try:
+            words = shlex.split(command_line)
+        except ValueError as error:
+            raise PathcastError(f"{command_line!r}: {error}") from None
+        with translated():
+            toml, paths, command, logs, left_out = _internal.from_mahimahi(words)
+        return cls(tuple(paths), "mahimahi", toml, tuple(command), logs, tuple(left_out))
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """What crossed in one direction, in packets; what was on its way at the end is in `offered` only."""
+
+    offered: int
+    offered_bytes: int
+    delivered: int
+    dropped: int
+    lost: int
+    marked: int
+
+    def __str__(self) -> str:
+        drops = f"{self.dropped} dropped by queues, {self.lost} lost"
+        return f"{self.delivered} of {self.offered} packets, {drops}"
+
+
+@dataclass(frozen=True)
+class ShellReport:
+    """How a command inside a path ended, and what crossed.
+
+    Attributes:
+        exit_code: the command's; 128 and the signal if it was killed by one.
+        forward: from the command outwards.
+        reverse: to the command.
+        slip_us: how late packets left, in microseconds: `p50`, `p99`, `max`.
+        wall_s: how long the command ran, in seconds.
+        cpu_s: processor time of the thread that carried the packets, in seconds.
+        invalid_because: why what was measured inside must not be used; empty if it may.
+        refused: what is missing that helps: real-time priority, settings of the kernel.
+
+    """
+
+    exit_code: int
+    forward: Crossed
+    reverse: Crossed
+    slip_us: dict[str, float]
+    wall_s: float
+    cpu_s: float
+    invalid_because: tuple[str, ...]
+    refused: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return vars(self) | {"forward": vars(self.forward), "reverse": vars(self.reverse)}
+
+    def lines(self) -> Iterator[str]:
+        """What people want to know."""
+        yield f"{self.wall_s:.1f} s; sent {self.forward}; received {self.reverse}"
+        if self.forward.delivered or self.reverse.delivered:
+            slip = self.slip_us
+            yield (
+                f"packets left late by {slip['p50']:.0f} us (median), {slip['p99']:.0f} us (99 %), "
+                f"{slip['max']:.0f} us (worst)"
+            )
+        for what in self.refused:
+            yield f"not permitted: {what}"
+        for reason in self.invalid_because:
+            yield f"warning: what was measured inside cannot be trusted: {reason}"
+
+
+def default_command() -> tuple[str, ...]:
+    """The user's shell."""
+    return (os.environ.get("SHELL") or "/bin/sh",)
+
+
+def run(
+    links: Links,
+    command: Sequence[str],
+    *,
+    seed: int = 1,
+    packets_file: str | os.PathLike[str] | None = None,
+    mm_logs: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None),
+    report_file: str | os.PathLike[str] | None = None,
+) -> ShellReport:
+    """Runs a command inside links, with this process's streams; needs Linux and root (`docs/shell.md`).
+
+    Call it from the main thread: signals that would end this process go to the command meanwhile.
+
+    Args:
+        links: what lies between the command and the outside.
+        command: the program and its arguments.
+        seed: of all that is random in the links.
+        packets_file: where to write what happened to each packet, as Parquet.
+        mm_logs: where to write logs of the uplink and the downlink as mm-link writes them.
+        report_file: where to write the report, as JSON.
+
+    Raises:
+        EmulatorError: not permitted, no TUN device, or too many shells.
+        PathcastError: a file cannot be written.
+
+    """
+    outputs = [FilePath(file) for file in (packets_file, *mm_logs, report_file) if file is not None]
+    for file in outputs:
+        check_output(file)
+    program, *arguments = command
+    user, environment = _invoking_user()
+    with _signals() as signals, translated():
+        report = json.loads(
+            _internal.run_shell(
+                [(path, links.file) for path in links.paths],
+                seed,
+                (program, arguments),
+                environment,
+                user,
+                None if packets_file is None else FilePath(packets_file),
+                tuple(None if file is None else FilePath(file) for file in mm_logs),
+                lambda: signals.pop(0) if signals else None,
+            )
+        )
+    result = ShellReport(
+        exit_code=report["exit_code"],
+        forward=Crossed(**report["forward"]),
+        reverse=Crossed(**report["reverse"]),
+        slip_us=report["slip_us"],
+        wall_s=report["wall_s"],
+        cpu_s=report["cpu_s"],
+        invalid_because=tuple(report["invalid_because"]),
+        refused=tuple(report["refused"]),
+    )
+    if report_file is not None:
+        write_beside(report_file, json.dumps(result.to_dict()) + "\n")
+    if user is not None:
+        for file in outputs:
+            os.chown(file, *user)
+    return result
+
+
+def missing_program(program: str) -> int | None:
+    """The exit code of shells if a program cannot be run; None if it can."""
+    if shutil.which(program) is not None:
+        return None
+    return NOT_EXECUTABLE if "/" in program and FilePath(program).exists() else NOT_FOUND
+
+
+def _invoking_user() -> tuple[tuple[int, int] | None, list[tuple[str, str]]]:
+    """Who ran sudo, and what belongs to them in the environment; None if nobody did."""
+    names = ("SUDO_UID", "SUDO_GID")
+    ids = [int(value) for name in names if (value := os.environ.get(name, "")).isdecimal()]
+    if os.geteuid() != 0 or len(ids) < 2 or ids[0] == 0:
+        return None, []
+    try:
+        entry = pwd.getpwuid(ids[0])
+    except KeyError:
+        return (ids[0], ids[1]), []
+    home = [("HOME", entry.pw_dir), ("USER", entry.pw_name), ("LOGNAME", entry.pw_name)]
+    return (ids[0], ids[1]), home
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Keeps signals from ending this process; those that a terminal does not send are to be passed on.
+
+    They are not ignored, for a command would inherit that.
+    """
+    to_pass_on: list[int] = []
+    handlers = {
+        signal.SIGINT: lambda *_: None,
+        signal.SIGQUIT: lambda *_: None,
+        signal.SIGTERM: lambda number, _: to_pass_on.append(number),
+        signal.SIGHUP: lambda number, _: to_pass_on.append(number),
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield to_pass_on
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def say(line: str) -> None:
+    """Tells people something, out of the way of what the command writes."""
+    sys.stderr.write(f"pathcast: {line}\n")
+
+
+def enter(
+    arguments: Sequence[str],
+    *,
+    from_mahimahi: str | None,
+    seed: int,
+    log: FilePath | None,
+    mm_log: FilePath | None,
+    report: FilePath | None,
+    quiet: bool,
+) -> int:
+    """What `pathcast shell` does: the exit code."""
+    if from_mahimahi is not None:
+        links, command = Links.from_mahimahi(from_mahimahi), tuple(arguments)
+        if links.command and command:
+            raise PathcastError(
+                f"got two commands, {shlex.join(links.command)!r} and {shlex.join(command)!r}, "
+                "expected one"
+            )
+        command = command or links.command
+    elif arguments:
+        links, command = Links.load(arguments[0]), tuple(arguments[1:])
+    else:
+        raise PathcastError("got no path, expected PATH.toml or --from-mahimahi")
+    command = command or default_command()
+    for what in () if quiet else links.left_out:
+        say(what)
+    code = missing_program(command[0])
+    if code is not None:
+        say(f"cannot start {command[0]!r}: expected a program by its path or its name in PATH")
+        return code
+    logs: tuple[str | FilePath | None, str | FilePath | None] = links.logs
+    if mm_log is not None:
+        logs = (f"{mm_log}.up", f"{mm_log}.down")
+    done = run(links, command, seed=seed, packets_file=log, mm_logs=logs, report_file=report)
+    for line in () if quiet else done.lines():
+        say(line)
+    return done.exit_code
+
+
+def show(links: Links, form: Form, output: FilePath | None, strict: bool) -> str:
+    """What `pathcast path show` prints; writes the files that it needs into the folder `output`.
+
+    Raises:
+        PathcastError: the path is several links in a row, cannot be said in these words and `strict`
+            is set, or `output` is no folder.
+
+    """
+    if form is Form.TOML:
+        return links.toml
+    if len(links.paths) > 1:
+        raise PathcastError(
+            f"{links.file}: is {len(links.paths)} links in a row, expected one path for {form.value}"
+        )
+    with translated():
+        text, files, lost = _internal.path_as(links.paths[0], links.file, form.value)
+    for what in lost:
+        say(f"{form.value} cannot say it: {what}")
+    if lost and strict:
+        raise PathcastError(f"{links.file}: cannot be said in the words of {form.value}")
+    if files and output is None:
+        say(f"--output FOLDER writes the files that this names: {', '.join(n for n, _ in files)}")
+    elif output is not None:
+        if not output.is_dir():
+            raise PathcastError(f"{output}: expected a folder that is there")
+        for name, content in files:
+            write_beside(output / name, content)
+    return text if text.endswith("\n") else f"{text}\n"
