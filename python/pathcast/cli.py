@@ -605,12 +605,11 @@ def capabilities(as_json: Json = False) -> None:
         _out.print(reason)
 
 
-# what follows the path is the command's, options and all
-@app.command(name="shell", context_settings={"allow_interspersed_args": False})
+@app.command(name="shell")
 def run_shell(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH.toml [-- COMMAND...]", help="Default: $SHELL."),
+        typer.Argument(metavar="PATH.toml -- COMMAND", help="Default: $SHELL."),
     ] = None,
     from_mahimahi: FromMahimahi = None,
     seed: Seed = 1,

@@ -1,0 +1,182 @@
+"""`pathcast shell` and `pathcast path show`."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pyarrow.parquet
+import pytest
+
+import pathcast
+from conftest import PATHCAST, run
+
+PATH = "rate = '12 Mbit/s'\ndelay = '10 ms'\nqueue = '60 packets'\n"
+
+needs_emulator = pytest.mark.usefixtures("emulator")
+
+# sends datagrams one by one and prints the median of how long each takes to come back, in ms
+PING = """
+import os, socket, sys, time
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+out.settimeout(5)
+times = []
+for _ in range(20):
+    began = time.monotonic()
+    out.sendto(b"x" * 100, (os.environ["MAHIMAHI_BASE"], int(sys.argv[1])))
+    out.recv(100)
+    times.append(1e3 * (time.monotonic() - began))
+print(sorted(times)[10])
+"""
+
+
+@pytest.fixture
+def echo():
+    """The port of a server outside that sends back whatever comes."""
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("", 0))  # the shell's device is not there yet
+
+    def serve():
+        while True:
+            data, sender = server.recvfrom(2000)
+            if data == b"end":
+                return
+            server.sendto(data, sender)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield server.getsockname()[1]
+    server.sendto(b"end", ("127.0.0.1", server.getsockname()[1]))
+    thread.join()
+    server.close()
+
+
+@needs_emulator
+def test_a_command_inside_reaches_a_server_outside_over_the_path(path_file, tmp_path, echo):
+    log, report = tmp_path / "log.parquet", tmp_path / "report.json"
+    done = run(
+        "shell", path_file(PATH), "--log", log, "--mm-log", tmp_path / "mm", "--report", report,
+        "--", sys.executable, "-c", PING, echo,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    # two delays and two times of a packet on the link; the machine may be busy
+    assert 20.1 < float(done.stdout) < 40
+    assert "sent 20 of 20 packets, 0 dropped by queues, 0 lost" in done.stderr
+    assert json.loads(report.read_text())["reverse"]["delivered"] == 20
+    table = pyarrow.parquet.read_table(log)
+    assert table.num_rows == 80
+    assert set(table["flow"].to_pylist()) == {0}
+    lines = (tmp_path / "mm.up").read_text().splitlines()
+    assert sum(" + 132" in line for line in lines) == 20
+
+
+@needs_emulator
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [(["sh", "-c", "exit 9"], 9), (["sh", "-c", "kill -9 $$"], 137), (["no-such-program"], 127)],
+)
+def test_the_exit_code_is_the_commands(path_file, command, code):
+    done = run("shell", path_file(PATH), "--quiet", "--", *command)
+    assert done.returncode == code, done.stderr
+
+
+@needs_emulator
+def test_without_a_command_it_is_the_users_shell(path_file):
+    done = subprocess.run(
+        [PATHCAST, "shell", path_file(PATH), "-q"],
+        input="echo in $PATHCAST_ADDRESS",
+        env=os.environ | {"SHELL": "/bin/sh"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith("in 198.1"), done
+
+
+@needs_emulator
+def test_who_ran_sudo_owns_the_command_and_the_logs(path_file, tmp_path):
+    tmp_path.chmod(0o777)
+    log = tmp_path / "log.parquet"
+    done = subprocess.run(
+        [PATHCAST, "shell", path_file(PATH), "-q", "--log", log, "--", "id", "-u"],
+        env=os.environ | {"SUDO_UID": "65534", "SUDO_GID": "65534"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, "65534\n"), done.stderr
+    assert log.stat().st_uid == 65534
+
+
+@needs_emulator
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 5)])
+def test_signals_end_the_command_and_not_the_shell_around_it(path_file, number, code):
+    # a terminal sends its signals to the whole group
+    script = "trap 'exit 5' INT; echo ready; while :; do sleep 0.05; done"
+    shell = subprocess.Popen(
+        [PATHCAST, "shell", path_file(PATH), "--", "sh", "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert shell.stdout.readline() == "ready\n"
+    os.killpg(shell.pid, number) if number == signal.SIGINT else shell.send_signal(number)
+    _, errors = shell.communicate(timeout=30)
+    assert shell.returncode == code, errors
+    assert "sent 0 of 0 packets" in errors
+
+
+@needs_emulator
+def test_a_command_line_of_mahimahi_is_understood(tmp_path, echo):
+    trace = tmp_path / "12mbps"
+    trace.write_text("1\n")
+    log = tmp_path / "up.log"
+    line = f"mm-delay 15 mm-loss downlink 0 mm-link {trace} {trace} --uplink-log={log} --"
+    done = run("shell", "--from-mahimahi", line, "--", sys.executable, "-c", PING, echo)
+    assert done.returncode == 0, done.stderr
+    assert 31 < float(done.stdout) < 50
+    assert log.read_text().startswith("# pathcast shell (uplink)")
+
+
+def test_what_cannot_be_run_is_refused(path_file, tmp_path):
+    for arguments, message in [
+        ([], "got no path, expected PATH.toml"),
+        (["--from-mahimahi", "mm-onoff uplink 1 1"], "mm-onoff: got a link"),
+        (["--from-mahimahi", "mm-delay 'x"], "No closing quotation"),
+        (["--from-mahimahi", "mm-delay 1 a", "--", "b"], "got two commands"),
+        ([path_file(PATH), "--log", tmp_path / "no" / "log", "--", "true"], "no folder"),
+    ]:
+        done = run("shell", *arguments)
+        assert done.returncode == 2, done.stderr
+        assert message in done.stderr
+
+
+def test_a_path_is_shown_in_the_words_of_others_and_read_back(path_file, tmp_path):
+    done = run("path", "show", path_file(PATH), "--as", "mahimahi", "-o", tmp_path, "--strict")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        "mm-delay 10 mm-link uplink.trace downlink.trace --uplink-queue=droptail "
+        "--uplink-queue-args=packets=60 --downlink-queue=infinite --\n"
+    )
+    assert (tmp_path / "uplink.trace").read_text() == "1\n"
+    line = done.stdout
+    for name in ("uplink.trace", "downlink.trace"):
+        line = line.replace(f" {name}", f" {tmp_path / name}")
+    again = run("path", "show", "--from-mahimahi", line)
+    shown = pathcast.Path.parse(again.stdout)
+    assert (shown.rate_bps, shown.base_rtt_s, shown.queue_packets) == (12e6, 0.02, 60)
+
+    assert "netem delay 10ms" in run("path", "show", path_file(PATH), "--as", "netem").stdout
+    assert "[cells.up_bw]" in run("path", "show", path_file(PATH), "--as", "rattan").stdout
+
+
+def test_what_others_cannot_say_is_told(path_file):
+    path = path_file("delay = { kind = 'jitter', base = '9 ms', jitter = '2 ms' }\n")
+    done = run("path", "show", path, "--as", "mahimahi")
+    assert done.returncode == 0
+    assert "cannot say it: forward delay: jitter" in done.stderr
+    assert run("path", "show", path, "--as", "mahimahi", "--strict").returncode == 2
