@@ -190,3 +190,36 @@ impl<'a> MmLog<'a> {
         self.failed.map_or(Ok(()), Err)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pathcast_path::Path;
+
+    use super::*;
+
+    fn first(text: &str, count: usize) -> Vec<u64> {
+        let path = Path::parse(text, "test.toml").unwrap();
+        let mut opportunities = Opportunities::of(&[&path.reverse, &path.forward]);
+        let next = || {
+            let at_ns = opportunities.peek()?;
+            opportunities.advance();
+            Some(at_ns / 1_000_000)
+        };
+        std::iter::from_fn(next).take(count).collect()
+    }
+
+    #[test]
+    fn opportunities_are_those_of_the_only_link_with_a_rate() {
+        let alone = "delay = '10 ms'\n[reverse]\nrate = ";
+        let trace = "{ kind = 'mahimahi', opportunities_ms = [0, 2, 5] }\n";
+        assert_eq!(
+            first(&format!("{alone}{trace}"), 8),
+            [0, 2, 5, 5, 7, 10, 10, 12]
+        );
+        assert_eq!(first(&format!("{alone}'4 Mbit/s'\n"), 4), [3, 6, 9, 12]);
+        let poisson = "{ kind = 'poisson', rate = '4 Mbit/s' }\n";
+        assert!(first(&format!("{alone}{poisson}"), 4).is_empty());
+        assert!(first("rate = '4 Mbit/s'\ndelay = '10 ms'\n", 4).is_empty());
+        assert!(first("delay = '10 ms'\n", 4).is_empty());
+    }
+}

@@ -3,6 +3,8 @@
 //!
 //! Inside the shells run tests of this very binary, those whose names begin with `inside_`.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -11,44 +13,16 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pathcast_emulator::{EmulatorError, ShellOptions, ShellReport, capabilities, shell};
+use pathcast_emulator::{EmulatorError, ShellOptions, ShellReport, shell};
 use pathcast_path::Path;
 
-/// Runs share two processors and one clock: one test at a time.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use common::{alone, stolen_ticks};
 
 const PORT: &str = "PATHCAST_TEST_PORT";
 const RESULT: &str = "PATHCAST_TEST_RESULT";
-
-/// The right to run alone; `None` if shells cannot run here.
-fn alone() -> Option<MutexGuard<'static, ()>> {
-    let guard = ONE_AT_A_TIME
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
-    let here = capabilities();
-    if here.can_emulate() {
-        return Some(guard);
-    }
-    let root =
-        fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    let must_run = std::env::var("CI").is_ok_and(|ci| ci == "true")
-        && root
-        && FilePath::new("/dev/net/tun").exists();
-    assert!(
-        !must_run,
-        "root and /dev/net/tun are here, but: {:?}",
-        here.reasons
-    );
-    println!(
-        "skipped, shells cannot run here: {}",
-        here.reasons.join("; ")
-    );
-    None
-}
 
 /// A command inside a path.
 fn options(path: &str, command: &[&str]) -> ShellOptions {
@@ -92,15 +66,6 @@ fn take_result(file: &FilePath) -> Vec<f64> {
     text.split_whitespace()
         .map(|n| n.parse().unwrap())
         .collect()
-}
-
-/// Time that the host took away from this machine's processors, in hundredths of a second.
-fn stolen_ticks() -> u64 {
-    let stat = fs::read_to_string("/proc/stat").unwrap();
-    let total = stat.lines().next().unwrap();
-    // cpu user nice system idle iowait irq softirq steal (proc(5))
-    let stolen = total.split_whitespace().nth(8);
-    stolen.map_or(0, |n| n.parse().unwrap())
 }
 
 /// Whether `attempt` succeeds once in eight times; the host may take the processors away each time,

@@ -47,12 +47,14 @@ pub fn options(path: &str, schemes: &[&str], duration_s: f64) -> Options {
 }
 
 /// A run, whatever it is worth.
+#[allow(dead_code)] // not all tests run flows
 pub fn run(options: &Options) -> (RunReport, Trace) {
     emulate(options, &|_| (), &AtomicBool::new(false)).unwrap()
 }
 
 /// Time that the host took away from this machine's processors, in hundredths of a second.
-fn stolen_ticks() -> u64 {
+#[allow(dead_code)] // not all tests judge by themselves
+pub fn stolen_ticks() -> u64 {
     let stat = fs::read_to_string("/proc/stat").unwrap();
     let total = stat.lines().next().unwrap();
     // cpu user nice system idle iowait irq softirq steal (proc(5))
@@ -65,6 +67,7 @@ fn stolen_ticks() -> u64 {
 /// A run that can be trusted. A machine that stops for a while makes one invalid, which is what the
 /// verdict is for; it does not do so eight times in a row, unless its host takes the processors away
 /// all the time: then nothing real can be measured here, and this says so and gives `None`.
+#[allow(dead_code)] // not all tests run flows
 pub fn valid_run(options: &Options) -> Option<(RunReport, Trace)> {
     let mut stolen_in_all = true;
     for attempt in 1..=8 {
