@@ -131,7 +131,7 @@ pub fn shell(
         let mut report = conclude(&run, &pumped, &mut ends, status)?;
         report.wall_s = began.elapsed().as_secs_f64();
         if let Some(conclusion) = conclusion {
-            conclusion.end(metadata(options, &report));
+            conclusion.end(metadata(&run, &report));
         }
         written.map(join).transpose()?;
         Ok(report)
@@ -143,7 +143,7 @@ fn run_of(options: &ShellOptions) -> Options {
     let links = (0..)
         .zip(&options.links)
         .map(|(number, path): (u32, _)| Link {
-            name: number.to_string(),
+            name: format!("link{number}"),
             path: path.clone(),
         });
     let flow = FlowSpec {
@@ -469,11 +469,12 @@ fn conclude(
     })
 }
 
-fn metadata(options: &ShellOptions, report: &ShellReport) -> Metadata {
+fn metadata(run: &Options, report: &ShellReport) -> Metadata {
     let mut metadata = Metadata::new(Source::Emulator);
-    metadata.seed = Some(options.seed);
-    if let [path] = &options.links[..] {
-        metadata.path_toml = Some(path.to_toml());
+    metadata.seed = Some(run.seed);
+    match &run.scenario.links[..] {
+        [link] => metadata.path_toml = Some(link.path.to_toml()),
+        _ => metadata.scenario_toml = Some(run.scenario.to_toml()),
     }
     metadata.valid = report.invalid_because.is_empty();
     if !metadata.valid {
