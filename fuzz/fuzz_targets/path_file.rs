@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pathcast_fuzz::write_seeds;
+use pathcast_fuzz::{toml_files, write_seeds};
 use pathcast_path::{Channel, PacketInfo, Path, Span, Time};
 
 fuzz_target!(init: write_seeds(seeds), |input: &[u8]| run(input));
@@ -142,21 +142,7 @@ impl Run {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../paths");
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .expect("the project has paths")
-        .map(|entry| entry.expect("a folder can be listed").path())
-        .collect();
-    files.sort();
-    let mut texts: Vec<String> = files
-        .iter()
-        .map(|file| std::fs::read_to_string(file).expect("path files are text"))
-        // comments teach nothing
-        .map(|text| {
-            let lines = text.lines().filter(|line| !line.starts_with('#'));
-            lines.map(|line| format!("{line}\n")).collect()
-        })
-        .collect();
+    let mut texts = toml_files("paths");
     texts.extend(HANDWRITTEN.map(String::from));
     let (trace, sent) = (
         "0\n1\n1\n2\n9\n",

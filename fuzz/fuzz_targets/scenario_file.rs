@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use libfuzzer_sys::fuzz_target;
-use pathcast_fuzz::write_seeds;
+use pathcast_fuzz::{toml_files, write_seeds};
 use pathcast_path::Span;
 use pathcast_scenario::Scenario;
 use pathcast_sim::Simulation;
@@ -61,21 +61,7 @@ fn run(input: &[u8]) {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios");
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .expect("the project has scenarios")
-        .map(|entry| entry.expect("a folder can be listed").path())
-        .collect();
-    files.sort();
-    let mut texts: Vec<String> = files
-        .iter()
-        .map(|file| std::fs::read_to_string(file).expect("scenario files are text"))
-        // comments teach nothing
-        .map(|text| {
-            let lines = text.lines().filter(|line| !line.starts_with('#'));
-            lines.map(|line| format!("{line}\n")).collect()
-        })
-        .collect();
+    let mut texts = toml_files("scenarios");
     texts.extend(HANDWRITTEN.map(String::from));
     let (path, recording) = ("rate = '9 Mbit/s'\ndelay = '3 ms'\n", "0 100\n0.01 3000\n");
     texts

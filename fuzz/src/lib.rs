@@ -28,6 +28,26 @@ pub fn write_seeds(seeds: impl FnOnce() -> Vec<Vec<u8>>) {
     std::process::exit(0);
 }
 
+/// The TOML files of a folder of the project, in order, without their comments, which teach nothing.
+pub fn toml_files(folder: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(folder);
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .expect("the project has the folder")
+        .map(|entry| entry.expect("a folder can be listed").path())
+        .collect();
+    files.sort();
+    files
+        .iter()
+        .map(|file| {
+            let text = std::fs::read_to_string(file).expect("these files are text");
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            lines.map(|line| format!("{line}\n")).collect()
+        })
+        .collect()
+}
+
 /// A file with this content, removed when it is dropped.
 pub fn file_of(content: &[u8]) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().expect("a file can be made");

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use pathcast_scenario::Heading;
+
 /// Most groups of flows: each has an address at either end.
 pub(crate) const MAX_GROUPS: usize = 1000;
 
@@ -28,6 +30,24 @@ pub enum Ip {
 pub(crate) enum End {
     Near,
     Far,
+}
+
+impl End {
+    /// Where the data of a flow with this heading comes from.
+    pub(crate) const fn source_of(heading: Heading) -> Self {
+        match heading {
+            Heading::Forward => Self::Near,
+            Heading::Reverse => Self::Far,
+        }
+    }
+
+    /// The other one.
+    pub(crate) const fn opposite(self) -> Self {
+        match self {
+            Self::Near => Self::Far,
+            Self::Far => Self::Near,
+        }
+    }
 }
 
 impl Ip {

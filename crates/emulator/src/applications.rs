@@ -1,24 +1,23 @@
 //! The applications of all flows, both ends, on one thread: each writes what its workload says and
 //! reads all that arrives.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pathcast_path::{Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
-use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Source, Transport, Workload, Write};
+use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Source, Timers, Transport, Workload, Write};
 use pathcast_trace::DelayHistogram;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::{Errno, write};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::time::Timespec;
 
 use crate::connection::Connection;
 use crate::error::EmulatorError;
 use crate::options::Flow;
+use crate::pump::timespec;
 
 /// Bytes written or read at once.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -121,7 +120,8 @@ struct Application<'a> {
 /// The applications of all flows: what a thread works on.
 pub(crate) struct Applications<'a> {
     flows: Vec<Application<'a>>,
-    wakes: BinaryHeap<Reverse<(Time, usize)>>,
+    /// When each application wants to write next.
+    wakes: Timers,
     epoll: OwnedFd,
     /// Kept open: an event whose last descriptor is closed vanishes, raised or not.
     _stop: OwnedFd,
@@ -171,11 +171,13 @@ impl<'a> Applications<'a> {
             .zip(connections)
             .map(|(flow, connection)| Application::new(flow, connection, seed))
             .collect();
-        let wakes = applications.iter().enumerate();
-        let wakes = wakes.filter_map(|(i, flow)| Some(Reverse((flow.source.next_write()?, i))));
+        let mut wakes = Timers::new(applications.len());
+        for (number, flow) in (0..).zip(&applications) {
+            wakes.want(number, flow.source.next_write());
+        }
         Ok((
             Self {
-                wakes: wakes.collect(),
+                wakes,
                 open: applications.len(),
                 flows: applications,
                 epoll,
@@ -204,13 +206,10 @@ impl<'a> Applications<'a> {
         let mut give_up = None;
         'running: loop {
             let moment = now();
-            while let Some(&Reverse((at, flow))) = self.wakes.peek()
-                && at <= moment
-            {
-                self.wakes.pop();
-                self.write_due(flow, moment);
+            while let Some((_, flow)) = self.wakes.pop(moment) {
+                self.write_due(flow as usize, moment);
             }
-            let mut next = self.wakes.peek().map(|Reverse((at, _))| *at);
+            let mut next = self.wakes.next();
             if self.open == 0 {
                 // nobody repairs datagrams: those that do not come are waited for, but not for ever
                 let waited = *give_up.get_or_insert(moment + self.grace);
@@ -317,9 +316,7 @@ impl<'a> Applications<'a> {
     /// Notes when the application wants to write next, or that it is done.
     fn rest(&mut self, number: usize, now: Time) {
         let flow = &mut self.flows[number];
-        if let Some(next) = flow.source.next_write() {
-            self.wakes.push(Reverse((next, number)));
-        }
+        self.wakes.want(number as u32, flow.source.next_write());
         let delivered = match &flow.carrier {
             Carrier::Udp(_) => true,
             Carrier::Tcp { pipes, .. } => pipes.iter().all(|pipe| pipe.ends.is_empty()),
@@ -527,13 +524,5 @@ fn receive_datagram(socket: BorrowedFd<'_>, chunk: &mut [u8]) -> Result<Option<(
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(errno) => return Err(errno),
         }
-    }
-}
-
-fn timespec(span: Span) -> Timespec {
-    let nanos = span.as_nanos();
-    Timespec {
-        tv_sec: (nanos / 1_000_000_000) as i64,
-        tv_nsec: (nanos % 1_000_000_000) as _,
     }
 }

@@ -50,21 +50,6 @@ pub(crate) struct Sockets<'a> {
     receivers: Vec<Option<OwnedFd>>,
 }
 
-/// Where a flow's data comes from.
-const fn source_of(heading: Heading) -> End {
-    match heading {
-        Heading::Forward => End::Near,
-        Heading::Reverse => End::Far,
-    }
-}
-
-const fn opposite(end: End) -> End {
-    match end {
-        End::Near => End::Far,
-        End::Far => End::Near,
-    }
-}
-
 impl<'a> Sockets<'a> {
     /// Listeners at both ends and a socket for each flow where its data comes from.
     pub(crate) fn open(
@@ -83,17 +68,17 @@ impl<'a> Sockets<'a> {
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         // a thread for each change of namespace, not for each flow
         for group in flows.chunk_by(|a, b| a.group == b.group) {
-            let from = source_of(group[0].spec.heading);
+            let from = End::source_of(group[0].spec.heading);
             senders.extend(inside(host_at(from), || {
                 group
                     .iter()
                     .map(|flow| sender(ip, flow, from))
                     .collect::<Result<Vec<_>, _>>()
             })?);
-            receivers.extend(inside(host_at(opposite(from)), || {
+            receivers.extend(inside(host_at(from.opposite()), || {
                 let open = |flow: &Flow<'_>| match flow.spec.transport {
                     Transport::Tcp { .. } => Ok(None),
-                    Transport::Udp => datagram_socket(ip, flow, opposite(from)).map(Some),
+                    Transport::Udp => datagram_socket(ip, flow, from.opposite()).map(Some),
                 };
                 group.iter().map(open).collect::<Result<Vec<_>, _>>()
             })?);
@@ -123,7 +108,7 @@ impl<'a> Sockets<'a> {
                 continue;
             }
             expected += 1;
-            let to = opposite(source_of(flow.spec.heading));
+            let to = End::source_of(flow.spec.heading).opposite();
             let address = SocketAddr::new(self.ip.address(flow.group, to), self.port);
             match connect(socket, &address) {
                 Ok(()) | Err(Errno::INPROGRESS) => {}

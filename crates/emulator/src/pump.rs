@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pathcast_path::{Counters, Dropped, PacketInfo, Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
-use pathcast_scenario::{Heading, Network, Scenario, Transport, Way, route};
+use pathcast_scenario::{Network, Scenario, Transport, Way, route};
 use pathcast_trace::DelayHistogram;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
@@ -146,10 +146,7 @@ impl<'a> Pump<'a> {
             })
             .fold(0.0, f64::max);
         let groups = scenario.flows.iter().map(|spec| {
-            let to = match spec.heading {
-                Heading::Forward => End::Far,
-                Heading::Reverse => End::Near,
-            };
+            let to = End::source_of(spec.heading).opposite();
             (to, spec.transport != Transport::Udp)
         });
         Ok(Self {
@@ -381,7 +378,7 @@ fn flow_key(header: &Header) -> u64 {
     (header.group as u64) << 32 | u64::from(from) << 16 | u64::from(to)
 }
 
-fn timespec(span: Span) -> Timespec {
+pub(crate) fn timespec(span: Span) -> Timespec {
     let nanos = span.as_nanos();
     Timespec {
         tv_sec: (nanos / 1_000_000_000) as i64,

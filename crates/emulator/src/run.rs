@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pathcast_path::Span;
 use pathcast_probe::Probe;
 use pathcast_probe::realtime::{monotonic_ns, request_fifo};
-use pathcast_scenario::{Heading, Transport};
+use pathcast_scenario::Transport;
 use pathcast_trace::{RunReport, Trace};
 
 use crate::addresses::End;
@@ -217,10 +217,7 @@ impl Run<'_> {
     fn named(&self, connections: &[Connection]) -> Flows {
         let flows = self.flows.iter().zip(connections);
         let named = flows.map(|(flow, connection)| {
-            let to = match flow.spec.heading {
-                Heading::Forward => End::Far,
-                Heading::Reverse => End::Near,
-            };
+            let to = End::source_of(flow.spec.heading).opposite();
             ((flow.group as u16, connection.near_port), (flow.number, to))
         });
         Flows::ByPort(named.collect())

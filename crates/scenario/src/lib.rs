@@ -31,6 +31,7 @@ mod file;
 mod network;
 mod scenario;
 mod source;
+mod timers;
 mod varying;
 mod workload;
 
@@ -38,5 +39,6 @@ pub use datagrams::{DATAGRAM_BYTES, Datagrams};
 pub use network::{Exit, Network, Way, route};
 pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario, Transport};
 pub use source::{Source, Write};
+pub use timers::Timers;
 pub use varying::{Shape, Varying};
 pub use workload::{Arrivals, Replay, Workload};

@@ -1,12 +1,12 @@
 //! Links in any arrangement: each packet crosses those of its route.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use pathcast_path::delay::DelayLine;
 use pathcast_path::{Channel, Counters, DropReason, Dropped, PacketInfo, Span, Time};
 
 use crate::scenario::Scenario;
+use crate::timers::Timers;
 
 /// A packet on its way, how many nodes of its route it has passed, and whether it was marked.
 #[derive(Clone, Debug)]
@@ -63,9 +63,8 @@ pub struct Network<P> {
     delays: Vec<OwnDelay<P>>,
     /// The nodes of each route.
     routes: Vec<Vec<u32>>,
-    /// Wake-ups, at most one that counts a node: the others are stale.
-    events: BinaryHeap<Reverse<(Time, u32)>>,
-    scheduled: Vec<Time>,
+    /// One timer a node.
+    events: Timers,
     dropped: VecDeque<Dropped<P>>,
 }
 
@@ -97,13 +96,12 @@ impl<P> Network<P> {
             }
             routes.extend([out, back]);
         }
-        let scheduled = vec![Time::MAX; channels.len() + delays.len()];
+        let events = Timers::new(channels.len() + delays.len());
         Self {
             channels,
             delays,
             routes,
-            events: BinaryHeap::new(),
-            scheduled,
+            events,
             dropped: VecDeque::new(),
         }
     }
@@ -137,21 +135,13 @@ impl<P> Network<P> {
     /// When something happens next, if anything will.
     #[inline]
     pub fn next_event(&self) -> Option<Time> {
-        self.events.peek().map(|Reverse((at, _))| *at)
+        self.events.next()
     }
 
     /// Does the first thing that is due at `now` or was before. Gives the packet that reached the end
     /// of its route in it; [`Network::next_event`] says whether there is more to do.
     pub fn advance(&mut self, now: Time) -> Option<Exit<P>> {
-        let &Reverse((at, node)) = self.events.peek()?;
-        if at > now {
-            return None;
-        }
-        self.events.pop();
-        if self.scheduled[node as usize] != at {
-            return None; // stale
-        }
-        self.scheduled[node as usize] = Time::MAX;
+        let (at, node) = self.events.pop(now)?;
         // whoever looks late sees what would have been on time
         let mut travelling = self.leave(at, node)?;
         travelling.hop += 1;
@@ -180,15 +170,6 @@ impl<P> Network<P> {
         self.channels.iter().map(Channel::counters)
     }
 
-    fn want(&mut self, node: u32, at: Option<Time>) {
-        if let Some(at) = at
-            && at < self.scheduled[node as usize]
-        {
-            self.scheduled[node as usize] = at;
-            self.events.push(Reverse((at, node)));
-        }
-    }
-
     /// Puts a packet into the node that it is to pass next.
     fn pass(&mut self, now: Time, travelling: Travelling<P>) -> Result<(), (P, DropReason)> {
         let node = self.routes[travelling.route as usize][travelling.hop as usize];
@@ -197,12 +178,12 @@ impl<P> Network<P> {
             let own = &mut self.delays[at - self.channels.len()];
             own.line.push(now + own.span, travelling);
             let next = own.line.next_due();
-            self.want(node, next);
+            self.events.want(node, next);
             return Ok(());
         };
         let taken = channel.enqueue_as(now, travelling.info, travelling);
         let next = channel.next_event();
-        self.want(node, next);
+        self.events.want(node, next);
         self.collect_drops(at);
         taken.map_err(|(travelling, reason)| (travelling.packet, reason))
     }
@@ -214,12 +195,12 @@ impl<P> Network<P> {
             let own = &mut self.delays[at - self.channels.len()];
             let left = own.line.pop(now);
             let next = own.line.next_due();
-            self.want(node, next);
+            self.events.want(node, next);
             return left.map(|(_, travelling)| travelling);
         };
         let arrival = channel.receive(now);
         let next = channel.next_event();
-        self.want(node, next);
+        self.events.want(node, next);
         self.collect_drops(at);
         let mut arrival = arrival?;
         arrival.packet.marked |= arrival.marked;

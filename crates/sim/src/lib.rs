@@ -8,7 +8,6 @@ mod network;
 mod recorder;
 mod simulation;
 mod stream;
-mod timers;
 mod wire;
 mod world;
 

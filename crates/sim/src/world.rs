@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 
 use pathcast_congestion::Scheme;
 use pathcast_path::{Counters, DropReason, Span, Time, seed};
-use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Scenario, Source, Transport, Workload, Write};
+use pathcast_scenario::{
+    DATAGRAM_BYTES, Datagrams, Scenario, Source, Timers, Transport, Workload, Write,
+};
 use pathcast_tcp::{DataSegment, Ecn, Receiver, Sender, SenderConfig};
 use pathcast_trace::{
     DelayHistogram, Direction, FlowReport, MessageReport, PacketEvent, PacketRecord, Record,
@@ -16,7 +18,6 @@ use crate::network::Network;
 use crate::recorder::Recorder;
 use crate::simulation::SimError;
 use crate::stream::Stream;
-use crate::timers::Timers;
 use crate::wire::{Ack, Data, MSS_BYTES};
 
 /// Events between two looks at the progress callback.
@@ -193,7 +194,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 self.deliver_data(now);
             } else if now == ack {
                 self.deliver_ack(now);
-            } else if let Some(id) = self.timers.pop(now) {
+            } else if let Some((_, id)) = self.timers.pop(now) {
                 self.wake(now, id);
             }
             events += 1;

@@ -1,4 +1,4 @@
-//! Timers of many connections in one small heap.
+//! Timers of many connections, links or applications in one small heap.
 //!
 //! A connection's timer moves with almost every acknowledgment, nearly always further away. So each
 //! keeps one entry in the heap, at or before its deadline, and is asked again when that comes up:
@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use pathcast_path::Time;
 
 /// Wake-up calls for numbered timers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<(Time, u32)>>,
     /// Earliest entry of each timer in the heap.
@@ -43,8 +43,9 @@ impl Timers {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// A timer to wake at `now`; it must look at its own deadline, which may have moved.
-    pub fn pop(&mut self, now: Time) -> Option<u32> {
+    /// A timer to wake at `now`, and when it was to be woken; it must look at its own deadline, which
+    /// may have moved.
+    pub fn pop(&mut self, now: Time) -> Option<(Time, u32)> {
         while let Some(&Reverse((at, id))) = self.heap.peek() {
             if at > now {
                 return None;
@@ -52,7 +53,7 @@ impl Timers {
             self.heap.pop();
             if self.scheduled[id as usize] == at {
                 self.scheduled[id as usize] = Time::MAX;
-                return Some(id);
+                return Some((at, id));
             }
         }
         None
@@ -73,9 +74,9 @@ mod tests {
         timers.want(1, Some(at(60)));
         timers.want(1, None);
         assert_eq!(timers.next(), Some(at(50)));
-        assert_eq!(timers.pop(at(55)), Some(0));
+        assert_eq!(timers.pop(at(55)), Some((at(50), 0)));
         assert_eq!(timers.pop(at(55)), None);
-        assert_eq!(timers.pop(at(99)), Some(1));
+        assert_eq!(timers.pop(at(99)), Some((at(60), 1)));
         assert_eq!(timers.pop(at(99)), None); // the entry at 70 is stale
     }
 }
