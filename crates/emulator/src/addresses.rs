@@ -2,15 +2,21 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use pathcast_netns::Shape;
 use pathcast_scenario::Heading;
 
 /// Most groups of flows: each has an address at either end.
 pub(crate) const MAX_GROUPS: usize = 1000;
 
-/// Bits of an address that are the same for all hosts.
-pub(crate) const PREFIX_V4: u32 = 16;
-/// The same of IPv6.
-pub(crate) const PREFIX_V6: u32 = 64;
+/// The largest packet, headers included: an Ethernet payload.
+pub(crate) const MTU: u32 = 1500;
+
+/// What the hosts' interfaces are like: all are in one network.
+pub(crate) const SHAPE: Shape = Shape {
+    mtu: MTU,
+    prefix_v4: 16,
+    prefix_v6: 64,
+};
 
 /// Set in the number of a host at the far end.
 const FAR: u16 = 0x8000;

@@ -2,12 +2,11 @@
 
 use std::thread;
 
+use pathcast_netns::{Host, NetnsError, Settings};
 use pathcast_probe::{realtime, tcp_probe_available};
 
-use crate::addresses::{End, Ip};
+use crate::addresses::{End, Ip, SHAPE};
 use crate::connection::available_schemes;
-use crate::error::EmulatorError;
-use crate::host::{Host, Settings};
 
 /// What this process can do on this machine, found out by trying.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,10 +40,10 @@ pub fn capabilities() -> Capabilities {
         slow_start_after_idle: true,
         ecn: false,
     };
-    let host = Host::create(&[Ip::V4.address(0, End::Near)], &settings);
+    let host = Host::create(&[Ip::V4.address(0, End::Near)], SHAPE, &settings);
     let (root, tun) = match &host {
         Ok(_) => (true, true),
-        Err(EmulatorError::NoTun { .. }) => (true, false),
+        Err(NetnsError::NoTun { .. }) => (true, false),
         Err(_) => (false, false),
     };
     reasons.extend(host.err().map(|error| error.to_string()));

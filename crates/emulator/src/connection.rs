@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use pathcast_netns::Host;
 use pathcast_scenario::{Heading, Transport};
 use rustix::io::Errno;
 use rustix::net::{
@@ -16,7 +17,6 @@ use rustix::net::{
 
 use crate::addresses::{End, Ip};
 use crate::error::EmulatorError;
-use crate::host::Host;
 use crate::options::Flow;
 use crate::sys::set_tcp_option;
 

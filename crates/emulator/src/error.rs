@@ -2,6 +2,7 @@
 
 use std::io;
 
+use pathcast_netns::NetnsError;
 use pathcast_probe::ProbeError;
 use pathcast_trace::TraceError;
 use thiserror::Error;
@@ -106,6 +107,16 @@ impl EmulatorError {
             Self::NotPermitted { doing, source }
         } else {
             Self::Kernel { doing, source }
+        }
+    }
+}
+
+impl From<NetnsError> for EmulatorError {
+    fn from(error: NetnsError) -> Self {
+        match error {
+            NetnsError::NotPermitted { doing, source } => Self::NotPermitted { doing, source },
+            NetnsError::NoTun { source } => Self::NoTun { source },
+            NetnsError::Kernel { doing, source } => Self::Kernel { doing, source },
         }
     }
 }

@@ -26,24 +26,19 @@ mod applications;
 mod capabilities;
 mod connection;
 mod error;
-mod host;
-mod interface;
 mod mm_log;
-mod namespace;
 mod options;
 mod outcome;
 mod packet;
 mod packet_log;
 mod pump;
-mod route;
 mod run;
 mod shell;
-// unshare and the ioctls of TUN devices and interfaces have no safe wrapper in the libraries we
-// use; all of them are called from here and nowhere else
+// what happens to a child between fork and exec, and options of TCP, have no safe wrapper in the
+// libraries we use; all of them are called from here and nowhere else
 #[allow(unsafe_code)]
 #[warn(clippy::undocumented_unsafe_blocks)]
 mod sys;
-mod tun;
 mod verdict;
 
 pub use addresses::Ip;

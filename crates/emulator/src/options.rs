@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
+use pathcast_netns::Settings;
 use pathcast_path::{Path, Span, Time};
 use pathcast_probe::Method;
 use pathcast_scenario::{FlowSpec, Heading, Scenario, Transport};
 
-use crate::addresses::{Ip, MAX_GROUPS};
+use crate::addresses::{Ip, MAX_GROUPS, MTU};
 use crate::error::EmulatorError;
-use crate::host::Settings;
-use crate::interface::MTU;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,8 +2,7 @@
 
 use pathcast_path::Time;
 
-use crate::addresses::{End, host};
-use crate::interface::MTU;
+use crate::addresses::{End, MTU, host};
 
 /// Room for one packet.
 pub(crate) type Buffer = Box<[u8; MTU as usize]>;

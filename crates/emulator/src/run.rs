@@ -8,18 +8,17 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use pathcast_netns::Host;
 use pathcast_path::Span;
 use pathcast_probe::Probe;
 use pathcast_probe::realtime::{monotonic_ns, request_fifo};
 use pathcast_scenario::Transport;
 use pathcast_trace::{RunReport, Trace};
 
-use crate::addresses::End;
+use crate::addresses::{End, MTU, SHAPE};
 use crate::applications::Applications;
 use crate::connection::{Connection, Sockets};
 use crate::error::EmulatorError;
-use crate::host::Host;
-use crate::interface::MTU;
 use crate::options::{Flow, Options};
 use crate::outcome::{Findings, FlowFindings, Measured, conclude};
 use crate::packet_log::{Conclusion, Flows, Log, packet_log};
@@ -156,8 +155,8 @@ impl Run<'_> {
                 .map(|group| self.options.ip.address(group, end))
                 .collect()
         };
-        let mut near = Host::create(&addresses(End::Near), &settings)?;
-        let mut far = Host::create(&addresses(End::Far), &settings)?;
+        let mut near = Host::create(&addresses(End::Near), SHAPE, &settings)?;
+        let mut far = Host::create(&addresses(End::Far), SHAPE, &settings)?;
         let flows = self.run_flows(&near, &far, log)?;
         let device_drops = near.device_drops()? + far.device_drops()?;
         let settings_refused = near.refused;

@@ -13,25 +13,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use pathcast_netns::{
+    Namespace, Shape, Tun, configure, index, ipv4_address, parse_device_drops, route, set_sysctls,
+    switch_on_loopback,
+};
 use pathcast_path::{Counters, Direction, Path, Span};
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_scenario::{FlowSpec, Link, Scenario, Transport};
 use pathcast_trace::{Metadata, PacketRecord, Slip, Source, TableWriter, TraceError, write_beside};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::addresses::End;
+use crate::addresses::{End, MTU, SHAPE};
 use crate::error::EmulatorError;
-use crate::host::{parse_device_drops, set_sysctls};
-use crate::interface::{MTU, configure_with, index, ipv4_address, switch_on_loopback};
 use crate::mm_log::MmLog;
-use crate::namespace::Namespace;
 use crate::options::Options;
 use crate::packet_log::{Log, Message, Rows, log_of_everything};
 use crate::pump::{Pump, PumpReport};
-use crate::route;
 use crate::run::{PUMP_PRIORITY, RaiseOnDrop, join, spawn};
 use crate::sys::die_with_this_thread;
-use crate::tun::Tun;
 use crate::verdict::{Evidence, PACKETS_FOR_STALLS, slip_bound, stall_bound};
 
 /// What runs over what.
@@ -230,6 +229,13 @@ impl Block {
         32 - self.bits()
     }
 
+    const fn shape(self) -> Shape {
+        Shape {
+            prefix_v4: self.prefix(),
+            ..SHAPE
+        }
+    }
+
     const fn outer(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.first + 1)
     }
@@ -292,7 +298,7 @@ impl Ends {
         let block = Block::of(around, number.unwrap_or(u32::MAX - 1))?;
         // a kernel without IPv6 has nothing to switch off
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
-        configure_with(&name, &[block.outer().into()], block.prefix())
+        configure(&name, &[block.outer().into()], block.shape())
             .map_err(kernel("configuring the outer TUN device"))?;
         let outer = Device::of(tun, name)?;
         let scheme = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
@@ -310,7 +316,16 @@ impl Ends {
             let name = format!("{INNER_DEVICE}{}", block.level);
             let tun = Tun::create(&name)?;
             switch_on_loopback()
-                .and_then(|()| configure_with(&name, &[address], 32))
+                .and_then(|()| {
+                    configure(
+                        &name,
+                        &[address],
+                        Shape {
+                            prefix_v4: 32,
+                            ..SHAPE
+                        },
+                    )
+                })
                 .map_err(kernel("configuring the inner TUN device"))?;
             let everywhere = Ipv4Addr::UNSPECIFIED;
             let first = Ipv4Addr::from_bits(block.first);

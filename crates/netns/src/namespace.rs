@@ -11,13 +11,16 @@ use crate::sys::unshare_network;
 
 /// A network namespace that lives as long as this descriptor, its sockets and its devices: it is
 /// mounted nowhere, so that it goes with the process.
-pub(crate) struct Namespace {
+pub struct Namespace {
     fd: OwnedFd,
 }
 
 impl Namespace {
     /// A new namespace with nothing in it but a loopback device that is down.
-    pub(crate) fn create() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// What the kernel says, mostly that it is not permitted.
+    pub fn create() -> io::Result<Self> {
         on_own_thread(|| {
             unshare_network()?;
             Ok(Self {
@@ -27,7 +30,10 @@ impl Namespace {
     }
 
     /// Runs `work` inside, on a thread of its own: the calling thread stays where it is.
-    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    ///
+    /// # Errors
+    /// What the kernel says of entering the namespace.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         on_own_thread(|| {
             move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?;
             Ok(work())

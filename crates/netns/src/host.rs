@@ -1,11 +1,11 @@
-//! One end of the path: a namespace with one TUN device.
+//! One end of a path: a namespace with one TUN device.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::net::IpAddr;
 
-use crate::error::EmulatorError;
-use crate::interface::configure;
+use crate::error::NetnsError;
+use crate::interface::{Shape, configure};
 use crate::namespace::Namespace;
 use crate::tun::Tun;
 
@@ -14,36 +14,45 @@ const DEVICE: &str = "path0";
 
 /// What all sockets of a host have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// What a socket may buffer at most.
-    pub(crate) buffer_bytes: u64,
+    pub buffer_bytes: u64,
     /// Whether a flow that was idle begins with a smaller window.
-    pub(crate) slow_start_after_idle: bool,
+    pub slow_start_after_idle: bool,
     /// Whether connections agree on ECN.
-    pub(crate) ecn: bool,
+    pub ecn: bool,
 }
 
-/// One end of the path.
-pub(crate) struct Host {
-    pub(crate) namespace: Namespace,
-    pub(crate) tun: Tun,
+/// One end of a path.
+pub struct Host {
+    /// Where its sockets are.
+    pub namespace: Namespace,
+    /// What its packets go out and come in by.
+    pub tun: Tun,
     /// `/proc/net/dev` as it looks from inside.
     statistics: File,
     /// Settings that the kernel did not let us make.
-    pub(crate) refused: Vec<String>,
+    pub refused: Vec<String>,
 }
 
 impl Host {
     /// A host with these addresses.
-    pub(crate) fn create(addresses: &[IpAddr], settings: &Settings) -> Result<Self, EmulatorError> {
-        let kernel = |doing: &str, error: io::Error| EmulatorError::from_io(doing, error);
+    ///
+    /// # Errors
+    /// The process lacks privileges, or the machine TUN devices.
+    pub fn create(
+        addresses: &[IpAddr],
+        shape: Shape,
+        settings: &Settings,
+    ) -> Result<Self, NetnsError> {
+        let kernel = |doing: &str, error: io::Error| NetnsError::from_io(doing, error);
         let namespace =
             Namespace::create().map_err(|error| kernel("creating a network namespace", error))?;
         let made = namespace
-            .run(|| -> Result<_, EmulatorError> {
+            .run(|| -> Result<_, NetnsError> {
                 let refused = set_sysctls(settings, addresses);
                 let tun = Tun::create(DEVICE)?;
-                configure(DEVICE, addresses)
+                configure(DEVICE, addresses, shape)
                     .map_err(|error| kernel("configuring the TUN device", error))?;
                 let statistics = File::open("/proc/thread-self/net/dev")
                     .map_err(|error| kernel("opening /proc/thread-self/net/dev", error))?;
@@ -60,21 +69,24 @@ impl Host {
     }
 
     /// Packets that the device itself dropped, in either direction.
-    pub(crate) fn device_drops(&mut self) -> Result<u64, EmulatorError> {
+    ///
+    /// # Errors
+    /// The statistics cannot be read.
+    pub fn device_drops(&mut self) -> Result<u64, NetnsError> {
         let mut text = String::new();
         self.statistics
             .rewind()
             .and_then(|()| self.statistics.read_to_string(&mut text))
-            .map_err(|error| EmulatorError::from_io("reading the device's statistics", error))?;
+            .map_err(|error| NetnsError::from_io("reading the device's statistics", error))?;
         parse_device_drops(&text, DEVICE).ok_or_else(|| {
             let missing = io::Error::other(format!("no line for {DEVICE} in {text:?}"));
-            EmulatorError::from_io("reading the device's statistics", missing)
+            NetnsError::from_io("reading the device's statistics", missing)
         })
     }
 }
 
 /// What the new namespace's TCP must not inherit. Gives what could not be set.
-pub(crate) fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<String> {
+pub fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<String> {
     let buffer_bytes = settings.buffer_bytes;
     let mut values = vec![
         // else a flow begins with the ssthresh that the last one to this host ended with
@@ -118,7 +130,7 @@ pub(crate) fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<Stri
 }
 
 /// The two drop counts of `device` in `/proc/net/dev`.
-pub(crate) fn parse_device_drops(text: &str, device: &str) -> Option<u64> {
+pub fn parse_device_drops(text: &str, device: &str) -> Option<u64> {
     let counts = text
         .lines()
         .find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;

@@ -6,37 +6,40 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::addresses::{PREFIX_V4, PREFIX_V6};
 use crate::sys::{InterfaceRequest, add_ipv6_address, interface_ioctl};
 
-/// The largest packet, headers included: an Ethernet payload. Without offloads on a TUN device,
-/// every packet on the path is at most this big.
-pub(crate) const MTU: u32 = 1500;
+/// What an interface is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The largest packet, headers included. Without offloads, every packet is at most this big.
+    pub mtu: u32,
+    /// Bits of IPv4 addresses that all hosts of its network have in common.
+    pub prefix_v4: u32,
+    /// The same of IPv6.
+    pub prefix_v6: u32,
+}
 
 /// Packets that may wait in the device until we read them. At the default of 500 to 1000, the device
 /// itself drops packets when the sender has a burst, and nobody is told.
 const DEVICE_QUEUE_PACKETS: i32 = 30_000;
 
-/// Gives interface `name` in the calling thread's namespace its addresses, each in a network of all
-/// hosts of the run, and switches it on.
-pub(crate) fn configure(name: &str, addresses: &[IpAddr]) -> io::Result<()> {
-    configure_with(name, addresses, PREFIX_V4)
-}
-
-/// As [`configure`], with networks of `prefix_v4` bits for IPv4.
-pub(crate) fn configure_with(name: &str, addresses: &[IpAddr], prefix_v4: u32) -> io::Result<()> {
+/// Gives interface `name` in the calling thread's namespace its addresses, and switches it on.
+///
+/// # Errors
+/// What the kernel says.
+pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<()> {
     let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let set = |request: InterfaceRequest, ioctl, value: &[u8]| {
         interface_ioctl(control.as_fd(), ioctl, &mut request.with(value))
     };
     let request = InterfaceRequest::new(name);
-    set(request, libc::SIOCSIFMTU, &(MTU as i32).to_ne_bytes())?;
+    set(request, libc::SIOCSIFMTU, &(shape.mtu as i32).to_ne_bytes())?;
     set(
         request,
         libc::SIOCSIFTXQLEN,
         &DEVICE_QUEUE_PACKETS.to_ne_bytes(),
     )?;
-    let mask = Ipv4Addr::from_bits(u32::MAX << (32 - prefix_v4));
+    let mask = Ipv4Addr::from_bits(u32::MAX << (32 - shape.prefix_v4));
     for (number, address) in addresses.iter().enumerate() {
         if let IpAddr::V4(address) = address {
             // the second address and those after it have labels of their own
@@ -62,14 +65,17 @@ pub(crate) fn configure_with(name: &str, addresses: &[IpAddr], prefix_v4: u32) -
         let index = i32::from_ne_bytes(index.value[..4].try_into().expect("four bytes"));
         let control = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
         for address in six {
-            add_ipv6_address(control.as_fd(), index, *address, PREFIX_V6)?;
+            add_ipv6_address(control.as_fd(), index, *address, shape.prefix_v6)?;
         }
     }
     Ok(())
 }
 
 /// Switches on what a new namespace has from the beginning.
-pub(crate) fn switch_on_loopback() -> io::Result<()> {
+///
+/// # Errors
+/// What the kernel says.
+pub fn switch_on_loopback() -> io::Result<()> {
     let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     switch_on(control.as_fd(), "lo")
 }
@@ -83,7 +89,10 @@ fn switch_on(control: BorrowedFd<'_>, name: &str) -> io::Result<()> {
 }
 
 /// The number of interface `name` in the calling thread's namespace.
-pub(crate) fn index(name: &str) -> io::Result<u32> {
+///
+/// # Errors
+/// What the kernel says: there is none.
+pub fn index(name: &str) -> io::Result<u32> {
     let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut request = InterfaceRequest::new(name);
     interface_ioctl(control.as_fd(), libc::SIOCGIFINDEX as _, &mut request)?;
@@ -94,7 +103,10 @@ pub(crate) fn index(name: &str) -> io::Result<u32> {
 
 /// The first IPv4 address of interface `name` in the calling thread's namespace; none if there is no
 /// such interface, or it has none.
-pub(crate) fn ipv4_address(name: &str) -> io::Result<Option<Ipv4Addr>> {
+///
+/// # Errors
+/// What the kernel says.
+pub fn ipv4_address(name: &str) -> io::Result<Option<Ipv4Addr>> {
     let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut request = InterfaceRequest::new(name);
     match interface_ioctl(control.as_fd(), libc::SIOCGIFADDR, &mut request) {

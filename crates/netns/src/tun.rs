@@ -6,42 +6,51 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, read, write};
 
-use crate::error::EmulatorError;
+use crate::error::NetnsError;
 use crate::sys::{InterfaceRequest, interface_ioctl};
 
 /// A TUN device. Reading and writing never wait.
-pub(crate) struct Tun {
+pub struct Tun {
     fd: OwnedFd,
 }
 
 impl Tun {
     /// Creates the device `name` in the calling thread's network namespace. It goes when it is
     /// dropped.
-    pub(crate) fn create(name: &str) -> Result<Self, EmulatorError> {
+    ///
+    /// # Errors
+    /// The process lacks privileges, or the machine TUN devices.
+    pub fn create(name: &str) -> Result<Self, NetnsError> {
         Self::create_named(name).map(|(tun, _)| tun)
     }
 
     /// As [`Tun::create`]; in `pattern`, `%d` becomes the least number that no device has. Gives the
     /// name, too.
-    pub(crate) fn create_named(pattern: &str) -> Result<(Self, String), EmulatorError> {
+    ///
+    /// # Errors
+    /// As [`Tun::create`].
+    pub fn create_named(pattern: &str) -> Result<(Self, String), NetnsError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| match errno {
-            Errno::NOENT | Errno::NXIO | Errno::NODEV => EmulatorError::NoTun {
+            Errno::NOENT | Errno::NXIO | Errno::NODEV => NetnsError::NoTun {
                 source: errno.into(),
             },
-            _ => EmulatorError::from_io("opening /dev/net/tun", errno),
+            _ => NetnsError::from_io("opening /dev/net/tun", errno),
         })?;
         let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as u16;
         let mut request = InterfaceRequest::new(pattern).with(&flags.to_ne_bytes());
         interface_ioctl(fd.as_fd(), libc::TUNSETIFF as libc::c_ulong, &mut request).map_err(
-            |error| EmulatorError::from_io(format!("creating the TUN device {pattern}"), error),
+            |error| NetnsError::from_io(format!("creating the TUN device {pattern}"), error),
         )?;
         Ok((Self { fd }, request.name()))
     }
 
     /// The next packet that the kernel sent into the device, if there is one.
+    ///
+    /// # Errors
+    /// What the kernel says: the device is not up.
     #[inline]
-    pub(crate) fn read(&self, packet: &mut [u8]) -> io::Result<Option<usize>> {
+    pub fn read(&self, packet: &mut [u8]) -> io::Result<Option<usize>> {
         match read(&self.fd, packet) {
             Ok(size) => Ok(Some(size)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
@@ -50,8 +59,11 @@ impl Tun {
     }
 
     /// Gives the kernel a packet that came out of the device.
+    ///
+    /// # Errors
+    /// What the kernel says: this is no packet, or the device is not up.
     #[inline]
-    pub(crate) fn write(&self, packet: &[u8]) -> io::Result<()> {
+    pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         loop {
             match write(&self.fd, packet) {
                 Ok(_) => return Ok(()),

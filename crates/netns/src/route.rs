@@ -25,7 +25,10 @@ const RTA_OIF: u16 = 4;
 /// Adds a route of the calling thread's namespace: packets to the network of `prefix` bits that
 /// `address` is in leave by the interface number `interface`, or, without one, are answered that
 /// nobody can be reached there.
-pub(crate) fn add(address: Ipv4Addr, prefix: u8, interface: Option<u32>) -> io::Result<()> {
+///
+/// # Errors
+/// What the kernel says.
+pub fn add(address: Ipv4Addr, prefix: u8, interface: Option<u32>) -> io::Result<()> {
     let (kind, scope) = match interface {
         Some(_) => (RTN_UNICAST, RT_SCOPE_LINK),
         None => (RTN_UNREACHABLE, RT_SCOPE_UNIVERSE),
