@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use pathcast_netns::read_headers;
 use pathcast_path::DropReason;
 use pathcast_trace::{
     Direction, Metadata, PacketEvent, PacketRecord, TableWriter, TraceError, write_beside,
 };
 
 use crate::addresses::End;
-use crate::packet::{Packet, inspect, read_headers};
+use crate::packet::{Packet, inspect};
 
 /// Entries handed over at once: the pump must not wait for anybody.
 const BATCH: usize = 4096;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pathcast_netns::Tun;
+use pathcast_netns::{Protocol, Tun, read_headers};
 use pathcast_path::{Counters, Dropped, PacketInfo, Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_scenario::{Network, Scenario, Transport, Way, route};
@@ -14,7 +14,7 @@ use rustix::time::Timespec;
 
 use crate::addresses::End;
 use crate::error::EmulatorError;
-use crate::packet::{Header, Kind, Packet, Pool, Protocol, inspect, mark, read_headers};
+use crate::packet::{Header, Kind, Packet, Pool, inspect, mark};
 use crate::packet_log::{Event, Log};
 
 /// Packets taken from one device before the other has its turn.

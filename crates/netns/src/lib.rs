@@ -5,6 +5,7 @@
 //! both together, with its addresses and settings of TCP.
 
 mod error;
+mod headers;
 mod host;
 mod interface;
 mod namespace;
@@ -17,6 +18,7 @@ mod sys;
 mod tun;
 
 pub use error::NetnsError;
+pub use headers::{Headers, Protocol, read_headers};
 pub use host::{Host, Settings, parse_device_drops, set_sysctls};
 pub use interface::{Shape, configure, index, ipv4_address, switch_on_loopback};
 pub use namespace::Namespace;
