@@ -17,6 +17,7 @@ from pathcast.convert import Conversion, convert
 from pathcast.exceptions import (
     ClusterError,
     EmulatorError,
+    LiveError,
     ModelError,
     PathcastError,
     PathFileError,
@@ -73,6 +74,7 @@ __all__ = [
     "Forecast",
     "Forecaster",
     "HorizonScore",
+    "LiveError",
     "LossCurve",
     "MessageReport",
     "ModelError",

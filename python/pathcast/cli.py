@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path as FilePath
@@ -15,12 +13,20 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pathcast import __version__, batch, demo, models, report, runs, shell
+from pathcast import __version__, batch, cli_live, demo, models, report, runs, shell
 from pathcast import scenario as scenarios
+from pathcast.console import (
+    INTERRUPTED,
+    err,
+    finish_run,
+    mbps,
+    out,
+    print_json,
+    print_run,
+    progress_bar,
+)
 from pathcast.convert import convert as convert_trace
 from pathcast.exceptions import PathcastError
 from pathcast.files import check_output, write_beside
@@ -30,8 +36,6 @@ from pathcast.trace import read_trace
 
 #: Exit code for what the caller got wrong.
 BAD_INPUT = 2
-#: Exit code after Ctrl-C, as shells have it.
-INTERRUPTED = 130
 
 app = typer.Typer(
     help="Measure a network path once; forecast how any application will perform on it.",
@@ -41,8 +45,7 @@ app = typer.Typer(
 )
 path_app = typer.Typer(help="Show paths.", no_args_is_help=True)
 app.add_typer(path_app, name="path")
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
+app.add_typer(cli_live.app, name="live")
 
 PathFile = Annotated[
     FilePath, typer.Argument(metavar="PATH.toml", help="The path; see docs/path-file.md.")
@@ -91,85 +94,10 @@ class Protocol(StrEnum):
     PAPER = "paper"
 
 
-@contextlib.contextmanager
-def _progress(what: str, total: float, unit: str = "s") -> Iterator[Callable[[float], None]]:
-    """A progress bar on standard error, where that is a terminal."""
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn(f"{{task.completed:.0f}} of {{task.total:.0f}} {unit}"),
-        TimeElapsedColumn(),
-        console=_err,
-        transient=True,
-        disable=not _err.is_terminal,
-    ) as bar:
-        task = bar.add_task(what, total=total)
-        try:
-            yield lambda done: bar.update(task, completed=min(done, total))
-        except KeyboardInterrupt:
-            _err.print("interrupted; nothing was written and nothing is left running")
-            raise typer.Exit(INTERRUPTED) from None
-
-
-def _print_json(value: Any) -> None:  # noqa: ANN401
-    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
-
-
 def _mean(values: npt.NDArray[np.float64]) -> float | None:
     """The mean of those that are there; None if there is none."""
     there = values[~np.isnan(values)]
     return float(there.mean()) if there.size else None
-
-
-def _mbps(rate_bps: float) -> str:
-    return f"{rate_bps / 1e6:.3g} Mbit/s"
-
-
-def _print_run(run: runs.RunReport) -> None:
-    table = Table("flow", "scheme", "goodput", "retransmits")
-    for number, flow in enumerate(run.flows):
-        table.add_row(str(number), flow.scheme, _mbps(flow.goodput_bps), str(flow.retransmits))
-    _out.print(table)
-    if any(flow.workload != "bulk" for flow in run.flows):
-        _print_workloads(run)
-    delay = run.one_way_delay_ms
-    _out.print(
-        f"{run.packets_delivered} packets delivered, {run.loss_rate:.3%} lost; one-way delay "
-        f"{delay['mean']:.1f} ms mean, {delay['p50']:.1f} ms median, {delay['p95']:.1f} ms 95 %"
-    )
-    if run.slip_us is not None:
-        slip = run.slip_us
-        _out.print(
-            f"packets left late by {slip['p50']:.0f} us (median), {slip['p99']:.0f} us (99 %), "
-            f"{slip['max']:.0f} us (worst)"
-        )
-    _out.print(f"{run.cpu_s:.2f} s of processor time, {run.wall_s:.2f} s on the wall")
-    for reason in run.invalid_because:
-        _err.print(f"[bold red]this run is not valid:[/] {reason}")
-
-
-def _print_workloads(run: runs.RunReport) -> None:
-    table = Table("flow", "workload", "from, s", "to, s", "arrived", "median, ms", "99 %, ms")
-    for number, flow in enumerate(run.flows):
-        end = "-" if flow.completed_s is None else f"{flow.completed_s:.3f}"
-        arrived = p50 = p99 = "-"
-        if flow.messages is not None:
-            arrived = f"{flow.messages.delivered}/{flow.messages.written}"
-            if flow.messages.delivered:
-                p50, p99 = (f"{flow.messages.latency_ms[key]:.1f}" for key in ("p50", "p99"))
-        table.add_row(str(number), flow.workload, f"{flow.start_s:.2f}", end, arrived, p50, p99)
-    _out.print(table)
-
-
-def _finish_run(run: runs.RunReport, as_json: bool, **written: FilePath | None) -> None:
-    """Prints a run and the files that were written of it, by what they hold."""
-    if as_json:
-        _print_json(run.to_dict())
-        return
-    _print_run(run)
-    for what, file in written.items():
-        if file is not None:
-            _out.print(f"{what} written to {file}")
 
 
 Scheme = Annotated[
@@ -240,7 +168,7 @@ def simulate(
         if written is not None:
             check_output(written)
     spec = runs.specified(what, schemes, duration, seed)
-    with _progress("simulating", spec[3]) as progress:
+    with progress_bar("simulating", spec[3]) as progress:
         run, _ = runs.simulate(
             what,
             schemes,
@@ -251,7 +179,7 @@ def simulate(
             packets_file=packets,
             progress=progress,
         )
-    _finish_run(run, as_json, trace=output, packets=packets)
+    finish_run(run, as_json, trace=output, packets=packets)
 
 
 @app.command()
@@ -276,7 +204,7 @@ def emulate(
         if written is not None:
             check_output(written)
     spec = runs.specified(what, schemes, duration, seed)
-    with _progress("emulating", spec[3]) as progress:
+    with progress_bar("emulating", spec[3]) as progress:
         run, trace = runs.emulate(
             what,
             schemes,
@@ -288,7 +216,7 @@ def emulate(
         )
     if output is not None:
         trace.write(output)
-    _finish_run(run, as_json, trace=output, packets=packets)
+    finish_run(run, as_json, trace=output, packets=packets)
 
 
 @app.command()
@@ -326,7 +254,7 @@ def sweep(
         for path, name in cells
         for seed in range(1, seeds + 1)
     ]
-    with _progress("simulating", len(specs), "runs") as progress:
+    with progress_bar("simulating", len(specs), "runs") as progress:
         results = batch.simulate_many(specs, threads=threads, progress=progress, cluster=cluster)
     if output is not None:
         results.write(output)
@@ -350,7 +278,7 @@ def sweep(
         latency = _mean(columns["latency_p50_ms"][i])
         rows.append(row if latency is None else row | {"latency_p50_ms": latency})
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     in_messages = any("latency_p50_ms" in row for row in rows)
     more = ("median latency",) if in_messages else ()
@@ -362,8 +290,8 @@ def sweep(
         cells_of_row = [
             str(row["path"]),
             str(row["scheme"]),
-            _mbps(row["goodput_bps"]),
-            "-" if error is None else _mbps(error),
+            mbps(row["goodput_bps"]),
+            "-" if error is None else mbps(error),
             "-" if loss is None else f"{loss:.3%}",
             "-" if delay is None else f"{delay:.1f} ms",
         ]
@@ -371,12 +299,12 @@ def sweep(
             latency = row.get("latency_p50_ms")
             cells_of_row.append("-" if latency is None else f"{latency:.4g} ms")
         table.add_row(*cells_of_row)
-    _out.print(table)
+    out.print(table)
     stuck = sum(row["without_progress"] for row in rows)
     if stuck:
-        _err.print(f"{stuck} of {len(specs)} runs made no progress and count as goodput 0")
+        err.print(f"{stuck} of {len(specs)} runs made no progress and count as goodput 0")
     if output is not None:
-        _out.print(f"runs written to {output}")
+        out.print(f"runs written to {output}")
 
 
 @app.command()
@@ -413,15 +341,15 @@ def convert(
             check_output(written)
     done = convert_trace(file, output, packets=packets, flow=flow, keep_prefix=keep_prefix)
     for warning in done.warnings:
-        _err.print(warning, markup=False, soft_wrap=True)
+        err.print(warning, markup=False, soft_wrap=True)
     if as_json:
-        _print_json(asdict(done))
+        print_json(asdict(done))
         return
     for rows, written in ((done.rows, output), (done.packets, packets)):
         if rows is not None:
-            _out.print(f"{rows} rows of {done.format} written to {written}")
+            out.print(f"{rows} rows of {done.format} written to {written}")
     for number, rate_bps in done.goodput_bps.items():
-        _out.print(f"goodput of flow {number}: {_mbps(rate_bps)}")
+        out.print(f"goodput of flow {number}: {mbps(rate_bps)}")
 
 
 @app.command()
@@ -442,7 +370,7 @@ def fit(
     if output is not None:
         write_beside(output, json.dumps(result, allow_nan=False) + "\n")
     if as_json:
-        _print_json(result)
+        print_json(result)
         return
     table = Table("trace", "flow", "cc", "RTT", "losses", "epochs")
     for flow in fitted.flows:
@@ -450,7 +378,7 @@ def fit(
         table.add_row(
             flow.file, str(flow.flow), flow.cc, rtt_text, str(flow.losses), str(len(flow.epochs))
         )
-    _out.print(table)
+    out.print(table)
     for curve in fitted.curves:
         lossy = [point for point in curve.points if point.losses]
         said = (
@@ -459,9 +387,9 @@ def fit(
             if lossy
             else f"no loss in {curve.packets:.3g} packets: p(cwnd) is 0 as far as this trace says"
         )
-        _out.print(f"loss curve for {curve.npc} parallel connection(s): {said}")
+        out.print(f"loss curve for {curve.npc} parallel connection(s): {said}")
     if output is not None:
-        _out.print(f"curve written to {output}")
+        out.print(f"curve written to {output}")
 
 
 def _score_table(scores: tuple[models.HorizonScore, ...]) -> Table:
@@ -508,7 +436,7 @@ def evaluate(
     scores = models.pooled(evaluations)
     truths = sorted({evaluation.truth for evaluation in evaluations})
     if as_json:
-        _print_json(
+        print_json(
             {
                 "protocol": protocol.value,
                 "truth": truths[0] if len(truths) == 1 else "mixed",
@@ -520,12 +448,12 @@ def evaluate(
     names = {"packets_per_s": "packets a second", "mean_cwnd_packets": "mean cwnd"}
     for evaluation in evaluations:
         if len(evaluations) > 1:
-            _out.print(f"{evaluation.file}, flow {evaluation.flow}:")
-            _out.print(_score_table(evaluation.horizons))
+            out.print(f"{evaluation.file}, flow {evaluation.flow}:")
+            out.print(_score_table(evaluation.horizons))
     if len(evaluations) > 1:
-        _out.print("all together:")
-    _out.print(_score_table(scores))
-    _out.print(
+        out.print("all together:")
+    out.print(_score_table(scores))
+    out.print(
         f"median |forecast / truth - 1| in per cent, {protocol.value} protocol; truth is "
         + " and ".join(names[truth] for truth in truths)
         + (" (no sequence numbers in the trace)" if "mean_cwnd_packets" in truths else "")
@@ -561,10 +489,10 @@ def run_demo(
     path = demo.demo_path() if path_file is None else Path.load(path_file)
     chosen = demo.choose_world(world)
     if not as_json:
-        _out.print(
+        out.print(
             f"{chosen.said}: one {scheme} flow, {duration:g} s, over {path.name or path.file}"
         )
-    with _progress("running the flow", duration) as progress:
+    with progress_bar("running the flow", duration) as progress:
         measured = demo.measure(
             path, chosen, scheme=scheme, duration_s=duration, seed=seed, progress=progress
         )
@@ -573,17 +501,17 @@ def run_demo(
     result = demo.forecast(measured)
     write_beside(output, report.render(result))
     if as_json:
-        _print_json(result.to_dict() | {"report": str(output)})
+        print_json(result.to_dict() | {"report": str(output)})
         return
-    _print_run(measured.run)
+    print_run(measured.run)
     fitted = result.fit.flows[0]
-    _out.print(
+    out.print(
         f"{fitted.losses} losses found in {duration:g} s, {result.losses_in_training} of them in the "
         f"first {result.training_s:.0f} s, which the forecasts begin with"
     )
-    _out.print(_score_table(result.evaluation.horizons))
-    _out.print("one forecast each second from there on; an error is |forecast / truth - 1|")
-    _out.print(f"report written to [bold]{output}[/]")
+    out.print(_score_table(result.evaluation.horizons))
+    out.print("one forecast each second from there on; an error is |forecast / truth - 1|")
+    out.print(f"report written to [bold]{output}[/]")
 
 
 @app.command()
@@ -591,7 +519,7 @@ def capabilities(as_json: Json = False) -> None:
     """Say what the emulator can do on this machine, and why what is missing is missing."""
     found = runs.capabilities()
     if as_json:
-        _print_json(vars(found) | {"can_emulate": found.can_emulate})
+        print_json(vars(found) | {"can_emulate": found.can_emulate})
         return
     for name, there in (
         ("network namespaces", found.root),
@@ -599,10 +527,10 @@ def capabilities(as_json: Json = False) -> None:
         ("real-time priority", found.fifo),
         ("tcp_probe", found.tcp_probe),
     ):
-        _out.print(f"{'[green]yes[/]' if there else '[red]no [/]'}  {name}")
-    _out.print(f"congestion controls: {', '.join(found.schemes) or 'none'}")
+        out.print(f"{'[green]yes[/]' if there else '[red]no [/]'}  {name}")
+    out.print(f"congestion controls: {', '.join(found.schemes) or 'none'}")
     for reason in found.reasons:
-        _out.print(reason)
+        out.print(reason)
 
 
 @app.command(name="shell")
@@ -667,7 +595,7 @@ def show_path(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        _out.print(__version__)
+        out.print(__version__)
         raise typer.Exit
 
 
@@ -690,11 +618,11 @@ def main() -> None:
     try:
         app(prog_name="pathcast")
     except PathcastError as error:
-        _err.print("[bold red]error:[/]", end=" ")
-        _err.print(str(error), markup=False, soft_wrap=True)
+        err.print("[bold red]error:[/]", end=" ")
+        err.print(str(error), markup=False, soft_wrap=True)
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
-        _err.print("interrupted; nothing is left behind")
+        err.print("interrupted; nothing is left behind")
         sys.exit(INTERRUPTED)
 
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pathcast_netns::Host;
+use pathcast_netns::{Host, set_tcp_option};
 use pathcast_scenario::{Heading, Transport};
 use rustix::io::Errno;
 use rustix::net::{
@@ -18,7 +18,6 @@ use rustix::net::{
 use crate::addresses::{End, Ip};
 use crate::error::EmulatorError;
 use crate::options::Flow;
-use crate::sys::set_tcp_option;
 
 /// Long enough for five lost SYNs in a row.
 const CONNECT_WITHIN: Duration = Duration::from_secs(40);

@@ -34,8 +34,7 @@ mod packet_log;
 mod pump;
 mod run;
 mod shell;
-// what happens to a child between fork and exec, and options of TCP, have no safe wrapper in the
-// libraries we use; all of them are called from here and nowhere else
+// what happens to a child between fork and exec has no safe wrapper in the libraries we use
 #[allow(unsafe_code)]
 #[warn(clippy::undocumented_unsafe_blocks)]
 mod sys;

@@ -155,8 +155,8 @@ impl Run<'_> {
                 .map(|group| self.options.ip.address(group, end))
                 .collect()
         };
-        let mut near = Host::create(&addresses(End::Near), SHAPE, &settings)?;
-        let mut far = Host::create(&addresses(End::Far), SHAPE, &settings)?;
+        let near = Host::create(&addresses(End::Near), SHAPE, &settings)?;
+        let far = Host::create(&addresses(End::Far), SHAPE, &settings)?;
         let flows = self.run_flows(&near, &far, log)?;
         let device_drops = near.device_drops()? + far.device_drops()?;
         let settings_refused = near.refused;

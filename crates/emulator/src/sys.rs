@@ -1,7 +1,6 @@
 //! The system calls that no library wraps safely.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -20,27 +19,4 @@ pub(crate) fn die_with_this_thread(command: &mut Command) {
     // SAFETY: between fork and exec this makes two system calls; it takes no lock, allocates nothing
     // and panics nowhere, so that it does not matter what other threads were doing.
     unsafe { command.pre_exec(die_with_parent) };
-}
-
-/// Sets an option of TCP that is an `int`.
-pub(crate) fn set_tcp_option(
-    socket: BorrowedFd<'_>,
-    option: libc::c_int,
-    value: i32,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads the four bytes of `value`, whose size it is given.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            (&raw const value).cast(),
-            size_of::<i32>() as libc::socklen_t,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
 }

@@ -72,11 +72,12 @@ impl Host {
     ///
     /// # Errors
     /// The statistics cannot be read.
-    pub fn device_drops(&mut self) -> Result<u64, NetnsError> {
+    pub fn device_drops(&self) -> Result<u64, NetnsError> {
         let mut text = String::new();
-        self.statistics
+        let mut statistics = &self.statistics;
+        statistics
             .rewind()
-            .and_then(|()| self.statistics.read_to_string(&mut text))
+            .and_then(|()| statistics.read_to_string(&mut text))
             .map_err(|error| NetnsError::from_io("reading the device's statistics", error))?;
         parse_device_drops(&text, DEVICE).ok_or_else(|| {
             let missing = io::Error::other(format!("no line for {DEVICE} in {text:?}"));

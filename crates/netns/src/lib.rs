@@ -22,4 +22,5 @@ pub use headers::{Headers, Protocol, read_headers};
 pub use host::{Host, Settings, parse_device_drops, set_sysctls};
 pub use interface::{Shape, configure, index, ipv4_address, switch_on_loopback};
 pub use namespace::Namespace;
+pub use sys::set_tcp_option;
 pub use tun::Tun;

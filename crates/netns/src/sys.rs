@@ -89,3 +89,25 @@ pub(crate) fn add_ipv6_address(
         Ok(())
     }
 }
+
+/// Sets an option of TCP that is an `int`.
+///
+/// # Errors
+/// What the kernel says: there is no such option or value.
+pub fn set_tcp_option(socket: BorrowedFd<'_>, option: libc::c_int, value: i32) -> io::Result<()> {
+    // SAFETY: the kernel reads the four bytes of `value`, whose size it is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

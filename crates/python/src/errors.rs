@@ -37,6 +37,12 @@ create_exception!(
 );
 create_exception!(
     pathcast,
+    LiveError,
+    PyException,
+    "Two hosts that cannot run flows with each other."
+);
+create_exception!(
+    pathcast,
     ModelError,
     PyException,
     "A series that no model can use."

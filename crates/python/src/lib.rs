@@ -9,6 +9,7 @@
 mod batch;
 mod convert;
 mod errors;
+mod live;
 mod models;
 mod path;
 mod runs;
@@ -28,8 +29,11 @@ mod _internal {
     };
     #[pymodule_export]
     use crate::errors::{
-        EmulatorError, ModelError, PathFileError, SchemeError, SimulationError, TraceError,
+        EmulatorError, LiveError, ModelError, PathFileError, SchemeError, SimulationError,
+        TraceError,
     };
+    #[pymodule_export]
+    use crate::live::{live_key, live_run, live_serve};
     #[pymodule_export]
     use crate::models::{Forecaster, evaluate, fit};
     #[pymodule_export]

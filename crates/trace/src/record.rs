@@ -18,6 +18,8 @@ pub enum Source {
     Simulator,
     /// The emulator: real time, the kernel's TCP.
     Emulator,
+    /// Two hosts and a real path between them: real time, their kernels' TCP.
+    Live,
     /// A CSV file of cwnd over time; where it came from is not known.
     Csv,
     /// `iperf3 -J`: one row an interval and stream.

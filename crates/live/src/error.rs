@@ -1,0 +1,68 @@
+//! What keeps flows from running between two hosts.
+
+use std::io;
+
+use pathcast_netns::NetnsError;
+use pathcast_probe::ProbeError;
+use pathcast_trace::TraceError;
+use thiserror::Error;
+
+/// Why there is no server, or no run.
+#[derive(Debug, Error)]
+pub enum LiveError {
+    /// The file holds no key that may be used.
+    #[error("{file}: {why}")]
+    Key {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nobody answers who has the same key.
+    #[error(
+        "no answer from {server} within {waited_s:.0} s, expected one from `pathcast live server` \
+         with the same key; a server does not answer those who have another"
+    )]
+    NoAnswer {
+        /// Where it was asked.
+        server: String,
+        /// How long was waited.
+        waited_s: f64,
+    },
+    /// The other host does not want to.
+    #[error("the other host refused: {0}")]
+    Refused(String),
+    /// The other host said what makes no sense, or nothing any more.
+    #[error("the other host {0}")]
+    Peer(String),
+    /// What cannot be run between two hosts, or not like this.
+    #[error("{0}")]
+    Unsupported(String),
+    /// No host for the flows on this side.
+    #[error(transparent)]
+    Host(#[from] NetnsError),
+    /// The flows cannot be watched.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// Records that cannot be written or read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The kernel refused something else.
+    #[error("{doing}: {source}")]
+    Kernel {
+        /// What was refused.
+        doing: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+}
+
+impl LiveError {
+    /// The error for what went wrong while `doing` something.
+    pub(crate) fn from_io(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Kernel {
+            doing: doing.into(),
+            source: source.into(),
+        }
+    }
+}

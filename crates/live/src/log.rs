@@ -1,0 +1,390 @@
+//! What each host notes of every packet, and the two notes put together.
+//!
+//! A packet's name is the number of the datagram that carried it: it tells two packets apart however
+//! alike they are, such as one and the same segment sent twice (Pantheon's UID, seed 004, section
+//! 3.1.2).
+
+use std::collections::BTreeMap;
+
+use pathcast_netns::{Protocol, read_headers};
+use pathcast_trace::{DelayHistogram, Direction, PacketEvent, PacketRecord};
+
+use crate::plan::{FIRST_FLOW_PORT, FLOW_PORT};
+use crate::varint::{put, put_signed, take, take_signed};
+
+/// A packet that left this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) number: u64,
+    pub(crate) at_ns: u64,
+    pub(crate) size_bytes: u32,
+    pub(crate) flow: u32,
+    /// Data of its flow, and not what goes against it.
+    pub(crate) with_data: bool,
+    /// TCP's sequence number.
+    pub(crate) sequence: u32,
+    pub(crate) payload_bytes: u32,
+}
+
+/// A packet that came to this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    pub(crate) number: u64,
+    pub(crate) at_ns: u64,
+}
+
+/// What one host noted of the flows' packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Log {
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) received: Vec<Received>,
+    /// Packets that were not noted, for want of room.
+    pub(crate) missed: u64,
+}
+
+/// Most packets noted by one host: 64 MiB.
+pub(crate) const MOST_ROWS: usize = (64 << 20) / size_of::<Sent>();
+
+impl Log {
+    /// Notes a packet on its way out, if it is of a flow.
+    #[inline]
+    pub(crate) fn note_sent(&mut self, number: u64, at_ns: u64, packet: &[u8]) {
+        let Some(headers) = read_headers(packet) else {
+            return;
+        };
+        let (from, to) = headers.ports;
+        let flow = match (headers.protocol, from, to) {
+            (Protocol::Tcp, _, FLOW_PORT) => from.checked_sub(FIRST_FLOW_PORT),
+            (Protocol::Tcp, FLOW_PORT, _) => to.checked_sub(FIRST_FLOW_PORT),
+            _ => None,
+        };
+        let Some(flow) = flow else { return };
+        if self.sent.len() == MOST_ROWS {
+            self.missed += 1;
+            return;
+        }
+        self.sent.push(Sent {
+            number,
+            at_ns,
+            size_bytes: packet.len() as u32,
+            flow: flow.into(),
+            // whoever sends the data connects
+            with_data: to == FLOW_PORT,
+            sequence: headers.sequence,
+            payload_bytes: headers.payload_bytes,
+        });
+    }
+
+    #[inline]
+    pub(crate) fn note_received(&mut self, number: u64, at_ns: u64) {
+        if self.received.len() == MOST_ROWS {
+            self.missed += 1;
+            return;
+        }
+        self.received.push(Received { number, at_ns });
+    }
+
+    /// The log in some ten bytes a packet.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, self.missed);
+        put(&mut bytes, self.sent.len() as u64);
+        let mut last = Sent {
+            number: 0,
+            at_ns: 0,
+            size_bytes: 0,
+            flow: 0,
+            with_data: false,
+            sequence: 0,
+            payload_bytes: 0,
+        };
+        for row in &self.sent {
+            let step = |now: u64, then: u64| now.wrapping_sub(then) as i64;
+            put_signed(&mut bytes, step(row.number, last.number));
+            put_signed(&mut bytes, step(row.at_ns, last.at_ns));
+            put(&mut bytes, row.size_bytes.into());
+            put(
+                &mut bytes,
+                u64::from(row.flow) << 1 | u64::from(row.with_data),
+            );
+            let sequence = row.sequence.wrapping_sub(last.sequence) as i32;
+            put_signed(&mut bytes, sequence.into());
+            put(&mut bytes, row.payload_bytes.into());
+            last = *row;
+        }
+        let mut last = Received {
+            number: 0,
+            at_ns: 0,
+        };
+        for row in &self.received {
+            put_signed(&mut bytes, row.number.wrapping_sub(last.number) as i64);
+            put_signed(&mut bytes, row.at_ns.wrapping_sub(last.at_ns) as i64);
+            last = *row;
+        }
+        bytes
+    }
+
+    /// Reads what [`Log::encode`] wrote; none if it is anything else.
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let bytes = &mut bytes;
+        let missed = take(bytes)?;
+        let count = take(bytes)?;
+        // a row has at least six bytes: no memory for more than are there
+        if count > bytes.len() as u64 / 6 {
+            return None;
+        }
+        let mut sent = Vec::with_capacity(count as usize);
+        let (mut number, mut at_ns, mut sequence) = (0u64, 0u64, 0u32);
+        for _ in 0..count {
+            number = number.wrapping_add_signed(take_signed(bytes)?);
+            at_ns = at_ns.wrapping_add_signed(take_signed(bytes)?);
+            let size_bytes = take(bytes)?.try_into().ok()?;
+            let flow = take(bytes)?;
+            sequence = sequence.wrapping_add_signed(take_signed(bytes)?.try_into().ok()?);
+            sent.push(Sent {
+                number,
+                at_ns,
+                size_bytes,
+                flow: (flow >> 1).try_into().ok()?,
+                with_data: flow & 1 == 1,
+                sequence,
+                payload_bytes: take(bytes)?.try_into().ok()?,
+            });
+        }
+        let (mut received, mut number, mut at_ns) = (Vec::new(), 0u64, 0u64);
+        while !bytes.is_empty() {
+            number = number.wrapping_add_signed(take_signed(bytes)?);
+            at_ns = at_ns.wrapping_add_signed(take_signed(bytes)?);
+            received.push(Received { number, at_ns });
+        }
+        Some(Self {
+            sent,
+            received,
+            missed,
+        })
+    }
+}
+
+/// What became of the packets that one host sent to the other.
+#[derive(Default)]
+pub(crate) struct Crossed {
+    /// In the order of their times.
+    pub(crate) records: Vec<PacketRecord>,
+    /// Packets with payload, the way the flows' data goes: sent and arrived.
+    pub(crate) data: (u64, u64),
+    /// From one host's device to the other's, of those.
+    pub(crate) delays: Vec<f64>,
+}
+
+/// Puts together what one host sent and the other received. `sent_at` and `received_at` turn the
+/// hosts' clocks into seconds of the run; packets sent after `until_s` may still be on their way, and
+/// are not called lost.
+pub(crate) fn merge(
+    sent: &[Sent],
+    received: &[Received],
+    sent_at: impl Fn(u64) -> f64,
+    received_at: impl Fn(u64) -> f64,
+    until_s: f64,
+) -> Crossed {
+    let arrivals: BTreeMap<u64, u64> = received.iter().map(|row| (row.number, row.at_ns)).collect();
+    let mut crossed = Crossed::default();
+    let mut sequences: BTreeMap<(u32, bool), Unwrapped> = BTreeMap::new();
+    for row in sent {
+        let time_s = sent_at(row.at_ns);
+        let sequence = sequences
+            .entry((row.flow, row.with_data))
+            .or_insert_with(|| Unwrapped::beginning(row.sequence));
+        let record = PacketRecord {
+            time_s,
+            flow: row.flow,
+            seq: sequence.advance(row.sequence),
+            size_bytes: row.size_bytes,
+            event: PacketEvent::Sent,
+            one_way_delay_s: None,
+            direction: match row.with_data {
+                true => Direction::Data,
+                false => Direction::Back,
+            },
+        };
+        crossed.records.push(record);
+        let is_data = row.with_data && row.payload_bytes > 0;
+        let counts = is_data && time_s <= until_s;
+        crossed.data.0 += u64::from(counts);
+        if let Some(&arrived_ns) = arrivals.get(&row.number) {
+            let arrived_s = received_at(arrived_ns);
+            let delay_s = arrived_s - time_s;
+            crossed.records.push(PacketRecord {
+                time_s: arrived_s,
+                event: PacketEvent::Delivered,
+                one_way_delay_s: Some(delay_s),
+                ..record
+            });
+            crossed.data.1 += u64::from(counts);
+            if is_data {
+                crossed.delays.push(delay_s);
+            }
+        } else if time_s <= until_s {
+            // where on the way nobody can tell: it has no time of its own
+            crossed.records.push(PacketRecord {
+                event: PacketEvent::DroppedByLoss,
+                ..record
+            });
+        }
+    }
+    crossed
+        .records
+        .sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
+    crossed
+}
+
+/// Quantiles of delays; what the error of the clocks made negative counts as 0.
+pub(crate) fn histogram(delays: &[f64]) -> DelayHistogram {
+    let mut histogram = DelayHistogram::default();
+    for delay_s in delays {
+        histogram.record((delay_s * 1e9).max(0.0) as u64);
+    }
+    histogram
+}
+
+/// Sequence numbers that never wrap, from 0 for the first byte after the SYN.
+struct Unwrapped {
+    first: u64,
+    last: u64,
+}
+
+impl Unwrapped {
+    fn beginning(sequence: u32) -> Self {
+        Self {
+            first: u64::from(sequence) + 1,
+            last: sequence.into(),
+        }
+    }
+
+    fn advance(&mut self, sequence: u32) -> u64 {
+        let step = sequence.wrapping_sub(self.last as u32) as i32;
+        self.last = self.last.saturating_add_signed(step.into());
+        self.last.saturating_sub(self.first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sent(number: u64, at_ns: u64, sequence: u32) -> Sent {
+        Sent {
+            number,
+            at_ns,
+            size_bytes: 1400,
+            flow: 0,
+            with_data: true,
+            sequence,
+            payload_bytes: 1348,
+        }
+    }
+
+    #[test]
+    fn packets_are_matched_by_number_however_alike_they_are() {
+        // the same segment three times: the first is lost, the third overtakes the second
+        let out = [
+            sent(4, 1_000_000, 100),
+            sent(5, 2_000_000, 100),
+            sent(6, 3_000_000, 100),
+        ];
+        let came =
+            [(6, 53_000_000), (5, 60_000_000)].map(|(number, at_ns)| Received { number, at_ns });
+        let seconds = |ns: u64| ns as f64 * 1e-9;
+        // the other clock is 40 ms ahead
+        let crossed = merge(&out, &came, seconds, |ns| seconds(ns) - 0.04, 1.0);
+        assert_eq!(crossed.data, (3, 2));
+        let rows: Vec<(u64, PacketEvent)> = crossed
+            .records
+            .iter()
+            .map(|record| ((record.time_s * 1e6).round() as u64, record.event))
+            .collect();
+        let (sent, lost, delivered) = (
+            PacketEvent::Sent,
+            PacketEvent::DroppedByLoss,
+            PacketEvent::Delivered,
+        );
+        assert_eq!(
+            rows,
+            [
+                (1000, sent),
+                (1000, lost),
+                (2000, sent),
+                (3000, sent),
+                (13_000, delivered),
+                (20_000, delivered)
+            ]
+        );
+        let mut delays = crossed.delays;
+        delays.sort_by(f64::total_cmp);
+        assert!((delays[0] - 0.010).abs() < 1e-9 && (delays[1] - 0.018).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_may_still_be_under_way_is_not_called_lost() {
+        let out = [sent(1, 1_000_000_000, 100), sent(2, 3_000_000_000, 1448)];
+        let crossed = merge(&out, &[], |ns| ns as f64 * 1e-9, |_| 0.0, 2.0);
+        assert_eq!(crossed.data, (1, 0));
+        let lost = crossed
+            .records
+            .iter()
+            .filter(|r| r.event == PacketEvent::DroppedByLoss);
+        assert_eq!(lost.count(), 1);
+    }
+
+    #[test]
+    fn only_packets_of_flows_are_noted() {
+        let mut packet = vec![0; 52];
+        (packet[0], packet[9], packet[32]) = (0x45, 6, 8 << 4);
+        let mut log = Log::default();
+        for (from, to, noted) in [
+            (20_003, 5001, 1),
+            (5001, 20_003, 2),
+            (5000, 40_000, 2),
+            (9, 5001, 2),
+        ] {
+            let (from, to): (u16, u16) = (from, to);
+            packet[20..22].copy_from_slice(&from.to_be_bytes());
+            packet[22..24].copy_from_slice(&to.to_be_bytes());
+            log.note_sent(7, 9, &packet);
+            assert_eq!(log.sent.len(), noted, "{from} {to}");
+        }
+        assert_eq!((log.sent[0].flow, log.sent[0].with_data), (3, true));
+        assert_eq!((log.sent[1].flow, log.sent[1].with_data), (3, false));
+    }
+
+    proptest! {
+        #[test]
+        fn a_log_comes_back(
+            rows in proptest::collection::vec((proptest::num::u64::ANY, proptest::num::u32::ANY), 0..50),
+            missed in proptest::num::u64::ANY,
+        ) {
+            let sent = rows.iter().map(|&(number, word)| Sent {
+                number,
+                at_ns: number.wrapping_mul(3),
+                size_bytes: word,
+                flow: word >> 3,
+                with_data: word % 2 == 0,
+                sequence: word,
+                payload_bytes: word ^ 5,
+            });
+            let received = rows.iter().map(|&(number, _)| Received { number, at_ns: !number });
+            let log = Log { sent: sent.collect(), received: received.collect(), missed };
+            let bytes = log.encode();
+            prop_assert_eq!(Log::decode(&bytes), Some(log));
+            for cut in 0..bytes.len() {
+                let _ = Log::decode(&bytes[..cut]);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_log_or_none(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let _ = Log::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What is to be run, and whether it can be.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use pathcast_netns::{Settings, Shape};
+use pathcast_path::{Path, Time};
+use pathcast_scenario::{Flow, FlowSpec, Heading, Scenario, Transport, Workload};
+use serde::{Deserialize, Serialize};
+
+/// The largest packet in the tunnel: with all that goes around it, a datagram of 1481 bytes over IPv6.
+pub(crate) const MTU: u32 = 1400;
+
+/// What the two hosts' devices are like.
+pub(crate) const SHAPE: Shape = Shape {
+    mtu: MTU,
+    prefix_v4: 16,
+    prefix_v6: 64,
+};
+
+/// Where the server listens for what is agreed beside the flows.
+pub(crate) const CONTROL_PORT: u16 = 5000;
+/// Where a flow's receiver listens.
+pub(crate) const FLOW_PORT: u16 = 5001;
+/// The sender of flow number n connects from this port plus n.
+pub(crate) const FIRST_FLOW_PORT: u16 = 20_000;
+
+/// Most flows of a run.
+pub(crate) const MOST_FLOWS: usize = 1000;
+
+/// Which of the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The near end of the flows' routes.
+    Client,
+    /// The far end.
+    Server,
+}
+
+impl Side {
+    pub(crate) const fn address(self) -> IpAddr {
+        IpAddr::V4(match self {
+            Self::Client => Ipv4Addr::new(10, 77, 0, 1),
+            Self::Server => Ipv4Addr::new(10, 77, 128, 1),
+        })
+    }
+
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// Where the data of a flow comes from.
+    pub(crate) const fn source_of(heading: Heading) -> Self {
+        match heading {
+            Heading::Forward => Self::Client,
+            Heading::Reverse => Self::Server,
+        }
+    }
+}
+
+/// What the client asks for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Plan {
+    /// A scenario over one link without limits: the real path takes its place.
+    pub(crate) scenario: String,
+    pub(crate) duration_s: f64,
+    pub(crate) seed: u64,
+}
+
+/// The link that stands for the real path.
+pub(crate) const LINK: &str = "delay = '0 ms'\n";
+
+/// Bulk flows of these schemes, or, with `workload`, flows that send what it says.
+///
+/// # Errors
+/// It is no workload.
+pub fn scenario_of(
+    schemes: &[String],
+    heading: Heading,
+    workload: Option<&str>,
+) -> Result<Scenario, String> {
+    let path = Path::parse(LINK, "live").expect("a path without limits");
+    let mut scenario = Scenario::bulk(path, schemes.iter().cloned());
+    for flow in &mut scenario.flows {
+        flow.heading = heading;
+    }
+    if let Some(text) = workload {
+        scenario.set_workload(text)?;
+    }
+    Ok(scenario)
+}
+
+/// Takes the links of a scenario away, for the real path takes their place.
+pub(crate) fn over_real_path(scenario: &Scenario) -> Scenario {
+    let path = Path::parse(LINK, "live").expect("a path without limits");
+    let mut over = Scenario::bulk(path, ["cubic"]);
+    over.name.clone_from(&scenario.name);
+    over.duration = scenario.duration;
+    over.flows.clone_from(&scenario.flows);
+    for flow in &mut over.flows {
+        flow.route = vec![0];
+    }
+    over
+}
+
+/// What of a scenario cannot be run between two hosts.
+///
+/// # Errors
+/// It, in words.
+pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
+    let [_] = &scenario.links[..] else {
+        return Err(format!(
+            "got {} links, expected one: the real path takes its place",
+            scenario.links.len()
+        ));
+    };
+    let flows: u64 = scenario
+        .flows
+        .iter()
+        .map(|flow| u64::from(flow.count))
+        .sum();
+    if flows == 0 || flows > MOST_FLOWS as u64 {
+        return Err(format!("got {flows} flows, expected 1 to {MOST_FLOWS}"));
+    }
+    let first = |flow: &FlowSpec| match &flow.transport {
+        Transport::Tcp {
+            slow_start_after_idle,
+            ecn,
+            ..
+        } => (*slow_start_after_idle, *ecn),
+        Transport::Udp => (true, false),
+    };
+    for flow in &scenario.flows {
+        match &flow.transport {
+            Transport::Udp => return Err("got a flow of udp, expected tcp".into()),
+            Transport::Tcp {
+                initial_window_packets: Some(_),
+                ..
+            } => return Err("got initial_window: the kernel takes it from its routes".into()),
+            Transport::Tcp { .. } => {}
+        }
+        if flow.delay.as_nanos() > 0 {
+            return Err("got a delay of a flow's own, which a real path has not".into());
+        }
+        if first(flow) != first(&scenario.flows[0]) {
+            return Err("got flows that differ in slow_start_after_idle or ecn, \
+                        expected the same: they are settings of the host"
+                .into());
+        }
+    }
+    Ok(())
+}
+
+/// What the hosts' TCP is like.
+pub(crate) fn settings(scenario: &Scenario) -> Settings {
+    /// Windows for 10 Gbit/s over 50 ms.
+    const BUFFER_BYTES: u64 = 64 << 20;
+    let (slow_start_after_idle, ecn) = match scenario.flows.first().map(|flow| &flow.transport) {
+        Some(Transport::Tcp {
+            slow_start_after_idle,
+            ecn,
+            ..
+        }) => (*slow_start_after_idle, *ecn),
+        _ => (true, false),
+    };
+    Settings {
+        buffer_bytes: BUFFER_BYTES,
+        slow_start_after_idle,
+        ecn,
+    }
+}
+
+/// One flow, as one of the hosts sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) number: u32,
+    pub(crate) spec: FlowSpec,
+    pub(crate) start: Time,
+    /// Whether its data comes from here.
+    pub(crate) sends: bool,
+}
+
+impl Task {
+    /// Whether this host's application is the one that acts: that sends, or that asks.
+    pub(crate) fn acts(&self) -> bool {
+        self.sends != matches!(self.spec.workload, Workload::RequestResponse { .. })
+    }
+
+    pub(crate) fn scheme(&self) -> &str {
+        self.spec.transport.scheme()
+    }
+}
+
+/// All flows of a scenario as `side` sees them.
+pub(crate) fn tasks(scenario: &Scenario, seed: u64, side: Side) -> Vec<Task> {
+    let flows = scenario.flows_with_seed(seed);
+    (0..)
+        .zip(flows)
+        .map(|(number, Flow { spec, start })| Task {
+            number,
+            spec: FlowSpec {
+                count: 1,
+                ..spec.clone()
+            },
+            start,
+            sends: Side::source_of(spec.heading) == side,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_host_sends_what_the_other_receives_and_whoever_asks_acts() {
+        for (workload, sender_acts) in [
+            (None, true),
+            (
+                Some("{ kind = 'request-response', request = '1 kB', response = '9 kB' }"),
+                false,
+            ),
+        ] {
+            let schemes = ["cubic".to_string(), "reno".to_string()];
+            let scenario = scenario_of(&schemes, Heading::Reverse, workload).unwrap();
+            assert_eq!(check(&scenario), Ok(()));
+            let read = Scenario::parse(&scenario.to_toml(), "plan").unwrap();
+            assert_eq!(read.flows, scenario.flows);
+            let (client, server) = (tasks(&read, 1, Side::Client), tasks(&read, 1, Side::Server));
+            for (here, there) in client.iter().zip(&server) {
+                assert_eq!((here.number, here.start), (there.number, there.start));
+                assert!(!here.sends && there.sends);
+                assert_eq!((here.acts(), there.acts()), (!sender_acts, sender_acts));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_real_path_cannot_do_is_told() {
+        for (flow, told) in [
+            (
+                "scheme = 'udp'\nworkload = { kind = 'constant-rate', rate = '1 Mbit/s' }",
+                "udp",
+            ),
+            ("scheme = 'cubic'\ninitial_window = 20", "initial_window"),
+            ("scheme = 'cubic'\ndelay = '3 ms'", "delay"),
+            ("scheme = 'cubic'\ncount = 2000", "2000 flows"),
+        ] {
+            let text = format!("[links.real]\ndelay = '0 ms'\n[[flows]]\n{flow}\n");
+            let scenario = Scenario::parse(&text, "plan");
+            let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
+            let error = check(&over_real_path(&scenario)).unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+"""What the commands have in common: where they print, progress, runs in words."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path as FilePath
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pathcast import runs
+
+#: Exit code after Ctrl-C, as shells have it.
+INTERRUPTED = 130
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+@contextlib.contextmanager
+def progress_bar(what: str, total: float, unit: str = "s") -> Iterator[Callable[[float], None]]:
+    """A progress bar on standard error, where that is a terminal."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn(f"{{task.completed:.0f}} of {{task.total:.0f}} {unit}"),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        try:
+            yield lambda done: bar.update(task, completed=min(done, total))
+        except KeyboardInterrupt:
+            err.print("interrupted; nothing was written and nothing is left running")
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def print_json(value: Any) -> None:  # noqa: ANN401
+    """Prints a value for programs: JSON on one line."""
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def mbps(rate_bps: float) -> str:
+    """A rate for people."""
+    return f"{rate_bps / 1e6:.3g} Mbit/s"
+
+
+def print_run(run: runs.RunReport) -> None:
+    """Prints what a run did."""
+    table = Table("flow", "scheme", "goodput", "retransmits")
+    for number, flow in enumerate(run.flows):
+        table.add_row(str(number), flow.scheme, mbps(flow.goodput_bps), str(flow.retransmits))
+    out.print(table)
+    if any(flow.workload != "bulk" for flow in run.flows):
+        print_workloads(run)
+    delay = run.one_way_delay_ms
+    out.print(
+        f"{run.packets_delivered} packets delivered, {run.loss_rate:.3%} lost; one-way delay "
+        f"{delay['mean']:.1f} ms mean, {delay['p50']:.1f} ms median, {delay['p95']:.1f} ms 95 %"
+    )
+    if run.slip_us is not None:
+        slip = run.slip_us
+        out.print(
+            f"packets left late by {slip['p50']:.0f} us (median), {slip['p99']:.0f} us (99 %), "
+            f"{slip['max']:.0f} us (worst)"
+        )
+    out.print(f"{run.cpu_s:.2f} s of processor time, {run.wall_s:.2f} s on the wall")
+    for reason in run.invalid_because:
+        err.print(f"[bold red]this run is not valid:[/] {reason}")
+
+
+def print_workloads(run: runs.RunReport) -> None:
+    """Prints when flows began and ended, and what became of their messages."""
+    table = Table("flow", "workload", "from, s", "to, s", "arrived", "median, ms", "99 %, ms")
+    for number, flow in enumerate(run.flows):
+        end = "-" if flow.completed_s is None else f"{flow.completed_s:.3f}"
+        arrived = p50 = p99 = "-"
+        if flow.messages is not None:
+            arrived = f"{flow.messages.delivered}/{flow.messages.written}"
+            if flow.messages.delivered:
+                p50, p99 = (f"{flow.messages.latency_ms[key]:.1f}" for key in ("p50", "p99"))
+        table.add_row(str(number), flow.workload, f"{flow.start_s:.2f}", end, arrived, p50, p99)
+    out.print(table)
+
+
+def finish_run(run: runs.RunReport, as_json: bool, **written: FilePath | None) -> None:
+    """Prints a run and the files that were written of it, by what they hold."""
+    if as_json:
+        print_json(run.to_dict())
+        return
+    print_run(run)
+    for what, file in written.items():
+        if file is not None:
+            out.print(f"{what} written to {file}")
