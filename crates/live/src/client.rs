@@ -19,7 +19,7 @@ use crate::control::{Control, LONG_PATIENCE, MOST_FROM_SERVER, PATIENCE, Reply, 
 use crate::error::LiveError;
 use crate::handshake::{Answer, Asking, MOST_BYTES, Session};
 use crate::key::Key;
-use crate::log::Log;
+use crate::log::Rows;
 use crate::party::{Party, TUNNEL_PRIORITY};
 use crate::plan::{CONTROL_PORT, FLOW_PORT, Plan, Side, check, over_real_path, tasks};
 use crate::server::{RaiseOnDrop, environment};
@@ -268,8 +268,8 @@ impl Client<'_> {
             return Err(LiveError::Peer("has no results".into()));
         };
         let senseless = |what: &str| LiveError::Peer(format!("sent {what} that make no sense"));
-        let log = Log::decode(&control.receive(LONG_PATIENCE)?);
-        let log = log.ok_or_else(|| senseless("packets"))?;
+        let rows = Rows::decode(&control.receive(LONG_PATIENCE)?);
+        let rows = rows.ok_or_else(|| senseless("packets"))?;
         let arrived = arrivals::decode(&control.receive(LONG_PATIENCE)?);
         let arrived = arrived.ok_or_else(|| senseless("arrivals"))?;
         let records = records_of(&control.receive(LONG_PATIENCE)?)?;
@@ -282,13 +282,15 @@ impl Client<'_> {
         }
         self.handle.close(self.index);
         let mut notes = self.shared.notes();
+        let own_rows = Rows::decode(&std::mem::take(&mut notes.log).encode());
+        let own_rows = own_rows.expect("a log of our own");
         Ok(Findings {
             begin_ns,
             ended_ns: seen.ended_ns,
             samples: std::mem::take(&mut notes.samples),
             client: Share {
                 results: own,
-                log: std::mem::take(&mut notes.log),
+                rows: own_rows,
                 records: seen.records(),
                 arrivals: std::mem::take(&mut seen.report.arrivals),
                 environment: environment(),
@@ -296,7 +298,7 @@ impl Client<'_> {
             },
             server: Share {
                 results,
-                log,
+                rows,
                 records,
                 arrivals: arrived,
                 environment: server_environment,

@@ -13,14 +13,14 @@ use crate::client::RunOptions;
 use crate::clock::{Clock, Sample};
 use crate::control::Results;
 use crate::endpoints::Arrival;
-use crate::log::{Log, histogram, merge};
+use crate::log::{Rows, histogram, merge};
 use crate::plan::{Side, Task, tasks};
 use crate::tunnel::TunnelReport;
 
 /// What one host saw.
 pub(crate) struct Share {
     pub(crate) results: Results,
-    pub(crate) log: Log,
+    pub(crate) rows: Rows,
     /// Times count from `begin_ns`.
     pub(crate) records: Vec<Record>,
     pub(crate) arrivals: Vec<Arrival>,
@@ -112,8 +112,20 @@ pub(crate) fn conclude(
     let time = Timeline::new(clock, begin_ns);
     let of = |side| move |at_ns| time.seconds(side, at_ns);
     let (to, from) = (of(Side::Client), of(Side::Server));
-    let forward = merge(&client.log.sent, &server.log.received, to, from, elapsed_s);
-    let reverse = merge(&server.log.sent, &client.log.received, from, to, elapsed_s);
+    let forward = merge(
+        &client.rows.sent,
+        &server.rows.received,
+        to,
+        from,
+        elapsed_s,
+    );
+    let reverse = merge(
+        &server.rows.sent,
+        &client.rows.received,
+        from,
+        to,
+        elapsed_s,
+    );
 
     let tasks = tasks(scenario, options.seed, Side::Client);
     let flows = tasks.iter().map(|task| {

@@ -13,7 +13,7 @@ use crate::plan::{FIRST_FLOW_PORT, FLOW_PORT};
 use crate::varint::{put, put_signed, take, take_signed};
 
 /// A packet that left this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) number: u64,
     pub(crate) at_ns: u64,
@@ -27,23 +27,38 @@ pub(crate) struct Sent {
 }
 
 /// A packet that came to this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) number: u64,
     pub(crate) at_ns: u64,
 }
 
-/// What one host noted of the flows' packets.
+/// What one host notes of the flows' packets: differences from one to the next, some ten bytes a
+/// packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Log {
-    pub(crate) sent: Vec<Sent>,
-    pub(crate) received: Vec<Received>,
+    sent: Vec<u8>,
+    last_sent: Sent,
+    received: Vec<u8>,
+    last_received: Received,
     /// Packets that were not noted, for want of room.
     pub(crate) missed: u64,
 }
 
-/// Most packets noted by one host: 64 MiB.
-pub(crate) const MOST_ROWS: usize = (64 << 20) / size_of::<Sent>();
+/// What one host noted, row by row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rows {
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) received: Vec<Received>,
+    pub(crate) missed: u64,
+}
+
+/// Most bytes noted of the packets of one direction: some six million packets that were sent.
+pub(crate) const MOST_BYTES: usize = 64 << 20;
+
+fn step(now: u64, then: u64) -> i64 {
+    now.wrapping_sub(then) as i64
+}
 
 impl Log {
     /// Notes a packet on its way out, if it is of a flow.
@@ -59,11 +74,7 @@ impl Log {
             _ => None,
         };
         let Some(flow) = flow else { return };
-        if self.sent.len() == MOST_ROWS {
-            self.missed += 1;
-            return;
-        }
-        self.sent.push(Sent {
+        self.push_sent(Sent {
             number,
             at_ns,
             size_bytes: packet.len() as u32,
@@ -75,93 +86,75 @@ impl Log {
         });
     }
 
-    #[inline]
-    pub(crate) fn note_received(&mut self, number: u64, at_ns: u64) {
-        if self.received.len() == MOST_ROWS {
+    fn push_sent(&mut self, row: Sent) {
+        if self.sent.len() >= MOST_BYTES {
             self.missed += 1;
             return;
         }
-        self.received.push(Received { number, at_ns });
+        let (bytes, last) = (&mut self.sent, &self.last_sent);
+        put_signed(bytes, step(row.number, last.number));
+        put_signed(bytes, step(row.at_ns, last.at_ns));
+        put(bytes, row.size_bytes.into());
+        put(bytes, u64::from(row.flow) << 1 | u64::from(row.with_data));
+        let sequence = row.sequence.wrapping_sub(last.sequence) as i32;
+        put_signed(bytes, sequence.into());
+        put(bytes, row.payload_bytes.into());
+        self.last_sent = row;
     }
 
-    /// The log in some ten bytes a packet.
+    #[inline]
+    pub(crate) fn note_received(&mut self, number: u64, at_ns: u64) {
+        if self.received.len() >= MOST_BYTES {
+            self.missed += 1;
+            return;
+        }
+        put_signed(&mut self.received, step(number, self.last_received.number));
+        put_signed(&mut self.received, step(at_ns, self.last_received.at_ns));
+        self.last_received = Received { number, at_ns };
+    }
+
+    /// The log as it is sent.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(20 + self.sent.len() + self.received.len());
         put(&mut bytes, self.missed);
         put(&mut bytes, self.sent.len() as u64);
-        let mut last = Sent {
-            number: 0,
-            at_ns: 0,
-            size_bytes: 0,
-            flow: 0,
-            with_data: false,
-            sequence: 0,
-            payload_bytes: 0,
-        };
-        for row in &self.sent {
-            let step = |now: u64, then: u64| now.wrapping_sub(then) as i64;
-            put_signed(&mut bytes, step(row.number, last.number));
-            put_signed(&mut bytes, step(row.at_ns, last.at_ns));
-            put(&mut bytes, row.size_bytes.into());
-            put(
-                &mut bytes,
-                u64::from(row.flow) << 1 | u64::from(row.with_data),
-            );
-            let sequence = row.sequence.wrapping_sub(last.sequence) as i32;
-            put_signed(&mut bytes, sequence.into());
-            put(&mut bytes, row.payload_bytes.into());
-            last = *row;
-        }
-        let mut last = Received {
-            number: 0,
-            at_ns: 0,
-        };
-        for row in &self.received {
-            put_signed(&mut bytes, row.number.wrapping_sub(last.number) as i64);
-            put_signed(&mut bytes, row.at_ns.wrapping_sub(last.at_ns) as i64);
-            last = *row;
-        }
+        bytes.extend(&self.sent);
+        bytes.extend(&self.received);
         bytes
     }
+}
 
+impl Rows {
     /// Reads what [`Log::encode`] wrote; none if it is anything else.
     pub(crate) fn decode(mut bytes: &[u8]) -> Option<Self> {
-        let bytes = &mut bytes;
-        let missed = take(bytes)?;
-        let count = take(bytes)?;
-        // a row has at least six bytes: no memory for more than are there
-        if count > bytes.len() as u64 / 6 {
-            return None;
-        }
-        let mut sent = Vec::with_capacity(count as usize);
-        let (mut number, mut at_ns, mut sequence) = (0u64, 0u64, 0u32);
-        for _ in 0..count {
-            number = number.wrapping_add_signed(take_signed(bytes)?);
-            at_ns = at_ns.wrapping_add_signed(take_signed(bytes)?);
-            let size_bytes = take(bytes)?.try_into().ok()?;
-            let flow = take(bytes)?;
-            sequence = sequence.wrapping_add_signed(take_signed(bytes)?.try_into().ok()?);
-            sent.push(Sent {
-                number,
-                at_ns,
-                size_bytes,
-                flow: (flow >> 1).try_into().ok()?,
-                with_data: flow & 1 == 1,
-                sequence,
-                payload_bytes: take(bytes)?.try_into().ok()?,
-            });
-        }
-        let (mut received, mut number, mut at_ns) = (Vec::new(), 0u64, 0u64);
-        while !bytes.is_empty() {
-            number = number.wrapping_add_signed(take_signed(bytes)?);
-            at_ns = at_ns.wrapping_add_signed(take_signed(bytes)?);
-            received.push(Received { number, at_ns });
-        }
-        Some(Self {
-            sent,
-            received,
+        let missed = take(&mut bytes)?;
+        let sent_bytes = usize::try_from(take(&mut bytes)?).ok()?;
+        let (mut rest, mut received_rest) = bytes.split_at_checked(sent_bytes)?;
+        let mut rows = Self {
             missed,
-        })
+            ..Self::default()
+        };
+        let mut last = Sent::default();
+        while !rest.is_empty() {
+            let rest = &mut rest;
+            last.number = last.number.wrapping_add_signed(take_signed(rest)?);
+            last.at_ns = last.at_ns.wrapping_add_signed(take_signed(rest)?);
+            last.size_bytes = take(rest)?.try_into().ok()?;
+            let flow = take(rest)?;
+            (last.flow, last.with_data) = ((flow >> 1).try_into().ok()?, flow & 1 == 1);
+            let sequence = take_signed(rest)?.try_into().ok()?;
+            last.sequence = last.sequence.wrapping_add_signed(sequence);
+            last.payload_bytes = take(rest)?.try_into().ok()?;
+            rows.sent.push(last);
+        }
+        let mut last = Received::default();
+        while !received_rest.is_empty() {
+            let rest = &mut received_rest;
+            last.number = last.number.wrapping_add_signed(take_signed(rest)?);
+            last.at_ns = last.at_ns.wrapping_add_signed(take_signed(rest)?);
+            rows.received.push(last);
+        }
+        Some(rows)
     }
 }
 
@@ -352,10 +345,12 @@ mod tests {
             packet[20..22].copy_from_slice(&from.to_be_bytes());
             packet[22..24].copy_from_slice(&to.to_be_bytes());
             log.note_sent(7, 9, &packet);
-            assert_eq!(log.sent.len(), noted, "{from} {to}");
+            let rows = Rows::decode(&log.encode()).unwrap().sent;
+            assert_eq!(rows.len(), noted, "{from} {to}");
         }
-        assert_eq!((log.sent[0].flow, log.sent[0].with_data), (3, true));
-        assert_eq!((log.sent[1].flow, log.sent[1].with_data), (3, false));
+        let rows = Rows::decode(&log.encode()).unwrap().sent;
+        assert_eq!((rows[0].flow, rows[0].with_data), (3, true));
+        assert_eq!((rows[1].flow, rows[1].with_data), (3, false));
     }
 
     proptest! {
@@ -374,17 +369,24 @@ mod tests {
                 payload_bytes: word ^ 5,
             });
             let received = rows.iter().map(|&(number, _)| Received { number, at_ns: !number });
-            let log = Log { sent: sent.collect(), received: received.collect(), missed };
-            let bytes = log.encode();
-            prop_assert_eq!(Log::decode(&bytes), Some(log));
-            for cut in 0..bytes.len() {
-                let _ = Log::decode(&bytes[..cut]);
+            let rows = Rows { sent: sent.collect(), received: received.collect(), missed };
+            let mut log = Log { missed, ..Log::default() };
+            for row in &rows.sent {
+                log.push_sent(*row);
             }
+            for row in &rows.received {
+                log.note_received(row.number, row.at_ns);
+            }
+            let bytes = log.encode();
+            for cut in 0..bytes.len() {
+                let _ = Rows::decode(&bytes[..cut]);
+            }
+            prop_assert_eq!(Rows::decode(&bytes), Some(rows));
         }
 
         #[test]
         fn any_bytes_are_a_log_or_none(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
-            let _ = Log::decode(&bytes);
+            let _ = Rows::decode(&bytes);
         }
     }
 }

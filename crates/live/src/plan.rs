@@ -7,7 +7,7 @@ use pathcast_path::{Path, Time};
 use pathcast_scenario::{Flow, FlowSpec, Heading, Scenario, Transport, Workload};
 use serde::{Deserialize, Serialize};
 
-/// The largest packet in the tunnel: with all that goes around it, a datagram of 1481 bytes over IPv6.
+/// The largest packet in the tunnel: with all that goes around it, a datagram of 1480 bytes over IPv6.
 pub(crate) const MTU: u32 = 1400;
 
 /// What the two hosts' devices are like.

@@ -29,7 +29,7 @@ const BATCH: usize = 64;
 /// Never sleep longer, so that a stop is seen.
 const LONGEST_SLEEP_NS: u64 = 20_000_000;
 /// A session whose other end says nothing for so long is over.
-const SILENCE_NS: u64 = 15_000_000_000;
+const SILENCE_NS: u64 = 10_000_000_000;
 /// A session that was agreed on and never used is given up after this.
 const UNUSED_NS: u64 = 5_000_000_000;
 /// Sessions that were agreed on and not used yet.

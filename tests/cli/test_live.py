@@ -1,0 +1,393 @@
+"""`pathcast live`: flows between two hosts."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import pathcast
+from conftest import PATHCAST, run, stolen_ticks
+from pathcast import live
+
+PATH = "rate = '20 Mbit/s'\ndelay = '15 ms'\nqueue = '1 BDP'\n"
+SENT, DELIVERED = 0, 1
+
+needs_emulator = pytest.mark.usefixtures("emulator")
+
+
+@pytest.fixture
+def key(tmp_path):
+    file = tmp_path / "key"
+    live.write_key(file)
+    return file
+
+
+class Server:
+    """A server, and what it has said so far."""
+
+    def __init__(self, process, port):
+        self.process, self.port = process, port
+        self.lines = []
+        self.reader = threading.Thread(target=lambda: self.lines.extend(process.stderr))
+        first = process.stderr.readline()
+        assert "waiting for clients" in first, first + process.stderr.read()
+        self.reader.start()
+
+    def resident_bytes(self):
+        with open(f"/proc/{self.process.pid}/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+@contextlib.contextmanager
+def serving(key, *options, within=()):
+    """A server that anybody on this machine reaches; `within` is a command that starts it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    command = [str(PATHCAST), "live", "server", "--key", str(key), "--listen", f"0.0.0.0:{port}"]
+    process = subprocess.Popen(
+        [*within, *command, *options], stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+    server = Server(process, port)
+    try:
+        yield server
+    finally:
+        if process.poll() is None:
+            # what `within` started has its signals from us
+            for child in children(process.pid) or [process.pid]:
+                os.kill(child, signal.SIGINT)
+        process.wait(20)
+        server.reader.join()
+        process.stderr.close()
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def over_path(path, server, key, *options, log=None):
+    """Runs with a server over an emulated path; the outcome of the command."""
+    inside = f'exec "$0" live run "$PATHCAST_BASE:{server.port}" --key "$1" --json "${{@:2}}"'
+    arguments = ["shell", "-q", *([] if log is None else ["--packets", log]), path, "--"]
+    return run(*arguments, "bash", "-c", inside, PATHCAST, key, *options)
+
+
+def valid_run(path, server, key, *options, log=None):
+    """The report of a run that neither the emulated path nor the hosts spoilt, of at most six."""
+    stolen_in_all = True
+    for _ in range(6):
+        before = stolen_ticks()
+        done = over_path(path, server, key, *options, log=log)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        if report["valid"] and report["clock"]["jitter_s"] < 3e-4:
+            return report
+        stolen_in_all &= stolen_ticks() > before
+    if stolen_in_all:
+        pytest.skip("the host takes the processors away too often for a run in real time")
+    raise AssertionError(f"six runs were spoilt: {report}")
+
+
+def delays(file, direction, *, sizes):
+    table = pyarrow.parquet.read_table(file)
+    columns = {name: table[name].to_numpy() for name in ("event", "direction", "size_bytes")}
+    rows = (columns["event"] == DELIVERED) & (columns["direction"] == direction)
+    rows &= np.isin(columns["size_bytes"], sizes)
+    return table["one_way_delay_s"].to_numpy(zero_copy_only=False)[rows].astype(float)
+
+
+@needs_emulator
+def test_one_way_delays_are_right_though_the_clocks_differ_by_three_seconds(
+    path_file, tmp_path, key
+):
+    if shutil.which("unshare") is None or not os.path.exists("/proc/self/ns/time"):
+        pytest.skip("no time namespaces here, in which a clock could be wrong")
+    path = path_file(PATH)
+    packets, truth = tmp_path / "packets.parquet", tmp_path / "truth.parquet"
+    shifted = ("unshare", "--time", "--monotonic", "3", "--fork")
+    with serving(key, within=shifted) as server:
+        options = ("--duration", "4", "--packets", packets)
+        report = valid_run(path, server, key, *options, log=truth)
+    assert report["clock"]["offset_s"] == pytest.approx(3.0, abs=2e-4)
+    assert report["clock"]["error_s"] >= 0.015
+    assert report["server"]["kernel"]
+    # full packets only: 60 bytes are put around them
+    measured = delays(packets, 0, sizes=[1400])
+    true = delays(truth, 0, sizes=[1460])
+    # the path keeps their order, so that they are matched one by one
+    assert len(measured) == len(true) > 4000
+    errors = np.abs(measured - true)
+    assert np.quantile(errors, 0.5) < 2e-4
+    assert np.quantile(errors, 0.95) < 2e-4
+
+
+@needs_emulator
+def test_either_host_sends_and_the_trace_is_that_of_the_sender(path_file, tmp_path, key):
+    path = path_file(PATH)
+    with serving(key) as server:
+        for direction in ((), ("--reverse",)):
+            trace = tmp_path / "trace.parquet"
+            options = ("--duration", "4", "--scheme", "reno", "-o", trace, *direction)
+            report = valid_run(path, server, key, *options)
+            [flow] = report["flows"]
+            # a full packet carries 1348 bytes in 1460
+            assert 0.8 < flow["goodput_bps"] / (20e6 * 1348 / 1460) < 1.0, flow
+            read = pathcast.read_trace(trace)
+            assert read.metadata["source"] == "live"
+            assert read.metadata["schemes"] == ["reno"]
+            assert read.flows == [0]
+            assert len(read) > 500
+            sent = read.columns["snd_una_bytes"][-1]
+            assert sent == pytest.approx(flow["delivered_bytes"], rel=0.05)
+
+
+@needs_emulator
+def test_a_scenario_of_messages_both_ways(path_file, key):
+    path = path_file(PATH)
+    scenario = path_file(
+        """
+        [links.real]
+        delay = '0 ms'
+        [[flows]]
+        scheme = 'cubic'
+        workload = { kind = 'transfer', size = '300 kB', count = 3 }
+        [[flows]]
+        scheme = 'reno'
+        direction = 'reverse'
+        workload = { kind = 'request-response', request = '100 B', response = '20 kB', count = 5 }
+        [[flows]]
+        scheme = 'cubic'
+        workload = { kind = 'constant-rate', rate = '80 kbit/s', portion = '100 B', count = 50 }
+        """,
+        "scenario.toml",
+    )
+    with serving(key) as server:
+        report = valid_run(path, server, key, scenario, "--duration", "20")
+    transfers, requests, probes = report["flows"]
+    counts = [
+        (flow["messages"]["written"], flow["messages"]["delivered"]) for flow in report["flows"]
+    ]
+    assert counts == [(3, 3), (5, 5), (50, 50)]
+    assert transfers["delivered_bytes"] == 900_000
+    assert requests["delivered_bytes"] == 100_000
+    assert probes["delivered_bytes"] == 5000
+    # all had done what they ever would long before 20 s
+    assert all(flow["completed_s"] < 15 for flow in report["flows"])
+    assert report["wall_s"] < 18
+    # a request goes there and back; a probe goes there
+    assert requests["messages"]["latency_ms"]["p50"] > 30
+    assert probes["messages"]["latency_ms"]["p50"] > 15
+
+
+class Nat(threading.Thread):
+    """A host in the middle that lends its own port, and lends another half-way through."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.server = ("127.0.0.1", port)
+        self.inside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.inside.bind(("127.0.0.1", 0))
+        self.port = self.inside.getsockname()[1]
+        self.lent = []
+        self.over = False
+        self.start()
+
+    def lend(self):
+        outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        outside.bind(("127.0.0.2", 0))
+        outside.setblocking(False)
+        self.lent.append(outside)
+
+    def run(self):
+        self.lend()
+        self.inside.settimeout(0.002)
+        client, began = None, None
+        while not self.over:
+            with contextlib.suppress(TimeoutError):
+                data, client = self.inside.recvfrom(3000)
+                began = began or time.monotonic()
+                self.lent[-1].sendto(data, self.server)
+            # what is on its way to the port that was lent before is lost
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    self.inside.sendto(self.lent[-1].recv(3000), client)
+            if began is not None and len(self.lent) == 1 and time.monotonic() - began > 3:
+                self.lend()
+
+
+@needs_emulator
+def test_a_client_behind_a_nat_sends_and_receives_though_its_port_changes(key):
+    with serving(key) as server:
+        for options in ((), ("--reverse",)):
+            nat = Nat(server.port)
+            workload = "{ kind = 'constant-rate', rate = '2 Mbit/s', portion = '1000 B' }"
+            done = run(
+                *("live", "run", f"127.0.0.1:{nat.port}", "--key", key, "--duration", "4"),
+                *("--workload", workload, "--json", *options),
+            )
+            nat.over = True
+            nat.join()
+            assert done.returncode == 0, done.stderr
+            [flow] = json.loads(done.stdout)["flows"]
+            assert len(nat.lent) == 2
+            assert flow["messages"]["delivered"] > 900, flow
+
+
+def hello_of(key):
+    """The first datagram of a client with this key."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(10)
+        client = subprocess.Popen(
+            [PATHCAST, "live", "run", f"127.0.0.1:{listener.getsockname()[1]}", "--key", key],
+            stderr=subprocess.DEVNULL,
+        )
+        hello = listener.recv(3000)
+        client.kill()
+        client.wait()
+    return hello
+
+
+@needs_emulator
+def test_who_has_not_the_key_gets_nothing_and_does_no_harm(tmp_path, key):
+    other = tmp_path / "other"
+    live.write_key(other)
+    good, wrong = hello_of(key), hello_of(other)
+    assert len(good) == len(wrong)
+    dice = random.Random(1)
+    with (
+        serving(key) as server,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger,
+    ):
+        done = run("live", "run", f"127.0.0.1:{server.port}", "--key", other)
+        assert done.returncode == 2
+        assert "no answer" in done.stderr
+        assert "another" in done.stderr
+        before = server.resident_bytes()
+        stranger.settimeout(0.3)
+        arguments = ("live", "run", f"127.0.0.1:{server.port}", "--key", key, "--json")
+        honest = subprocess.Popen(
+            [PATHCAST, *arguments, "--duration", "3"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(10_000):
+            kind = number % 4
+            datagram = {
+                0: wrong,
+                1: good[: dice.randrange(len(good))],
+                2: bytes([3, 1, 0, 0]) + dice.randbytes(dice.randrange(1500)),
+                3: good[:-1] + bytes([good[-1] ^ (1 + number % 255)]),
+            }[kind]
+            stranger.sendto(datagram, ("127.0.0.1", server.port))
+            if number % 100 == 0:
+                time.sleep(0.02)
+        with pytest.raises(TimeoutError):
+            stranger.recv(3000)
+        out, said = honest.communicate(timeout=60)
+        assert honest.returncode == 0, said
+        [flow] = json.loads(out)["flows"]
+        assert flow["delivered_bytes"] > 1e6
+        # a session more or less, not 10,000 of them
+        assert server.resident_bytes() - before < 100e6
+        # who repeats what a client said is answered, but gets no further: not into the tunnel
+        for _ in range(200):
+            stranger.sendto(good, ("127.0.0.1", server.port))
+        assert len(stranger.recv(3000)) <= len(good)
+        came = [line for line in server.lines if "has come" in line]
+        assert len(came) == 1, server.lines
+
+
+@needs_emulator
+def test_a_server_takes_no_more_than_it_says_and_goes_on_when_a_client_dies(key):
+    with serving(key, "--clients", "1", "--max-duration", "30") as server:
+        address = f"127.0.0.1:{server.port}"
+        arguments = ("live", "run", address, "--key", key)
+        first = subprocess.Popen(
+            [PATHCAST, *arguments, "--duration", "25"], stdout=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 20
+        while not any("runs 1 flows" in line for line in server.lines):
+            assert time.monotonic() < deadline, server.lines
+            time.sleep(0.05)
+        busy = run(*arguments)
+        assert busy.returncode == 2
+        assert "as many clients" in busy.stderr
+        first.kill()
+        first.wait()
+        while not any("has gone" in line for line in server.lines):
+            assert time.monotonic() < deadline + 20, server.lines
+            time.sleep(0.1)
+        for options, told in (
+            (("--duration", "31"), "at most 30 s"),
+            (("--duration", "5", "--scheme", "nonesuch", "--reverse"), "nonesuch"),
+            (("--duration", "5", "--scheme", "nonesuch"), "nonesuch"),
+        ):
+            done = run(*arguments, *options)
+            assert done.returncode == 2, done
+            assert told in done.stderr
+        assert run(*arguments, "--duration", "1").returncode == 0
+
+
+@needs_emulator
+def test_a_client_says_so_when_its_server_dies(key):
+    with serving(key) as server:
+        client = subprocess.Popen(
+            [PATHCAST, "live", "run", f"127.0.0.1:{server.port}", "--key", key, "--duration", "40"],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 20
+        while not any("runs 1 flows" in line for line in server.lines):
+            assert time.monotonic() < deadline, server.lines
+            time.sleep(0.05)
+        server.process.kill()
+        _, said = client.communicate(timeout=40)
+        assert client.returncode == 2
+        assert "the other host has gone" in said
+
+
+@needs_emulator
+def test_what_cannot_be_run_is_told(tmp_path, path_file, key):
+    assert "exists" in run("live", "key", key).stderr
+    loose = tmp_path / "loose"
+    shutil.copy(key, loose)
+    loose.chmod(0o644)
+    short = tmp_path / "short"
+    short.write_text("abc\n")
+    short.chmod(0o600)
+    path = path_file(PATH)
+    udp = path_file(
+        "[links.a]\ndelay='0 ms'\n[[flows]]\nscheme='udp'\nworkload={kind='constant-rate',rate='1 Mbit/s'}\n",
+        "udp.toml",
+    )
+    for arguments, told in (
+        (("server", "--key", tmp_path / "none"), "No such file"),
+        (("server", "--key", loose), "chmod 600"),
+        (("server", "--key", short), "64 hexadecimal digits"),
+        (("server", "--key", key, "--listen", "localhost"), "127.0.0.1:5600"),
+        (("server", "--key", key, "--listen", "192.0.2.1:1"), "192.0.2.1:1"),
+        (("run", "host:99999", "--key", key), "1 to 65535"),
+        (("run", "", "--key", key), "expected HOST"),
+        (("run", "127.0.0.1", "--key", key, "--duration", "-1"), "duration is -1.0 s"),
+        (("run", "127.0.0.1", "--key", key, "--workload", "{ kind = 'x' }"), "kind"),
+        (("run", "127.0.0.1", path, "--key", key), "is a path"),
+        (("run", "127.0.0.1", udp, "--key", key), "udp"),
+        (("run", "127.0.0.1", udp, "--key", key, "--reverse"), "no --reverse"),
+        (("run", "127.0.0.1", "--key", key, "-o", tmp_path / "no" / "t.parquet"), "no"),
+    ):
+        done = run("live", *arguments)
+        assert done.returncode == 2, (arguments, done)
+        assert told in done.stderr, (arguments, done.stderr)
