@@ -129,6 +129,8 @@ class Capabilities:
         tcp_probe: the kernel's tcp_probe can be read; without it senders are polled.
         schemes: congestion controls that the kernel has.
         reasons: why what is missing is missing.
+        bpf_schemes: those that it lacks and that Pathcast brings for a run, by BPF; others may be there
+            as modules.
 
     """
 
@@ -138,6 +140,7 @@ class Capabilities:
     tcp_probe: bool
     schemes: tuple[str, ...]
     reasons: tuple[str, ...]
+    bpf_schemes: tuple[str, ...] = ()
 
     @property
     def can_emulate(self) -> bool:
@@ -147,8 +150,8 @@ class Capabilities:
 
 def capabilities() -> Capabilities:
     """Tries everything that the emulator needs; leaves nothing behind."""
-    root, tun, fifo, tcp_probe, schemes, reasons = _internal.capabilities()
-    return Capabilities(root, tun, fifo, tcp_probe, tuple(schemes), tuple(reasons))
+    root, tun, fifo, tcp_probe, *names = _internal.capabilities()
+    return Capabilities(root, tun, fifo, tcp_probe, *map(tuple, names))
 
 
 def checked(schemes: Sequence[str], duration_s: float, seed: int) -> list[str]:
