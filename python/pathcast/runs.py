@@ -267,8 +267,8 @@ def emulate(
 
     Args:
         path: what lies between the hosts, or a whole scenario.
-        schemes: one bulk flow over the path for each, by the kernel's names, by default one of
-            `cubic`; all begin at once. A scenario has its own.
+        schemes: one bulk flow over the path for each, by default one of `cubic`; all begin at
+            once. A scenario has its own. docs/emulator.md says which there are.
         duration_s: how long the flows send at most, in seconds; by default the scenario's own, or
             60. A run ends before if all flows have done what they ever will.
         seed: of all that is random in the path or scenario; the kernel's timing is not repeatable.
@@ -280,8 +280,8 @@ def emulate(
         The report and the trace. Look at `report.valid`: a run that slipped must not be used.
 
     Raises:
-        EmulatorError: no root, no TUN, a scheme that this kernel lacks, or a setting that it cannot
-            have for a single flow.
+        EmulatorError: no root, no TUN, a scheme that cannot be had here, or a setting that the kernel
+            cannot have for a single flow.
         SchemeError: schemes for a scenario, which has its own, or none at all.
         PathcastError: a duration or seed out of range.
 

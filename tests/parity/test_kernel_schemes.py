@@ -1,21 +1,16 @@
 """The simulator's Scalable and Vegas, and those in the kernel: its own where it has them, else ours by BPF."""
 
-import statistics
-
 import numpy as np
 import pytest
 
 import pathcast
 from conftest import valid_run
 
-PATH = "rate = '50 Mbit/s'\ndelay = '10 ms'\nqueue = '1 BDP'\n"
-#: A queue that overflows; losses that the path makes, the same for both, of two seeds.
-CASES = {"queue": ("", (1,)), "losses": ("loss = 1e-3\n", (1, 2))}
-DURATION_S = 8.0
-#: Relative differences allowed; found were up to 3 % in goodput and 5 % in the window, runs that slipped
-#: among them.
-GOODPUT_TOLERANCE = 0.06
-WINDOW_TOLERANCE = 0.10
+PATH = "rate = '16 Mbit/s'\ndelay = '30 ms'\n"
+DURATION_S = 7.0
+#: Relative differences allowed; found were 0.6 % in goodput and 2.1 % in the window at most.
+GOODPUT_TOLERANCE = 0.03
+WINDOW_TOLERANCE = 0.06
 
 
 def mean_window(trace):
@@ -24,26 +19,15 @@ def mean_window(trace):
     return np.average(columns["cwnd_packets"][:-1], weights=np.diff(columns["time_s"]))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("queue", ["1 BDP", "2 BDP"])
 @pytest.mark.parametrize("scheme", ["scalable", "vegas"])
-def test_simulator_and_kernel_agree_on_goodput_and_window(needs_scheme, scheme, case):
+def test_simulator_and_kernel_agree_on_goodput_and_window(needs_scheme, scheme, queue):
     needs_scheme(scheme)
-    loss, seeds = CASES[case]
-    path = pathcast.Path.parse(PATH + loss)
-    pairs = []
-    for seed in seeds:
-        options = {"duration_s": DURATION_S, "seed": seed}
-        runs = [
-            pathcast.simulate(path, [scheme], **options),
-            valid_run(path, [scheme], **options),
-        ]
-        pairs.append([(run.flows[0].goodput_bps, mean_window(trace)) for run, trace in runs])
-    ratios = [
-        statistics.mean(simulated[what] / real[what] for simulated, real in pairs)
-        for what in (0, 1)
-    ]
-    print(
-        f"{scheme}, {case}: simulator / kernel {ratios[0]:.3f} in goodput, {ratios[1]:.3f} in window"
-    )
-    assert ratios[0] == pytest.approx(1, abs=GOODPUT_TOLERANCE)
-    assert ratios[1] == pytest.approx(1, abs=WINDOW_TOLERANCE)
+    path = pathcast.Path.parse(f"{PATH}queue = '{queue}'\n")
+    simulated, trace = pathcast.simulate(path, [scheme], duration_s=DURATION_S)
+    real, real_trace = valid_run(path, [scheme], duration_s=DURATION_S)
+    goodput = simulated.flows[0].goodput_bps / real.flows[0].goodput_bps
+    window = mean_window(trace) / mean_window(real_trace)
+    print(f"{scheme}, {queue}: simulator / kernel {goodput:.3f} in goodput, {window:.3f} in window")
+    assert goodput == pytest.approx(1, abs=GOODPUT_TOLERANCE)
+    assert window == pytest.approx(1, abs=WINDOW_TOLERANCE)
