@@ -3,7 +3,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 'Cargo.toml' -o -name '*.c')
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 'Cargo.toml' -o -name '*.[ch]')
+
+# the feature bpf is on where its tools are or can be installed, looked up when first needed; make BPF= is without
+BPF = $(eval BPF := $(shell scripts/system-packages bpf >&2 && echo bpf))$(BPF)
+FEATURES = $(addprefix --features pathcast-python/,$(BPF))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test build lint format test-rust test-python fuzz bench wheel picture lock clean
@@ -25,13 +29,13 @@ $(VENV)/installed: requirements.txt scripts/system-packages
 	touch $@
 
 $(VENV)/built: $(VENV)/installed pyproject.toml $(RUST_SOURCES)
-	PIP_QUIET=1 $(BIN)/maturin develop --release --locked --quiet
+	PIP_QUIET=1 $(BIN)/maturin develop --release --locked --quiet --features extension-module $(addprefix --features ,$(BPF))
 	touch $@
 
 lint: build ## Check form, lints and types.
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy --workspace --all-targets --locked --quiet -- --deny warnings
+	cargo clippy --workspace $(FEATURES) --all-targets --locked --quiet -- --deny warnings
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --no-error-summary
@@ -43,7 +47,7 @@ format: build ## Put all sources in form.
 	$(BIN)/ruff check --quiet --fix .
 
 test-rust: ## Run the Rust tests, the kernel's among them where they can run.
-	cargo test --workspace --locked --quiet
+	cargo test --workspace $(FEATURES) --locked --quiet
 
 test-python: build ## Run the Python tests, the command line and the examples of the docs.
 	$(BIN)/pytest

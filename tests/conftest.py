@@ -1,6 +1,7 @@
 """What tests share: the command line, the emulator where it can run, real traces where they are."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,19 +41,40 @@ def stolen_ticks():
         return int(stat.readline().split()[8])
 
 
-def valid_emulation(path, schemes=None, **options):
-    """The report of a run that did not slip, of at most six; skips if the host takes the processors
+def valid_run(path, schemes=None, **options):
+    """A run that did not slip, of at most six: report and trace; skips if the host takes the processors
     away in all of them."""
     stolen_in_all = True
     for _ in range(6):
         before = stolen_ticks()
-        report, _ = pathcast.emulate(path, schemes, **options)
+        report, trace = pathcast.emulate(path, schemes, **options)
         if report.valid:
-            return report
+            return report, trace
         stolen_in_all &= stolen_ticks() > before
     if stolen_in_all:
         pytest.skip("the host takes the processors away too often for a run in real time")
     raise AssertionError(f"six runs slipped: {report.invalid_because}")
+
+
+def valid_emulation(path, schemes=None, **options):
+    """The report of such a run."""
+    return valid_run(path, schemes, **options)[0]
+
+
+@pytest.fixture
+def needs_scheme(emulator):
+    """A function that skips where the emulator cannot have a scheme, and says why; in CI it must have
+    it if it can be built."""
+
+    def check(scheme):
+        if scheme in (*emulator.schemes, *emulator.bpf_schemes):
+            return
+        reason = f"no {scheme} here: " + "; ".join(emulator.reasons)
+        if IN_CI and shutil.which("clang"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    return check
 
 
 @pytest.fixture(scope="session")

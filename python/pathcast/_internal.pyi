@@ -62,6 +62,7 @@ def run_shell(
     links: list[tuple[str, str]],
     seed: int,
     command: tuple[str, list[str]],
+    scheme: str | None,
     environment: list[tuple[str, str]],
     user: tuple[int, int] | None,
     packets_file: Path | None,
@@ -97,7 +98,7 @@ def emulate(
     packets_file: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[str, Trace | None]: ...
-def capabilities() -> tuple[bool, bool, bool, bool, list[str], list[str]]: ...
+def capabilities() -> tuple[bool, bool, bool, bool, list[str], list[str], list[str]]: ...
 def fit(
     flows: Sequence[_Columns],
     names: list[str],

@@ -529,6 +529,8 @@ def capabilities(as_json: Json = False) -> None:
     ):
         out.print(f"{'[green]yes[/]' if there else '[red]no [/]'}  {name}")
     out.print(f"congestion controls: {', '.join(found.schemes) or 'none'}")
+    if found.bpf_schemes:
+        out.print(f"for a run, by BPF: {', '.join(found.bpf_schemes)}")
     for reason in found.reasons:
         out.print(reason)
 
@@ -540,6 +542,10 @@ def run_shell(
         typer.Argument(metavar="PATH.toml -- COMMAND", help="Default: $SHELL."),
     ] = None,
     from_mahimahi: FromMahimahi = None,
+    scheme: Annotated[
+        str | None,
+        typer.Option(help="Congestion control of TCP inside; default: as outside."),
+    ] = None,
     seed: Seed = 1,
     log: Annotated[
         FilePath | None,
@@ -558,6 +564,7 @@ def run_shell(
     code = shell.enter(
         arguments or [],
         from_mahimahi=from_mahimahi,
+        scheme=scheme,
         seed=seed,
         log=log,
         mm_log=mm_log,

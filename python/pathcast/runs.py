@@ -129,6 +129,8 @@ class Capabilities:
         tcp_probe: the kernel's tcp_probe can be read; without it senders are polled.
         schemes: congestion controls that the kernel has.
         reasons: why what is missing is missing.
+        bpf_schemes: those that it lacks and that Pathcast brings for a run, by BPF; others may be there
+            as modules.
 
     """
 
@@ -138,6 +140,7 @@ class Capabilities:
     tcp_probe: bool
     schemes: tuple[str, ...]
     reasons: tuple[str, ...]
+    bpf_schemes: tuple[str, ...] = ()
 
     @property
     def can_emulate(self) -> bool:
@@ -147,8 +150,8 @@ class Capabilities:
 
 def capabilities() -> Capabilities:
     """Tries everything that the emulator needs; leaves nothing behind."""
-    root, tun, fifo, tcp_probe, schemes, reasons = _internal.capabilities()
-    return Capabilities(root, tun, fifo, tcp_probe, tuple(schemes), tuple(reasons))
+    root, tun, fifo, tcp_probe, *names = _internal.capabilities()
+    return Capabilities(root, tun, fifo, tcp_probe, *map(tuple, names))
 
 
 def checked(schemes: Sequence[str], duration_s: float, seed: int) -> list[str]:
@@ -264,8 +267,8 @@ def emulate(
 
     Args:
         path: what lies between the hosts, or a whole scenario.
-        schemes: one bulk flow over the path for each, by the kernel's names, by default one of
-            `cubic`; all begin at once. A scenario has its own.
+        schemes: one bulk flow over the path for each, by default one of `cubic`; all begin at
+            once. A scenario has its own. docs/emulator.md says which there are.
         duration_s: how long the flows send at most, in seconds; by default the scenario's own, or
             60. A run ends before if all flows have done what they ever will.
         seed: of all that is random in the path or scenario; the kernel's timing is not repeatable.
@@ -277,8 +280,8 @@ def emulate(
         The report and the trace. Look at `report.valid`: a run that slipped must not be used.
 
     Raises:
-        EmulatorError: no root, no TUN, a scheme that this kernel lacks, or a setting that it cannot
-            have for a single flow.
+        EmulatorError: no root, no TUN, a scheme that cannot be had here, or a setting that the kernel
+            cannot have for a single flow.
         SchemeError: schemes for a scenario, which has its own, or none at all.
         PathcastError: a duration or seed out of range.
 

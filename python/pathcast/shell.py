@@ -158,6 +158,7 @@ def run(
     links: Links,
     command: Sequence[str],
     *,
+    scheme: str | None = None,
     seed: int = 1,
     packets_file: str | os.PathLike[str] | None = None,
     mm_logs: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None),
@@ -170,13 +171,15 @@ def run(
     Args:
         links: what lies between the command and the outside.
         command: the program and its arguments.
+        scheme: congestion control that TCP inside has unless it chooses another; by default that of the
+            caller's network namespace.
         seed: of all that is random in the links.
         packets_file: where to write what happened to each packet, as Parquet.
         mm_logs: where to write logs of the uplink and the downlink as mm-link writes them.
         report_file: where to write the report, as JSON.
 
     Raises:
-        EmulatorError: not permitted, no TUN device, or too many shells.
+        EmulatorError: not permitted, no TUN device, too many shells, or no such scheme.
         PathcastError: a file cannot be written.
 
     """
@@ -191,6 +194,7 @@ def run(
                 [(path, links.file) for path in links.paths],
                 seed,
                 (program, arguments),
+                scheme,
                 environment,
                 user,
                 None if packets_file is None else FilePath(packets_file),
@@ -267,6 +271,7 @@ def enter(
     arguments: Sequence[str],
     *,
     from_mahimahi: str | None,
+    scheme: str | None,
     seed: int,
     log: FilePath | None,
     mm_log: FilePath | None,
@@ -296,7 +301,15 @@ def enter(
     logs: tuple[str | FilePath | None, str | FilePath | None] = links.logs
     if mm_log is not None:
         logs = (f"{mm_log}.up", f"{mm_log}.down")
-    done = run(links, command, seed=seed, packets_file=log, mm_logs=logs, report_file=report)
+    done = run(
+        links,
+        command,
+        scheme=scheme,
+        seed=seed,
+        packets_file=log,
+        mm_logs=logs,
+        report_file=report,
+    )
     for line in () if quiet else done.lines():
         say(line)
     return done.exit_code

@@ -115,6 +115,45 @@ def test_a_scheme_that_the_kernel_lacks_is_refused(emulator, path_file):
     assert "cubic" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["", "../../x", "a-name-of-16-chr", "Vegas", "reno cubic"])
+def test_what_cannot_be_a_schemes_name_is_refused_before_anything_runs(
+    emulator, path_file, tmp_path, name
+):
+    output = tmp_path / "trace.parquet"
+    for command in (
+        ["emulate", path_file(PATH), "--scheme", name, "--duration", 3, "-o", output],
+        ["shell", path_file(PATH), "--scheme", name, "--", "touch", output],
+    ):
+        done = run(*command)
+        assert done.returncode == 2
+        assert "1 to 15 characters" in done.stderr
+        assert repr(name)[1:-1] in done.stderr
+        assert not output.exists()
+
+
+def test_a_scheme_that_the_kernel_lacks_comes_by_bpf_for_the_run(
+    emulator, needs_scheme, path_file, tmp_path
+):
+    needs_scheme("vegas")
+    if "vegas" in emulator.schemes:
+        pytest.skip("this kernel has vegas by itself")
+    output = tmp_path / "trace.parquet"
+    done = run(
+        "emulate", path_file(PATH), "--scheme", "vegas", "--duration", 2, "--json", "-o", output
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["flows"][0]["scheme"] == "vegas"
+    trace = pathcast.read_trace(output)
+    assert trace.scheme() == "vegas"
+    asked, _, name = trace.metadata["environment"]["schemes_by_bpf"].partition(" as ")
+    assert (asked, name[:6], len(name)) == ("vegas", "vegas_", 12)
+    assert name not in pathcast.capabilities().schemes
+
+    script = "test $(cat /proc/sys/net/ipv4/tcp_congestion_control) = $PATHCAST_SCHEME"
+    done = run("shell", path_file(PATH), "--scheme", "vegas", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+
+
 def test_without_privileges_emulate_says_what_it_needs(path_file):
     if os.geteuid() != 0:
         done = run("emulate", path_file(PATH), "--duration", 1)

@@ -7,8 +7,9 @@
 //! diff < alpha: cwnd += 1;   diff > beta: cwnd -= 1             (2)
 //! ```
 //!
-//! As Linux has it: (1) divides by BaseRTT where the paper divides by RTT, slow start doubles every
-//! round trip and not every other one, and losses halve the window as Reno's do.
+//! As Linux has it: (1) divides by BaseRTT where the paper divides by RTT and counts whole packets, slow
+//! start doubles every round trip and not every other one, and losses halve the window as Reno's do.
+//! `crates/kernel-schemes/bpf/vegas.bpf.c` is the same for the kernel.
 
 use pathcast_path::{Span, Time};
 
@@ -60,7 +61,8 @@ impl Vegas {
             return false;
         }
         let stretch = rtt.as_secs() / base.as_secs().max(1e-9);
-        let queued = self.cwnd * (stretch - 1.0); // (1)
+        // packets of one burst wait for each other: in slow start, parts of packets would say too much
+        let queued = (self.cwnd * (stretch - 1.0)).floor(); // (1)
         if self.in_slow_start() {
             if queued <= GAMMA {
                 return false;
@@ -172,11 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn the_window_holds_between_two_and_four_queued_packets() {
+    fn the_window_holds_between_two_and_four_whole_packets_queued() {
         assert_eq!(after_round(1.0), 101.0);
+        assert_eq!(after_round(1.9), 101.0);
         assert_eq!(after_round(2.1), 100.0);
-        assert_eq!(after_round(3.9), 100.0);
-        assert_eq!(after_round(4.1), 99.0);
+        assert_eq!(after_round(4.9), 100.0);
+        assert_eq!(after_round(5.1), 99.0);
         assert_eq!(after_round(50.0), 99.0);
     }
 

@@ -2,11 +2,11 @@
 
 use std::thread;
 
+use pathcast_kernel_schemes::{BPF_SCHEMES, available, try_bpf};
 use pathcast_netns::{Host, NetnsError, Settings};
 use pathcast_probe::{realtime, tcp_probe_available};
 
 use crate::addresses::{End, Ip, SHAPE};
-use crate::connection::available_schemes;
 
 /// What this process can do on this machine, found out by trying.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Capabilities {
     pub tcp_probe: bool,
     /// Congestion controls that the kernel has loaded, by name.
     pub schemes: Vec<String>,
+    /// Those that it has not, and that Pathcast brings for a run, by BPF. Others may be there as modules.
+    pub bpf_schemes: Vec<String>,
     /// Why what is missing is missing, in words.
     pub reasons: Vec<String>,
 }
@@ -60,12 +62,24 @@ pub fn capabilities() -> Capabilities {
     }
     let tcp_probe = tcp_probe_available();
     reasons.extend(tcp_probe.as_ref().err().map(ToString::to_string));
+    let schemes = available();
+    let mut bpf_schemes: Vec<String> = BPF_SCHEMES.map(String::from).into();
+    bpf_schemes.retain(|name| !schemes.contains(name));
+    if !(root && tun) {
+        bpf_schemes.clear(); // no run, no scheme
+    } else if !bpf_schemes.is_empty()
+        && let Err(error) = try_bpf()
+    {
+        bpf_schemes.clear();
+        reasons.push(error.to_string());
+    }
     Capabilities {
         root,
         tun,
         fifo: fifo.is_ok(),
         tcp_probe: tcp_probe.is_ok(),
-        schemes: available_schemes(),
+        schemes,
+        bpf_schemes,
         reasons,
     }
 }

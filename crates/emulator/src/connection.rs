@@ -1,12 +1,13 @@
 //! Connects flows over the links, each with its congestion control.
 
-use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, set_tcp_option};
 use pathcast_scenario::{Heading, Transport};
 use rustix::io::Errno;
@@ -55,6 +56,7 @@ impl<'a> Sockets<'a> {
         near: &Host,
         far: &Host,
         flows: &'a [Flow<'a>],
+        schemes: &Schemes,
         ip: Ip,
     ) -> Result<Self, EmulatorError> {
         let port = next_port();
@@ -71,7 +73,7 @@ impl<'a> Sockets<'a> {
             senders.extend(inside(host_at(from), || {
                 group
                     .iter()
-                    .map(|flow| sender(ip, flow, from))
+                    .map(|flow| sender(ip, flow, schemes, from))
                     .collect::<Result<Vec<_>, _>>()
             })?);
             receivers.extend(inside(host_at(from.opposite()), || {
@@ -217,14 +219,14 @@ fn listener(ip: Ip, port: u16, flows: usize) -> Result<OwnedFd, EmulatorError> {
 }
 
 /// The socket that a flow's data is written into.
-fn sender(ip: Ip, flow: &Flow<'_>, end: End) -> Result<OwnedFd, EmulatorError> {
+fn sender(ip: Ip, flow: &Flow<'_>, schemes: &Schemes, end: End) -> Result<OwnedFd, EmulatorError> {
     let Transport::Tcp { scheme, .. } = &flow.spec.transport else {
         return datagram_socket(ip, flow, end);
     };
     let opening = |errno| EmulatorError::from_io("opening a TCP socket", errno);
     let socket = tcp_socket(ip).map_err(opening)?;
     bind(&socket, &SocketAddr::new(ip.address(flow.group, end), 0)).map_err(opening)?;
-    set_scheme(socket.as_fd(), scheme)?;
+    set_scheme(socket.as_fd(), schemes.kernel_name(scheme))?;
     let workload = &flow.spec.workload;
     if !workload.is_greedy() {
         // each write leaves when it is made, as in the simulator
@@ -266,32 +268,18 @@ fn reset_on_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     sockopt::set_socket_linger(socket, Some(Duration::ZERO))
 }
 
-/// Sets the socket's congestion control and makes sure that it took.
+/// Sets the socket's congestion control, by the kernel's name, and makes sure that it took.
 fn set_scheme(socket: BorrowedFd<'_>, scheme: &str) -> Result<(), EmulatorError> {
-    let set = sockopt::set_tcp_congestion(socket, scheme);
-    if set == Err(Errno::PERM) {
-        let doing = format!("setting the congestion control {scheme:?}");
-        return Err(EmulatorError::from_io(doing, Errno::PERM));
+    let refused = |why: io::Error| {
+        EmulatorError::from_io(format!("setting the congestion control {scheme:?}"), why)
+    };
+    sockopt::set_tcp_congestion(socket, scheme).map_err(|errno| refused(errno.into()))?;
+    match sockopt::tcp_congestion(socket).map_err(|errno| refused(errno.into()))? {
+        name if name == scheme => Ok(()),
+        other => Err(refused(io::Error::other(format!(
+            "the socket has {other:?} instead"
+        )))),
     }
-    match sockopt::tcp_congestion(socket) {
-        Ok(name) if set.is_ok() && name == scheme => Ok(()),
-        _ => Err(EmulatorError::UnknownScheme {
-            scheme: scheme.to_string(),
-            available: available_schemes(),
-        }),
-    }
-}
-
-/// The congestion controls that this kernel has loaded.
-pub(crate) fn available_schemes() -> Vec<String> {
-    let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    let mut names: Vec<String> = names
-        .unwrap_or_default()
-        .split_whitespace()
-        .map(String::from)
-        .collect();
-    names.sort_unstable();
-    names
 }
 
 /// A port of our own if possible: each namespace has all ports, but tcp_probe sees the packets of

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use pathcast_kernel_schemes::SchemeError;
 use pathcast_netns::NetnsError;
 use pathcast_probe::ProbeError;
 use pathcast_trace::TraceError;
@@ -43,18 +44,9 @@ pub enum EmulatorError {
         /// What the kernel says.
         source: io::Error,
     },
-    /// The kernel lacks a congestion control.
-    #[error(
-        "this kernel has no congestion control {scheme:?}; it has: {}; load its module \
-         (modprobe tcp_NAME) or take one of these",
-        available.join(", ")
-    )]
-    UnknownScheme {
-        /// What was asked for.
-        scheme: String,
-        /// What there is.
-        available: Vec<String>,
-    },
+    /// A congestion control that cannot be had.
+    #[error(transparent)]
+    Scheme(#[from] SchemeError),
     /// The command cannot be started.
     #[error("cannot start {program:?}: {source}; expected the name of a program")]
     Command {

@@ -104,6 +104,15 @@ impl Options {
         Ok(())
     }
 
+    /// The congestion control of each group of TCP flows.
+    pub(crate) fn schemes(&self) -> impl Iterator<Item = &str> {
+        let flows = self.scenario.flows.iter();
+        flows.filter_map(|spec| match &spec.transport {
+            Transport::Tcp { scheme, .. } => Some(scheme.as_str()),
+            Transport::Udp => None,
+        })
+    }
+
     /// Every flow, in the order of their numbers.
     pub(crate) fn flows(&self) -> Vec<Flow<'_>> {
         let groups = self.scenario.flows.iter().enumerate();

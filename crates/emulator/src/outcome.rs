@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use pathcast_kernel_schemes::Schemes;
 use pathcast_path::{Path, Span, Time};
 use pathcast_probe::{FlowTotals, Observation, Stopped};
 use pathcast_scenario::Transport;
@@ -52,6 +53,7 @@ const LIMITED_SHARE: f64 = 0.05;
 pub(crate) fn conclude(
     options: &Options,
     flows: &[Flow<'_>],
+    schemes: &Schemes,
     findings: Findings,
     wall: Instant,
 ) -> (RunReport, Trace) {
@@ -79,6 +81,7 @@ pub(crate) fn conclude(
             findings.settings_refused.join("; "),
         );
     }
+    environment.extend(origins(schemes));
     let only_path = options.only_path();
     let schemes = flows
         .iter()
@@ -187,6 +190,22 @@ pub(crate) fn conclude(
             records: observation.records,
         },
     )
+}
+
+/// Where schemes are from that the kernel did not have by itself.
+pub(crate) fn origins(schemes: &Schemes) -> impl Iterator<Item = (String, String)> {
+    let by_bpf = schemes.by_bpf();
+    let by_bpf: Vec<String> = by_bpf
+        .map(|(name, kernels)| format!("{name} as {kernels}"))
+        .collect();
+    let modules: Vec<String> = schemes.modules().collect();
+    [
+        ("schemes_by_bpf", by_bpf.join("; ")),
+        ("modules_loaded", modules.join("; ")),
+    ]
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty())
+    .map(|(key, value)| (key.to_string(), value))
 }
 
 fn flow_report(

@@ -8,6 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::Host;
 use pathcast_path::Span;
 use pathcast_probe::Probe;
@@ -52,6 +53,8 @@ pub fn emulate(
     let abandoned = AtomicBool::new(false);
     let wall = Instant::now();
     let flows = options.flows();
+    // until the sockets are closed: connections of ours keep theirs, but nothing else needs it
+    let schemes = Schemes::provide(options.schemes())?;
     let (log, conclusion, writer) = match &options.packets_file {
         Some(file) => {
             let (log, conclusion, writer) = packet_log();
@@ -72,6 +75,7 @@ pub fn emulate(
         let run = Run {
             options,
             flows: &flows,
+            schemes: &schemes,
             stops: [stop, &abandoned],
             began_ns: &began_ns,
             conclusion: conclusion.clone(),
@@ -88,7 +92,7 @@ pub fn emulate(
             }
         }
         let findings = join(conductor)?;
-        let (report, trace) = conclude(options, &flows, findings, wall);
+        let (report, trace) = conclude(options, &flows, &schemes, findings, wall);
         if let (Some(conclusion), true) = (conclusion, began_at() > 0) {
             conclusion.end(trace.metadata.clone());
         }
@@ -129,6 +133,7 @@ impl Drop for RaiseOnDrop<'_> {
 struct Run<'a> {
     options: &'a Options,
     flows: &'a [Flow<'a>],
+    schemes: &'a Schemes,
     stops: [&'a AtomicBool; 2],
     /// When the run began, on the monotonic clock; 0 before.
     began_ns: &'a AtomicU64,
@@ -181,7 +186,7 @@ impl Run<'_> {
         far: &Host,
         log: Option<Log>,
     ) -> Result<Option<FlowFindings>, EmulatorError> {
-        let sockets = Sockets::open(near, far, self.flows, self.options.ip)?;
+        let sockets = Sockets::open(near, far, self.flows, self.schemes, self.options.ip)?;
         let (scenario, seed) = (&self.options.scenario, self.options.seed);
         let pump = Pump::new(
             scenario,

@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{
     Namespace, Shape, Tun, configure, index, ipv4_address, parse_device_drops, route, set_sysctls,
     switch_on_loopback,
@@ -27,6 +28,7 @@ use crate::addresses::{End, MTU, SHAPE};
 use crate::error::EmulatorError;
 use crate::mm_log::MmLog;
 use crate::options::Options;
+use crate::outcome::origins;
 use crate::packet_log::{Log, Message, Rows, log_of_everything};
 use crate::pump::{Pump, PumpReport};
 use crate::run::{PUMP_PRIORITY, RaiseOnDrop, join, spawn};
@@ -43,6 +45,9 @@ pub struct ShellOptions {
     pub seed: u64,
     /// The program, by its path or its name in `PATH`, and its arguments.
     pub command: (OsString, Vec<OsString>),
+    /// The congestion control that TCP inside has unless it chooses another, if not that of the calling
+    /// thread's network namespace.
+    pub scheme: Option<String>,
     /// What its environment has beside this process's own.
     pub environment: Vec<(OsString, OsString)>,
     /// The user and the group that it runs as, if not those of this process.
@@ -96,7 +101,8 @@ pub struct ShellReport {
 ///
 /// The command has this process's standard streams, working directory and environment; there,
 /// `PATHCAST_BASE` and `MAHIMAHI_BASE` are the address at which the (outermost) outside can be
-/// reached, and `PATHCAST_ADDRESS` is its own. Shells may be nested. It is killed when this process
+/// reached, `PATHCAST_ADDRESS` is its own, and `PATHCAST_SCHEME` is the kernel's name of the congestion
+/// control, if one was asked for. Shells may be nested. It is killed when this process
 /// ends before it, however it ends; then nothing is left of the namespace and the devices.
 ///
 /// `signals` is called some times a second; a signal that it gives is sent to the command. What a
@@ -109,7 +115,10 @@ pub fn shell(
     signals: &dyn Fn() -> Option<i32>,
 ) -> Result<ShellReport, EmulatorError> {
     let run = run_of(options);
-    let mut ends = Ends::create(&run)?;
+    let schemes = Schemes::provide(options.scheme.as_deref())?;
+    let scheme = options.scheme.as_deref();
+    let scheme = scheme.map(|name| schemes.kernel_name(name));
+    let mut ends = Ends::create(&run, scheme)?;
     let (began_ns, began) = (monotonic_ns(), Instant::now());
     let logged = options.packets_file.is_some() || options.mm_logs.iter().any(Option::is_some);
     let (log, conclusion, messages) = match logged {
@@ -126,11 +135,11 @@ pub fn shell(
             })
         };
         let written = messages.map(write).transpose()?;
-        let (status, pumped) = carry(options, &run, &ends, log, signals)?;
+        let (status, pumped) = carry(options, scheme, &run, &ends, log, signals)?;
         let mut report = conclude(&run, &pumped, &mut ends, status)?;
         report.wall_s = began.elapsed().as_secs_f64();
         if let Some(conclusion) = conclusion {
-            conclusion.end(metadata(&run, &report));
+            conclusion.end(metadata(&run, &schemes, &report));
         }
         written.map(join).transpose()?;
         Ok(report)
@@ -250,6 +259,9 @@ impl Block {
     }
 }
 
+/// Which congestion control TCP has in the calling thread's network namespace.
+const SCHEME: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
 /// A TUN device and the statistics of the namespace that it is in.
 struct Device {
     tun: Tun,
@@ -290,7 +302,7 @@ struct Ends {
 
 impl Ends {
     /// The outer end in the calling thread's namespace, the inner end in a new one.
-    fn create(run: &Options) -> Result<Self, EmulatorError> {
+    fn create(run: &Options, scheme: Option<&str>) -> Result<Self, EmulatorError> {
         let kernel = |doing: &'static str| move |error| EmulatorError::from_io(doing, error);
         let around = Block::around().map_err(kernel("looking for a shell around this one"))?;
         let (tun, name) = Tun::create_named(&format!("{OUTER_DEVICE}%d"))?;
@@ -301,17 +313,23 @@ impl Ends {
         configure(&name, &[block.outer().into()], block.shape())
             .map_err(kernel("configuring the outer TUN device"))?;
         let outer = Device::of(tun, name)?;
-        let scheme = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+        let outside = fs::read_to_string(SCHEME).unwrap_or_else(|_| "cubic".into());
         let namespace = Namespace::create().map_err(kernel("creating a network namespace"))?;
         let made = namespace.run(|| -> Result<_, EmulatorError> {
             let address = IpAddr::V4(block.inner());
             let mut refused = set_sysctls(&run.settings(), &[address]);
-            // those inside may have shells inside; TCP is as it is outside
-            let scheme = scheme.as_deref().unwrap_or("cubic").trim();
-            for (name, value) in [("ip_forward", "1"), ("tcp_congestion_control", scheme)] {
-                if let Err(error) = fs::write(format!("/proc/sys/net/ipv4/{name}"), value) {
-                    refused.push(format!("net.ipv4.{name}={value}: {error}"));
+            // those inside may have shells inside
+            if let Err(error) = fs::write("/proc/sys/net/ipv4/ip_forward", "1") {
+                refused.push(format!("net.ipv4.ip_forward=1: {error}"));
+            }
+            // without a wish, TCP is as it is outside
+            let value = scheme.unwrap_or(outside.trim());
+            if let Err(error) = fs::write(SCHEME, value) {
+                let what = format!("net.ipv4.tcp_congestion_control={value}");
+                if scheme.is_some() {
+                    return Err(EmulatorError::from_io(format!("setting {what}"), error));
                 }
+                refused.push(format!("{what}: {error}"));
             }
             let name = format!("{INNER_DEVICE}{}", block.level);
             let tun = Tun::create(&name)?;
@@ -353,6 +371,7 @@ impl Ends {
 /// Starts the command, and carries its packets until it ends.
 fn carry(
     options: &ShellOptions,
+    scheme: Option<&str>,
     run: &Options,
     ends: &Ends,
     log: Option<Log>,
@@ -372,7 +391,7 @@ fn carry(
         let (started, start) = channel();
         // the command dies with the thread that starts it, which therefore waits for it
         let command = spawn(scope, "pathcast-command", || {
-            let work = move || run_command(options, ends.block, &started);
+            let work = move || run_command(options, scheme, ends.block, &started);
             let ran = ends.namespace.run(work);
             ran.map_err(|error| EmulatorError::from_io("entering a network namespace", error))?
         })?;
@@ -387,6 +406,7 @@ fn carry(
 /// it when it has begun, and closes the channel when it has ended.
 fn run_command(
     options: &ShellOptions,
+    scheme: Option<&str>,
     block: Block,
     started: &Sender<OwnedFd>,
 ) -> Result<ExitStatus, EmulatorError> {
@@ -397,6 +417,9 @@ fn run_command(
     command.env("PATHCAST_BASE", &base);
     command.env("MAHIMAHI_BASE", &base);
     command.env("PATHCAST_ADDRESS", block.inner().to_string());
+    if let Some(scheme) = scheme {
+        command.env("PATHCAST_SCHEME", scheme);
+    }
     command.envs(
         options
             .environment
@@ -484,13 +507,14 @@ fn conclude(
     })
 }
 
-fn metadata(run: &Options, report: &ShellReport) -> Metadata {
+fn metadata(run: &Options, schemes: &Schemes, report: &ShellReport) -> Metadata {
     let mut metadata = Metadata::new(Source::Emulator);
     metadata.seed = Some(run.seed);
     match &run.scenario.links[..] {
         [link] => metadata.path_toml = Some(link.path.to_toml()),
         _ => metadata.scenario_toml = Some(run.scenario.to_toml()),
     }
+    metadata.environment.extend(origins(schemes));
     metadata.valid = report.invalid_because.is_empty();
     if !metadata.valid {
         let why = report.invalid_because.join("; ");

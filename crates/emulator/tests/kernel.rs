@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pathcast_emulator::{EmulatorError, Options, capabilities, emulate};
+use pathcast_kernel_schemes::SchemeError;
 use pathcast_probe::Method;
 use pathcast_trace::{Record, RunReport, Trace};
 
@@ -156,7 +157,7 @@ fn what_cannot_be_run_is_refused_with_what_is_needed() {
         |options: &Options| emulate(options, &|_| (), &AtomicBool::new(false)).unwrap_err();
     let error = refusal(&options(path, &["cubic", "tahoe"], 1.0));
     assert!(
-        matches!(error, EmulatorError::UnknownScheme { .. }),
+        matches!(error, EmulatorError::Scheme(SchemeError::Unknown { .. })),
         "{error:?}"
     );
     let text = error.to_string();
@@ -164,15 +165,13 @@ fn what_cannot_be_run_is_refused_with_what_is_needed() {
         text.contains("\"tahoe\"") && text.contains("cubic, "),
         "{text}"
     );
-    let error = refusal(&options(
-        path,
-        &["a-name-that-is-too-long-for-the-kernel"],
-        1.0,
-    ));
-    assert!(
-        matches!(error, EmulatorError::UnknownScheme { .. }),
-        "{error:?}"
-    );
+    for name in ["", "../../x", "a-name-of-16-chr", "Reno", "reno\n"] {
+        let error = refusal(&options(path, &["cubic", name], 1.0));
+        assert!(
+            matches!(&error, EmulatorError::Scheme(SchemeError::BadName { got }) if got == name),
+            "{error:?}"
+        );
+    }
     assert!(matches!(
         refusal(&options(path, &["cubic"], 0.0)),
         EmulatorError::ZeroDuration

@@ -31,6 +31,7 @@ fn options(path: &str, command: &[&str]) -> ShellOptions {
         links: vec![Path::parse(path, "test.toml").unwrap()],
         seed: 1,
         command: (program.into(), arguments.iter().map(Into::into).collect()),
+        scheme: None,
         environment: Vec::new(),
         user: None,
         packets_file: None,

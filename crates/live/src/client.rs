@@ -20,7 +20,7 @@ use crate::error::LiveError;
 use crate::handshake::{Answer, Asking, MOST_BYTES, Session};
 use crate::key::Key;
 use crate::log::Rows;
-use crate::party::{Party, TUNNEL_PRIORITY};
+use crate::party::{Party, TUNNEL_PRIORITY, schemes_of};
 use crate::plan::{CONTROL_PORT, FLOW_PORT, Plan, Side, check, over_real_path, tasks};
 use crate::server::{RaiseOnDrop, environment};
 use crate::socket;
@@ -206,6 +206,8 @@ impl Client<'_> {
 
     fn run(&self, progress: &dyn Fn(f64)) -> Result<Findings, LiveError> {
         let (options, scenario) = (self.options, self.scenario);
+        let tasks = tasks(scenario, options.seed, Side::Client);
+        let schemes = schemes_of(&tasks)?;
         let drops_before = socket::drops(&self.counted);
         let party = Party::create(Side::Client, Some(scenario), Arc::clone(&self.shared))?;
         self.handle.attach(self.index, Arc::clone(&party.host));
@@ -222,8 +224,7 @@ impl Client<'_> {
             Reply::Refused { why } => return Err(LiveError::Refused(why)),
             _ => return Err(LiveError::Peer("is not ready".into())),
         };
-        let tasks = tasks(scenario, options.seed, Side::Client);
-        let sockets = party.connect(&tasks, &listener, &|| self.over())?;
+        let sockets = party.connect(&tasks, &schemes, &listener, &|| self.over())?;
         match self.hear(&control)? {
             Reply::Connected => {}
             Reply::Refused { why } => return Err(LiveError::Refused(why)),

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use pathcast_kernel_schemes::SchemeError;
 use pathcast_netns::NetnsError;
 use pathcast_probe::ProbeError;
 use pathcast_trace::TraceError;
@@ -38,6 +39,9 @@ pub enum LiveError {
     /// What cannot be run between two hosts, or not like this.
     #[error("{0}")]
     Unsupported(String),
+    /// A congestion control that this host has not.
+    #[error(transparent)]
+    Scheme(#[from] SchemeError),
     /// No host for the flows on this side.
     #[error(transparent)]
     Host(#[from] NetnsError),

@@ -1,5 +1,6 @@
 //! One host's part in a run: connects its flows, lets them send, watches them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, set_sysctls, set_tcp_option};
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_probe::{Method, Observation, Probe};
@@ -97,12 +99,13 @@ impl Party {
     pub(crate) fn connect(
         &self,
         tasks: &[Task],
+        schemes: &Schemes,
         listener: &TcpListener,
         given_up: &dyn Fn() -> bool,
     ) -> Result<Vec<OwnedFd>, LiveError> {
         let opened = self.inside(|| {
             let sockets = tasks.iter().map(|task| match task.sends {
-                true => self.sender(task).map(Some),
+                true => self.sender(task, schemes).map(Some),
                 false => Ok(None),
             });
             Ok(sockets.collect::<Result<Vec<_>, LiveError>>())
@@ -169,22 +172,17 @@ impl Party {
     }
 
     /// A socket that connects to the other host, to send a flow's data.
-    fn sender(&self, task: &Task) -> Result<OwnedFd, LiveError> {
+    fn sender(&self, task: &Task, schemes: &Schemes) -> Result<OwnedFd, LiveError> {
         let opening = |errno: Errno| LiveError::from_io("opening a TCP socket", errno);
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
         let socket = socket.map_err(opening)?;
         let port = FIRST_FLOW_PORT + task.number as u16;
         bind(&socket, &SocketAddr::new(self.side.address(), port)).map_err(opening)?;
-        let scheme = task.scheme();
-        let set = sockopt::set_tcp_congestion(&socket, scheme);
-        if set.is_err() || sockopt::tcp_congestion(&socket).as_deref() != Ok(scheme) {
-            let available = available_schemes().join(", ");
-            return Err(LiveError::Unsupported(format!(
-                "got the congestion control {scheme:?}, expected one that the sending kernel has: \
-                 {available}"
-            )));
-        }
+        let scheme = schemes.kernel_name(task.scheme());
+        sockopt::set_tcp_congestion(&socket, scheme).map_err(|errno| {
+            LiveError::from_io(format!("setting the congestion control {scheme:?}"), errno)
+        })?;
         prepare(&socket, task)
             .map_err(|error| LiveError::from_io("opening a TCP socket", error))?;
         let to = SocketAddr::new(self.side.other().address(), FLOW_PORT);
@@ -352,13 +350,11 @@ fn prepare(socket: &OwnedFd, task: &Task) -> io::Result<()> {
     Ok(())
 }
 
-/// The congestion controls that this kernel has.
-pub(crate) fn available_schemes() -> Vec<String> {
-    let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    let names = names.unwrap_or_default();
-    let mut names: Vec<String> = names.split_whitespace().map(String::from).collect();
-    names.sort_unstable();
-    names
+/// The congestion controls of the flows that this host sends.
+pub(crate) fn schemes_of(tasks: &[Task]) -> Result<Schemes, LiveError> {
+    let sending = tasks.iter().filter(|task| task.sends).map(Task::scheme);
+    let names: BTreeSet<&str> = sending.collect();
+    Ok(Schemes::provide(names)?)
 }
 
 /// How to watch the senders: in a time namespace, the kernel's records have another clock than this

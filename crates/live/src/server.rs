@@ -11,6 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pathcast_kernel_schemes::{Schemes, available};
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_scenario::Scenario;
 use pathcast_trace::{Metadata, Source, Trace, write_parquet};
@@ -20,7 +21,7 @@ use crate::arrivals;
 use crate::control::{Control, MOST_FROM_CLIENT, PATIENCE, Reply, Request};
 use crate::error::LiveError;
 use crate::key::Key;
-use crate::party::{Party, TUNNEL_PRIORITY, available_schemes};
+use crate::party::{Party, TUNNEL_PRIORITY, schemes_of};
 use crate::plan::{CONTROL_PORT, FLOW_PORT, Plan, Side, Task, check, tasks};
 use crate::socket;
 use crate::tunnel::{Arrived, Handle, Tunnel, Welcoming};
@@ -165,8 +166,15 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
             "pathcast".to_string(),
             env!("CARGO_PKG_VERSION").to_string(),
         ),
-        ("schemes".to_string(), available_schemes().join(" ")),
+        ("schemes".to_string(), available().join(" ")),
     ])
+}
+
+/// What a client wants, and can have.
+struct Agreed {
+    plan: Plan,
+    tasks: Vec<Task>,
+    schemes: Schemes,
 }
 
 /// One client at the server.
@@ -192,15 +200,13 @@ impl Visit<'_> {
             .attach(self.arrived.index, Arc::clone(&party.host));
         let mut control = Control::new(self.accept(&talks)?, MOST_FROM_CLIENT)?;
         let refused = match self.agree(&control, &party) {
-            Ok((scenario, plan)) => {
-                let duration_s = plan.duration_s;
-                let tasks = tasks(&scenario, plan.seed, Side::Server);
+            Ok(agreed) => {
                 tell(ServerEvent::Began {
                     client: self.arrived.peer,
-                    flows: tasks.len(),
-                    duration_s,
+                    flows: agreed.tasks.len(),
+                    duration_s: agreed.plan.duration_s,
                 });
-                match self.run(&mut control, &party, &flows, &tasks, &plan) {
+                match self.run(&mut control, &party, &flows, &agreed) {
                     Err(LiveError::Unsupported(why)) => why,
                     ended => return ended,
                 }
@@ -238,7 +244,7 @@ impl Visit<'_> {
     }
 
     /// Hears what the client wants, and whether it can be had.
-    fn agree(&self, control: &Control, party: &Party) -> Result<(Scenario, Plan), LiveError> {
+    fn agree(&self, control: &Control, party: &Party) -> Result<Agreed, LiveError> {
         let Request::Plan(plan) = control.hear(PATIENCE, &|| self.over())? else {
             return Err(LiveError::Peer("has no plan".into()));
         };
@@ -252,18 +258,15 @@ impl Visit<'_> {
         let scenario = Scenario::parse(&plan.scenario, "plan");
         let scenario = scenario.map_err(|error| LiveError::Unsupported(error.to_string()))?;
         check(&scenario).map_err(LiveError::Unsupported)?;
-        let here = available_schemes();
-        for task in tasks(&scenario, plan.seed, Side::Server) {
-            if task.sends && !here.iter().any(|scheme| scheme == task.scheme()) {
-                return Err(LiveError::Unsupported(format!(
-                    "got the congestion control {:?}, expected one that the server's kernel has: {}",
-                    task.scheme(),
-                    here.join(", ")
-                )));
-            }
-        }
+        let tasks = tasks(&scenario, plan.seed, Side::Server);
+        let schemes = schemes_of(&tasks);
+        let schemes = schemes.map_err(|error| LiveError::Unsupported(error.to_string()))?;
         party.settle(&scenario)?;
-        Ok((scenario, plan))
+        Ok(Agreed {
+            plan,
+            tasks,
+            schemes,
+        })
     }
 
     fn run(
@@ -271,13 +274,17 @@ impl Visit<'_> {
         control: &mut Control,
         party: &Party,
         listener: &TcpListener,
-        tasks: &[Task],
-        plan: &Plan,
+        agreed: &Agreed,
     ) -> Result<(), LiveError> {
+        let Agreed {
+            plan,
+            tasks,
+            schemes,
+        } = agreed;
         control.say(&Reply::Ready {
             environment: environment(),
         })?;
-        let sockets = party.connect(tasks, listener, &|| self.over())?;
+        let sockets = party.connect(tasks, schemes, listener, &|| self.over())?;
         control.say(&Reply::Connected)?;
         let Request::Begin { at_ns } = control.hear(PATIENCE, &|| self.over())? else {
             return Err(LiveError::Peer("did not begin".into()));

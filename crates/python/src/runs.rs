@@ -23,6 +23,17 @@ pub fn simulator_schemes() -> Vec<&'static str> {
     Scheme::ALL.map(Scheme::name).to_vec()
 }
 
+/// What `capabilities` gives.
+type Found = (
+    bool,
+    bool,
+    bool,
+    bool,
+    Vec<String>,
+    Vec<String>,
+    Vec<String>,
+);
+
 fn thread_cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
@@ -227,10 +238,10 @@ mod linux {
         ))
     }
 
-    /// What the emulator can do here: root, TUN, real-time priority, tcp_probe, schemes, and reasons
-    /// for what is missing.
+    /// What the emulator can do here: root, TUN, real-time priority, tcp_probe, schemes, reasons for
+    /// what is missing, and the schemes that BPF can add.
     #[pyfunction]
-    pub fn capabilities(py: Python<'_>) -> (bool, bool, bool, bool, Vec<String>, Vec<String>) {
+    pub fn capabilities(py: Python<'_>) -> Found {
         let found = py.detach(pathcast_emulator::capabilities);
         (
             found.root,
@@ -239,6 +250,7 @@ mod linux {
             found.tcp_probe,
             found.schemes,
             found.reasons,
+            found.bpf_schemes,
         )
     }
 }
@@ -262,7 +274,7 @@ mod linux {
 
     /// Nothing can be emulated here.
     #[pyfunction]
-    pub fn capabilities() -> (bool, bool, bool, bool, Vec<String>, Vec<String>) {
+    pub fn capabilities() -> Found {
         (
             false,
             false,
@@ -270,6 +282,7 @@ mod linux {
             false,
             Vec::new(),
             vec![WHY.to_string()],
+            Vec::new(),
         )
     }
 }
