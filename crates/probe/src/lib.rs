@@ -20,11 +20,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod flow;
+mod median;
+mod netlink;
+mod opt_stats;
+mod owner;
 mod perf;
 mod probe;
 pub mod realtime;
 mod sample;
+mod selection;
 mod sequence;
+mod sock_diag;
 // perf_event_open, its ring in shared memory, TCP_INFO and sched_setscheduler have no safe wrapper
 // in the libraries we use; all of them are called from here and nowhere else
 #[allow(unsafe_code)]
@@ -34,7 +41,11 @@ mod tcp_info;
 mod tcp_probe;
 mod tracefs;
 mod tracepoint;
+mod watch;
+mod watcher;
 
 pub use probe::{FlowTotals, Method, Observation, Options, Probe, ProbeError, Stopped};
+pub use selection::{Prefix, Selection};
 pub use tcp_info::TcpInfo;
 pub use tcp_probe::{Unavailable, tcp_probe_available};
+pub use watch::{Keep, Watch, WatchOptions, WatchProgress};

@@ -1,20 +1,23 @@
-//! One interface to both ways of watching a sender.
+//! One interface to all ways of watching senders of this process.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pathcast_trace::Record;
-use rustix::net::getpeername;
+use pathcast_trace::{Record, TraceError};
 use rustix::net::sockopt::socket_cookie;
+use rustix::net::{getpeername, getsockname};
 use thiserror::Error;
 
+use crate::opt_stats::OptStats;
 use crate::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use crate::sample::{Look, Retransmits, records_of_events, records_of_looks};
+use crate::sock_diag::{Diag, SocketId};
 use crate::tcp_info::TcpInfo;
 use crate::tcp_probe::TcpProbe;
 
@@ -24,8 +27,12 @@ pub enum Method {
     /// The tracepoint: a record for each acknowledgment, taken as it arrives.
     #[default]
     TcpProbe,
-    /// A look each millisecond, kept if something changed.
+    /// `TCP_INFO` of own sockets: a look each millisecond, kept if something changed.
     TcpInfo,
+    /// The kernel's list of sockets: a look each two milliseconds, likewise; of any process.
+    SockDiag,
+    /// What own sockets tell with the time stamp of an acknowledgment (`SO_TIMESTAMPING`).
+    OptStats,
 }
 
 impl fmt::Display for Method {
@@ -33,6 +40,26 @@ impl fmt::Display for Method {
         f.write_str(match self {
             Self::TcpProbe => "tcp_probe",
             Self::TcpInfo => "tcp_info",
+            Self::SockDiag => "sock_diag",
+            Self::OptStats => "opt_stats",
+        })
+    }
+}
+
+impl FromStr for Method {
+    type Err = ProbeError;
+
+    fn from_str(text: &str) -> Result<Self, ProbeError> {
+        let all = [
+            Self::TcpProbe,
+            Self::SockDiag,
+            Self::TcpInfo,
+            Self::OptStats,
+        ];
+        let found = all.into_iter().find(|method| method.to_string() == text);
+        found.ok_or_else(|| {
+            let names = all.map(|method| method.to_string()).join(", ");
+            ProbeError::Selection(format!("method is {text:?}, expected one of {names}"))
         })
     }
 }
@@ -57,6 +84,31 @@ pub enum ProbeError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// What is to be watched is not there, or makes no sense.
+    #[error("{0}")]
+    Selection(String),
+    /// No process that can be watched.
+    #[error(
+        "cannot watch process {pid}: {source}; expected a process that is there, and of this user or root's"
+    )]
+    Process {
+        /// Its number.
+        pid: u32,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The kernel does not list its sockets.
+    #[error("cannot ask the kernel for its TCP sockets (sock_diag): {source}")]
+    Diag {
+        /// What it says.
+        source: io::Error,
+    },
+    /// The method that was asked for cannot be had.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The trace could not be written.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// The thread that reads could not be started.
     #[error("cannot start the thread that reads the probe: {0}")]
     Thread(io::Error),
@@ -125,13 +177,14 @@ impl Probe {
     /// sockets are polled instead, and [`Observation::fallback_because`] says why.
     pub fn attach(sockets: &[BorrowedFd<'_>], options: &Options) -> Result<Self, ProbeError> {
         let mut flows = Vec::with_capacity(sockets.len());
-        let (mut cookies, mut peer_ports) = (Vec::new(), Vec::new());
+        let (mut cookies, mut peer_ports, mut ids) = (Vec::new(), Vec::new(), Vec::new());
         for (flow, socket) in sockets.iter().enumerate() {
             let error = |source| ProbeError::Socket { flow, source };
             peer_ports.push(peer_port(*socket).map_err(error)?);
             cookies.push(socket_cookie(socket).map_err(|errno| error(errno.into()))?);
             let socket = socket.try_clone_to_owned().map_err(error)?;
             let first = TcpInfo::of(socket.as_fd()).map_err(error)?;
+            ids.push(id_of(&socket, cookies[flow]).map_err(error)?);
             flows.push(Watched {
                 socket,
                 first,
@@ -139,23 +192,21 @@ impl Probe {
                 retransmits: Retransmits::default(),
             });
         }
-        let (tcp_probe, fallback_because) = match options.method {
-            Method::TcpInfo => (None, None),
+        let (source, fallback_because) = match options.method {
+            Method::TcpInfo => (Source::TcpInfo, None),
             Method::TcpProbe => match TcpProbe::open(cookies, &peer_ports) {
-                Ok(tcp_probe) => (Some(tcp_probe), None),
-                Err(unavailable) => (None, Some(unavailable.to_string())),
+                Ok(tcp_probe) => (Source::TcpProbe(tcp_probe), None),
+                Err(unavailable) => (Source::TcpInfo, Some(unavailable.to_string())),
             },
+            Method::SockDiag => (diag_of(ids)?, None),
+            Method::OptStats => (opt_stats_of(&mut flows)?, None),
         };
-        let method = if tcp_probe.is_some() {
-            Method::TcpProbe
-        } else {
-            Method::TcpInfo
-        };
+        let method = source.method();
         let (stop, stopped) = channel();
         let fifo_priority = options.fifo_priority;
         let watcher = Watcher {
             flows,
-            tcp_probe,
+            source,
             looks: Vec::new(),
             end_ns: 0,
             cpu_s: 0.0,
@@ -221,21 +272,29 @@ impl Stopped {
         } = self;
         let Watcher {
             flows,
-            tcp_probe,
-            looks,
+            source,
+            mut looks,
             end_ns,
             cpu_s,
             fifo_refused,
         } = watcher;
         let first: Vec<TcpInfo> = flows.iter().map(|flow| flow.first).collect();
         let history: Vec<Retransmits> = flows.iter().map(|flow| flow.retransmits.clone()).collect();
-        let (records, records_lost) = match tcp_probe {
-            Some(tcp_probe) => {
+        let (records, records_lost) = match source {
+            Source::TcpProbe(tcp_probe) => {
                 let (mut events, lost) = tcp_probe.finish();
                 events.retain(|event| event.time_ns <= end_ns);
                 (records_of_events(events, &history, origin_ns), lost)
             }
-            None => (records_of_looks(&looks, &first, origin_ns), 0),
+            Source::TcpInfo | Source::SockDiag(..) => {
+                (records_of_looks(&looks, &first, origin_ns), 0)
+            }
+            Source::OptStats(queues) => {
+                // each socket has a queue of its own
+                looks.sort_by_key(|look| look.time_ns);
+                let lost = queues.iter().map(|queue| queue.lost).sum();
+                (records_of_looks(&looks, &first, origin_ns), lost)
+            }
         };
         let flows = flows.into_iter().map(Watched::totals).collect();
         Observation {
@@ -249,6 +308,60 @@ impl Stopped {
             fifo_refused,
         }
     }
+}
+
+/// Where the records come from.
+enum Source {
+    TcpProbe(TcpProbe),
+    TcpInfo,
+    /// The kernel's list, and what the flows are called there.
+    SockDiag(Diag, Vec<SocketId>),
+    OptStats(Vec<OptStats>),
+}
+
+impl Source {
+    const fn method(&self) -> Method {
+        match self {
+            Self::TcpProbe(_) => Method::TcpProbe,
+            Self::TcpInfo => Method::TcpInfo,
+            Self::SockDiag(..) => Method::SockDiag,
+            Self::OptStats(_) => Method::OptStats,
+        }
+    }
+}
+
+/// The kernel's list, with each of these sockets in it.
+fn diag_of(ids: Vec<SocketId>) -> Result<Source, ProbeError> {
+    let listing = |source| ProbeError::Diag { source };
+    let mut diag = Diag::open().map_err(listing)?;
+    for (flow, id) in ids.iter().enumerate() {
+        if diag.socket(id).map_err(listing)?.is_none() {
+            let source = io::Error::other("it is not in this thread's network namespace");
+            return Err(ProbeError::Socket { flow, source });
+        }
+    }
+    Ok(Source::SockDiag(diag, ids))
+}
+
+fn opt_stats_of(flows: &mut [Watched]) -> Result<Source, ProbeError> {
+    let mut queues = Vec::with_capacity(flows.len());
+    for (number, flow) in flows.iter_mut().enumerate() {
+        let error = |source| ProbeError::Socket {
+            flow: number,
+            source,
+        };
+        let socket = flow.socket.try_clone().map_err(error)?;
+        queues.push(OptStats::of(socket).map_err(error)?);
+        // statistics count payload, TCP_INFO counts the SYN too
+        flow.first.bytes_acked = flow.first.bytes_acked.min(flow.first.new_bytes());
+    }
+    Ok(Source::OptStats(queues))
+}
+
+fn id_of(socket: &OwnedFd, cookie: u64) -> io::Result<SocketId> {
+    let local = SocketAddr::try_from(getsockname(socket)?)?;
+    let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
+    Ok(SocketId::new(local, peer.try_into()?, cookie))
 }
 
 fn peer_port(socket: BorrowedFd<'_>) -> io::Result<u16> {
@@ -265,12 +378,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Asks for the flow's state; whether it has changed.
-    fn look(&mut self, time_ns: u64) -> bool {
-        // a socket that was fine when we began stays a TCP socket until we let go of it
-        let Ok(info) = TcpInfo::of(self.socket.as_fd()) else {
-            return false;
-        };
+    /// Notes the flow's state; whether it has changed.
+    fn look(&mut self, info: TcpInfo, time_ns: u64) -> bool {
         let retransmits = info.total_retrans.wrapping_sub(self.first.total_retrans);
         self.retransmits.note(time_ns, retransmits.into());
         let row = |info: &TcpInfo| {
@@ -316,7 +425,7 @@ impl Watched {
 /// What the reading thread works on.
 struct Watcher {
     flows: Vec<Watched>,
-    tcp_probe: Option<TcpProbe>,
+    source: Source,
     looks: Vec<Look>,
     end_ns: u64,
     cpu_s: f64,
@@ -330,10 +439,17 @@ impl Watcher {
             self.fifo_refused = request_fifo(priority).err().map(|error| error.to_string());
         }
         // TCP_INFO costs 5 us a flow: with many flows, look less often
-        let (base, per_flow) = match self.tcp_probe {
-            Some(_) => (Duration::from_millis(10), Duration::from_micros(100)),
-            None => (Duration::from_millis(1), Duration::from_micros(50)),
+        let (base_ms, each_us) = match self.source {
+            Source::TcpProbe(_) => (10, 100),
+            Source::TcpInfo => (1, 50),
+            Source::SockDiag(..) => (2, 200),
+            // an error queue that fills up takes room from what is received
+            Source::OptStats(_) => (2, 100),
         };
+        let (base, per_flow) = (
+            Duration::from_millis(base_ms),
+            Duration::from_micros(each_us),
+        );
         let interval = base.max(per_flow * self.flows.len() as u32);
         let mut next = Instant::now();
         loop {
@@ -356,17 +472,39 @@ impl Watcher {
 
     fn look(&mut self) {
         self.end_ns = monotonic_ns();
-        for (number, flow) in self.flows.iter_mut().enumerate() {
-            let time_ns = monotonic_ns();
-            if flow.look(time_ns) && self.tcp_probe.is_none() {
-                self.looks.push(Look {
-                    time_ns,
-                    flow: number as u32,
-                    info: flow.last,
+        if let Source::OptStats(queues) = &mut self.source {
+            for (flow, queue) in (0u32..).zip(queues) {
+                let looks = &mut self.looks;
+                queue.drain(|time_ns, info| {
+                    looks.push(Look {
+                        time_ns,
+                        flow,
+                        info,
+                    });
                 });
             }
         }
-        if let Some(tcp_probe) = &mut self.tcp_probe {
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            let info = match &mut self.source {
+                Source::SockDiag(diag, ids) => {
+                    let socket = diag.socket(&ids[number]);
+                    socket.ok().flatten().and_then(|socket| socket.info)
+                }
+                // a socket that was fine when we began stays a TCP socket until we let go of it
+                _ => TcpInfo::of(flow.socket.as_fd()).ok(),
+            };
+            let Some(info) = info else { continue };
+            let time_ns = monotonic_ns();
+            let changed = flow.look(info, time_ns);
+            if changed && matches!(self.source, Source::TcpInfo | Source::SockDiag(..)) {
+                self.looks.push(Look {
+                    time_ns,
+                    flow: number as u32,
+                    info,
+                });
+            }
+        }
+        if let Source::TcpProbe(tcp_probe) = &mut self.source {
             tcp_probe.drain();
         }
     }
@@ -442,11 +580,42 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_s_list_sees_every_byte_acknowledged() {
+        let seen = transfer(Method::SockDiag);
+        assert_eq!(seen.method, Method::SockDiag);
+        assert_eq!(seen.records.last().unwrap().snd_una_bytes, Some(4_000_000));
+    }
+
+    #[test]
+    fn an_error_queue_tells_the_window_of_a_sender_until_its_last_byte() {
+        let seen = transfer(Method::OptStats);
+        assert_eq!(seen.method, Method::OptStats);
+        let last = seen.records.last().unwrap();
+        assert_eq!(last.snd_una_bytes, Some(4_000_000));
+        assert!(
+            last.cwnd_packets >= 1.0 && last.srtt_s.unwrap() > 0.0,
+            "{last:?}"
+        );
+    }
+
+    #[test]
+    fn methods_are_called_by_their_names() {
+        for name in ["tcp_probe", "sock_diag", "tcp_info", "opt_stats"] {
+            assert_eq!(name.parse::<Method>().unwrap().to_string(), name);
+        }
+        let error = "magic".parse::<Method>().unwrap_err().to_string();
+        assert!(
+            error.contains("expected one of tcp_probe, sock_diag"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn tcp_probe_starts_at_byte_zero_or_says_why_it_cannot_be_had() {
         let seen = transfer(Method::TcpProbe);
         match seen.method {
             Method::TcpProbe => assert_eq!(seen.records[0].snd_una_bytes, Some(0)),
-            Method::TcpInfo => {
+            _ => {
                 println!(
                     "tcp_probe was not tested: {}",
                     seen.fallback_because.unwrap()

@@ -17,6 +17,7 @@ mod parquet_file;
 mod quiet_panics;
 mod record;
 mod report;
+mod watch;
 
 pub use csv_reader::read_csv;
 pub use delay::DelayHistogram;
@@ -34,3 +35,4 @@ pub use record::{
     Direction, Metadata, PacketEvent, PacketRecord, Record, SCHEMA_VERSION, Source, Trace,
 };
 pub use report::{FlowReport, Latency, MessageReport, OneWayDelay, RunReport, Slip};
+pub use watch::{WatchReport, WatchedFlow};

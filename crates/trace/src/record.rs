@@ -18,6 +18,8 @@ pub enum Source {
     Simulator,
     /// The emulator: real time, the kernel's TCP.
     Emulator,
+    /// Flows of this machine's processes, watched.
+    Watch,
     /// A CSV file of cwnd over time; where it came from is not known.
     Csv,
     /// `iperf3 -J`: one row an interval and stream.

@@ -1,0 +1,326 @@
+//! Watches flows of any process.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
+
+use pathcast_trace::{
+    Metadata, Record, Source, TableWriter, Trace, TraceError, WatchReport, write_beside,
+};
+use rustix::system::uname;
+
+use crate::owner::{Cgroup, in_namespace_of};
+use crate::probe::{Method, ProbeError};
+use crate::realtime::monotonic_ns;
+use crate::selection::Selection;
+use crate::sock_diag::{Destroyed, Diag};
+use crate::tcp_probe::Recording;
+use crate::watcher::{Owners, Seen, Watcher};
+
+/// Records handed to the writer at once, and how many such batches may wait for it.
+const BATCH: usize = 4096;
+const BATCHES_WAITING: usize = 64;
+
+/// How to watch, and what becomes of the records.
+#[derive(Clone, Debug, Default)]
+pub struct WatchOptions {
+    /// `TcpProbe` or `SockDiag`; without one, the first of them that can be had.
+    pub method: Option<Method>,
+    /// What becomes of the records.
+    pub keep: Keep,
+}
+
+/// What becomes of the records of a watch.
+#[derive(Clone, Debug, Default)]
+pub enum Keep {
+    /// They are counted, and make up the report.
+    #[default]
+    Nothing,
+    /// A trace in memory, about 100 bytes a record.
+    Memory,
+    /// A trace in this file, written as they come; memory stays bounded.
+    File(PathBuf),
+}
+
+/// How far a watch is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchProgress {
+    /// Flows found so far.
+    pub flows: u64,
+    /// Records taken so far.
+    pub records: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) flows: AtomicU64,
+    pub(crate) records: AtomicU64,
+}
+
+/// Watches flows until it is finished or dropped; dropped, it leaves no file.
+pub struct Watch {
+    method: Method,
+    fallback_because: Option<String>,
+    began_ns: u64,
+    began_unix_s: f64,
+    counts: Arc<Counts>,
+    stop: Sender<()>,
+    reader: JoinHandle<Seen>,
+    writer: Option<Writer>,
+}
+
+struct Writer {
+    messages: SyncSender<Message>,
+    thread: JoinHandle<Result<(), TraceError>>,
+}
+
+enum Message {
+    Records(Vec<Record>),
+    End(Box<Metadata>),
+}
+
+impl Watch {
+    /// Watches the flows of a selection, those that are there and those that come.
+    ///
+    /// # Errors
+    /// What is to be watched is not there or makes no sense, the kernel does not list its sockets,
+    /// the method that was asked for cannot be had, or a file cannot be written.
+    pub fn start(selection: Selection, options: WatchOptions) -> Result<Self, ProbeError> {
+        selection.check()?;
+        let (method, recording, fallback_because) = open_method(&selection, options.method)?;
+        if selection.all_namespaces && method != Method::TcpProbe {
+            let why = fallback_because.unwrap_or_else(|| format!("{method} was asked for"));
+            return Err(ProbeError::Selection(format!(
+                "all namespaces can be watched by tcp_probe only: {why}"
+            )));
+        }
+        let owners = Owners::new(
+            selection.pid,
+            match &selection.cgroup {
+                Some(text) => Some(Cgroup::find(text)?),
+                None => None,
+            },
+        )?;
+        // that nobody may listen to the ends of flows is no trouble: they are then seen to be gone
+        let (diag, destroyed) = in_namespace_of(selection.pid, || {
+            Ok((Diag::open()?, Destroyed::open().ok()))
+        })?;
+        let (began_ns, counts) = (monotonic_ns(), Arc::new(Counts::default()));
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let (output, writer) = Output::open(options.keep, Arc::clone(&counts))?;
+        let mut watcher = Watcher::new(selection, owners, diag, destroyed, recording, output);
+        watcher
+            .begin(began_ns)
+            .map_err(|source| ProbeError::Diag { source })?;
+        let (stop, stopped) = channel();
+        let reader = thread::Builder::new()
+            .name("pathcast-watch".into())
+            .spawn(move || watcher.run(&stopped))
+            .map_err(ProbeError::Thread)?;
+        Ok(Self {
+            method,
+            fallback_because,
+            began_ns,
+            began_unix_s: since_1970.map_or(0.0, |since| since.as_secs_f64()),
+            counts,
+            stop,
+            reader,
+            writer,
+        })
+    }
+
+    /// How the records are taken.
+    pub const fn method(&self) -> Method {
+        self.method
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> WatchProgress {
+        WatchProgress {
+            flows: self.counts.flows.load(Ordering::Relaxed),
+            records: self.counts.records.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes a last look and ends: what was seen, and the trace if it was to be kept in memory.
+    ///
+    /// # Errors
+    /// The kernel stopped listing its sockets, or the file could not be written.
+    pub fn finish(self) -> Result<(WatchReport, Option<Trace>), ProbeError> {
+        drop(self.stop);
+        let seen = self
+            .reader
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let report = WatchReport {
+            method: self.method.to_string(),
+            fallback_because: self.fallback_because,
+            duration_s: seen.ended_ns.saturating_sub(self.began_ns) as f64 * 1e-9,
+            ..seen.report
+        };
+        let metadata = metadata(&report, self.began_unix_s);
+        if let Some(Writer { messages, thread }) = self.writer {
+            // a writer that has given up says why when it is joined
+            let _ = messages.send(Message::End(Box::new(metadata.clone())));
+            drop(messages);
+            let written = thread.join();
+            written.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        if let Some(source) = seen.failed {
+            return Err(ProbeError::Diag { source });
+        }
+        let trace = seen.kept.map(|records| Trace { metadata, records });
+        Ok((report, trace))
+    }
+}
+
+/// What takes the records, and why it is not tcp_probe if that was tried.
+fn open_method(
+    selection: &Selection,
+    wanted: Option<Method>,
+) -> Result<(Method, Option<Recording>, Option<String>), ProbeError> {
+    match wanted {
+        Some(Method::SockDiag) => Ok((Method::SockDiag, None, None)),
+        Some(own @ (Method::TcpInfo | Method::OptStats)) => Err(ProbeError::Selection(format!(
+            "{own} can only watch sockets of this process, expected tcp_probe or sock_diag"
+        ))),
+        None | Some(Method::TcpProbe) => match Recording::open(&selection.filter()) {
+            Ok(recording) => Ok((Method::TcpProbe, Some(recording), None)),
+            Err(why) if wanted.is_some() => Err(ProbeError::Unavailable(why.to_string())),
+            Err(why) => Ok((Method::SockDiag, None, Some(why.to_string()))),
+        },
+    }
+}
+
+fn metadata(report: &WatchReport, began_unix_s: f64) -> Metadata {
+    let mut metadata = Metadata::new(Source::Watch);
+    let scheme = |scheme: &Option<String>| scheme.clone().unwrap_or_default();
+    metadata.schemes = report
+        .flows
+        .iter()
+        .map(|flow| scheme(&flow.scheme))
+        .collect();
+    let busiest = report.flows.iter().max_by_key(|flow| flow.acked_bytes);
+    metadata.mss_bytes = busiest.and_then(|flow| flow.mss_bytes);
+    let mut environment = BTreeMap::from([
+        (
+            "kernel".to_string(),
+            uname().release().to_string_lossy().into_owned(),
+        ),
+        ("measured_by".to_string(), report.method.clone()),
+        (
+            "pathcast".to_string(),
+            env!("CARGO_PKG_VERSION").to_string(),
+        ),
+        ("began_unix_s".to_string(), format!("{began_unix_s:.6}")),
+    ]);
+    if let Some(why) = &report.fallback_because {
+        environment.insert("no_tcp_probe".into(), why.clone());
+    }
+    for (number, flow) in report
+        .flows
+        .iter()
+        .enumerate()
+        .filter(|(_, f)| f.records > 0)
+    {
+        let who = format!("{} > {}", flow.local, flow.remote);
+        environment.insert(format!("flow {number}"), who);
+    }
+    metadata.valid = report.records_lost == 0;
+    if !metadata.valid {
+        let why = format!(
+            "{} records were lost: the trace has gaps",
+            report.records_lost
+        );
+        environment.insert("invalid_because".into(), why);
+    }
+    metadata.environment = environment;
+    metadata
+}
+
+/// Where records go.
+pub(crate) struct Output {
+    counts: Arc<Counts>,
+    kept: Option<Vec<Record>>,
+    batch: Vec<Record>,
+    messages: Option<SyncSender<Message>>,
+}
+
+impl Output {
+    fn open(keep: Keep, counts: Arc<Counts>) -> Result<(Self, Option<Writer>), ProbeError> {
+        let mut output = Self {
+            counts,
+            kept: None,
+            batch: Vec::new(),
+            messages: None,
+        };
+        match keep {
+            Keep::Nothing => Ok((output, None)),
+            Keep::Memory => {
+                output.kept = Some(Vec::new());
+                Ok((output, None))
+            }
+            Keep::File(file) => {
+                // a disk that cannot keep up makes the watch wait, and then records are lost and
+                // counted, rather than memory
+                let (messages, written) = sync_channel(BATCHES_WAITING);
+                let thread = thread::Builder::new()
+                    .name("pathcast-write".into())
+                    .spawn(move || write(&file, &written))
+                    .map_err(ProbeError::Thread)?;
+                output.messages = Some(messages.clone());
+                Ok((output, Some(Writer { messages, thread })))
+            }
+        }
+    }
+
+    pub(crate) fn push(&mut self, record: Record) {
+        self.counts.records.fetch_add(1, Ordering::Relaxed);
+        if let Some(kept) = &mut self.kept {
+            kept.push(record);
+        }
+        if self.messages.is_some() {
+            self.batch.push(record);
+            if self.batch.len() == BATCH {
+                self.flush();
+            }
+        }
+    }
+
+    pub(crate) fn found(&self, flows: usize) {
+        self.counts.flows.store(flows as u64, Ordering::Relaxed);
+    }
+
+    fn flush(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        if let Some(messages) = &self.messages {
+            let _ = messages.send(Message::Records(batch));
+        }
+    }
+
+    /// How many there were, and those that were kept.
+    pub(crate) fn finish(mut self) -> (u64, Option<Vec<Record>>) {
+        self.flush();
+        (self.counts.records.load(Ordering::Relaxed), self.kept)
+    }
+}
+
+/// Writes records to `file` until the end is told; if it never is, nothing is left of it.
+fn write(file: &std::path::Path, messages: &Receiver<Message>) -> Result<(), TraceError> {
+    write_beside(file, |file| {
+        let mut rows = TableWriter::<Record>::new(file)?;
+        loop {
+            match messages.recv() {
+                Ok(Message::Records(records)) => {
+                    records.into_iter().for_each(|record| rows.push(record));
+                }
+                Ok(Message::End(metadata)) => return rows.finish(&metadata),
+                Err(_) => return Err("the watch was stopped".into()),
+            }
+        }
+    })
+}
