@@ -63,14 +63,28 @@ pub(crate) struct Counts {
 
 /// Watches flows until it is finished or dropped; dropped, it leaves no file.
 pub struct Watch {
+    threads: Option<Threads>,
     method: Method,
     fallback_because: Option<String>,
     began_ns: u64,
     began_unix_s: f64,
     counts: Arc<Counts>,
+}
+
+struct Threads {
     stop: Sender<()>,
     reader: JoinHandle<Seen>,
     writer: Option<Writer>,
+}
+
+impl Threads {
+    /// Ends the reading: what was seen, and who still waits for the end of the trace.
+    fn stop(self) -> (Seen, Option<Writer>) {
+        drop(self.stop);
+        let seen = self.reader.join();
+        let seen = seen.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (seen, self.writer)
+    }
 }
 
 struct Writer {
@@ -127,9 +141,11 @@ impl Watch {
             began_ns,
             began_unix_s: since_1970.map_or(0.0, |since| since.as_secs_f64()),
             counts,
-            stop,
-            reader,
-            writer,
+            threads: Some(Threads {
+                stop,
+                reader,
+                writer,
+            }),
         })
     }
 
@@ -150,20 +166,17 @@ impl Watch {
     ///
     /// # Errors
     /// The kernel stopped listing its sockets, or the file could not be written.
-    pub fn finish(self) -> Result<(WatchReport, Option<Trace>), ProbeError> {
-        drop(self.stop);
-        let seen = self
-            .reader
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    pub fn finish(mut self) -> Result<(WatchReport, Option<Trace>), ProbeError> {
+        let threads = self.threads.take().expect("only the end takes them");
+        let (seen, writer) = threads.stop();
         let report = WatchReport {
             method: self.method.to_string(),
-            fallback_because: self.fallback_because,
+            fallback_because: self.fallback_because.take(),
             duration_s: seen.ended_ns.saturating_sub(self.began_ns) as f64 * 1e-9,
             ..seen.report
         };
         let metadata = metadata(&report, self.began_unix_s);
-        if let Some(Writer { messages, thread }) = self.writer {
+        if let Some(Writer { messages, thread }) = writer {
             // a writer that has given up says why when it is joined
             let _ = messages.send(Message::End(Box::new(metadata.clone())));
             drop(messages);
@@ -175,6 +188,17 @@ impl Watch {
         }
         let trace = seen.kept.map(|records| Trace { metadata, records });
         Ok((report, trace))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(threads) = self.threads.take()
+            && let (_, Some(Writer { messages, thread })) = threads.stop()
+        {
+            drop(messages);
+            let _ = thread.join(); // what it began is removed, and nobody wants to know more
+        }
     }
 }
 

@@ -352,7 +352,10 @@ impl Watcher {
                 None => {
                     let (local, remote) = (socket.id.local, socket.id.remote);
                     let used = info.bytes_sent.max(info.bytes_received) > Some(0);
-                    if self.owners.matter() || !used || !self.selection.has(local, remote) {
+                    // ends are told late: at first, of flows that the watch has not seen
+                    let early = now_ns - self.began_ns < LIST_EVERY.as_nanos() as u64;
+                    let wanted = used && !early && !self.owners.matter();
+                    if !wanted || !self.selection.has(local, remote) {
                         continue;
                     }
                     let flow = Flow::listed(&socket, true, now_ns);
