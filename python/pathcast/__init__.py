@@ -20,6 +20,7 @@ from pathcast.exceptions import (
     ModelError,
     PathcastError,
     PathFileError,
+    ProbeError,
     SchemeError,
     SimulationError,
     TraceError,
@@ -53,6 +54,7 @@ from pathcast.runs import (
 )
 from pathcast.scenario import Scenario
 from pathcast.trace import FlowSeries, Trace, TraceWarning, read_trace
+from pathcast.watch import Watch, WatchedFlow, WatchReport, watch
 
 __version__ = version("pathcast")
 
@@ -80,6 +82,7 @@ __all__ = [
     "PathFileError",
     "PathcastError",
     "Predictions",
+    "ProbeError",
     "Results",
     "RunReport",
     "Scenario",
@@ -89,6 +92,9 @@ __all__ = [
     "Trace",
     "TraceError",
     "TraceWarning",
+    "Watch",
+    "WatchReport",
+    "WatchedFlow",
     "capabilities",
     "convert",
     "emulate",
@@ -98,4 +104,5 @@ __all__ = [
     "read_trace",
     "simulate",
     "simulate_many",
+    "watch",
 ]

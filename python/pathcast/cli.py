@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pathcast import __version__, batch, demo, models, report, runs, shell
+from pathcast import __version__, batch, cli_watch, demo, models, report, runs, shell
 from pathcast import scenario as scenarios
 from pathcast.convert import convert as convert_trace
 from pathcast.exceptions import PathcastError
@@ -41,6 +41,7 @@ app = typer.Typer(
 )
 path_app = typer.Typer(help="Show paths.", no_args_is_help=True)
 app.add_typer(path_app, name="path")
+app.command()(cli_watch.watch)
 _out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
 

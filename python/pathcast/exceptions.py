@@ -7,6 +7,7 @@ PathcastError
 ├── SchemeError       a congestion control that is not there
 ├── SimulationError   a simulation that can make no progress
 ├── EmulatorError     the emulator cannot run here, or not so
+├── ProbeError        flows that cannot be watched
 ├── ClusterError      a Ray cluster that cannot be used
 └── ModelError        a series that no model can use
 ```
@@ -46,6 +47,10 @@ class EmulatorError(PathcastError):
     """The emulator cannot run here, or not what it was asked for."""
 
 
+class ProbeError(PathcastError):
+    """Flows that cannot be watched: what was asked for is not there, not permitted, or makes no sense."""
+
+
 class ClusterError(PathcastError):
     """A Ray cluster that cannot be reached or used, or whose workers cannot do what they must."""
 
@@ -60,6 +65,7 @@ _KINDS: dict[type[Exception], type[PathcastError]] = {
     _internal.SchemeError: SchemeError,
     _internal.SimulationError: SimulationError,
     _internal.EmulatorError: EmulatorError,
+    _internal.ProbeError: ProbeError,
     _internal.ModelError: ModelError,
 }
 

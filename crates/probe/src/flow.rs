@@ -4,6 +4,7 @@ use pathcast_trace::{Record, WatchedFlow};
 
 use crate::median::Median;
 use crate::owner::Process;
+use crate::probe::FlowTotals;
 use crate::sample::{Event, Look, Numbers, record_of_event, record_of_look, seconds_since};
 use crate::sock_diag::{Socket, SocketId};
 use crate::tcp_info::TcpInfo;
@@ -68,6 +69,29 @@ impl Flow {
             srtt_s: Median::default(),
             cwnd_packets: Median::default(),
         }
+    }
+
+    /// A socket of this process, of which all is known.
+    pub(crate) fn own(
+        id: SocketId,
+        scheme: Option<String>,
+        process: Process,
+        totals: &FlowTotals,
+        began_ns: u64,
+    ) -> Self {
+        Self {
+            base: Some(totals.first),
+            last: Some(totals.last),
+            scheme,
+            process: Some(process),
+            ..Self::unlisted(id, began_ns)
+        }
+    }
+
+    /// Notes a row that was made elsewhere.
+    pub(crate) fn replay(&mut self, record: Record, origin_ns: u64) {
+        self.changed_ns = origin_ns + (record.time_s * 1e9) as u64;
+        self.note(record);
     }
 
     pub(crate) const fn is_listed(&self) -> bool {

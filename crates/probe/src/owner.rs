@@ -23,7 +23,7 @@ pub struct Process {
 }
 
 impl Process {
-    fn of(pid: u32) -> Self {
+    pub(crate) fn of(pid: u32) -> Self {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         Self {
             pid,

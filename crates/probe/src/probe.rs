@@ -117,6 +117,8 @@ pub enum ProbeError {
 /// What was seen of one flow in all, since it was first watched.
 #[derive(Clone, Debug)]
 pub struct FlowTotals {
+    /// The socket's state when it was first watched.
+    pub first: TcpInfo,
     /// The socket's state at the end.
     pub last: TcpInfo,
     /// Packets sent again.
@@ -184,7 +186,7 @@ impl Probe {
             cookies.push(socket_cookie(socket).map_err(|errno| error(errno.into()))?);
             let socket = socket.try_clone_to_owned().map_err(error)?;
             let first = TcpInfo::of(socket.as_fd()).map_err(error)?;
-            ids.push(id_of(&socket, cookies[flow]).map_err(error)?);
+            ids.push(id_of(socket.as_fd(), cookies[flow]).map_err(error)?);
             flows.push(Watched {
                 socket,
                 first,
@@ -227,6 +229,11 @@ impl Probe {
     /// How the records are taken.
     pub const fn method(&self) -> Method {
         self.method
+    }
+
+    /// Why it is not tcp_probe, if that was asked for.
+    pub fn fallback_because(&self) -> Option<&str> {
+        self.fallback_because.as_deref()
     }
 
     /// Takes a last look, ends the reading, and gives all that was seen; time 0 of the records is
@@ -358,7 +365,7 @@ fn opt_stats_of(flows: &mut [Watched]) -> Result<Source, ProbeError> {
     Ok(Source::OptStats(queues))
 }
 
-fn id_of(socket: &OwnedFd, cookie: u64) -> io::Result<SocketId> {
+pub(crate) fn id_of(socket: BorrowedFd<'_>, cookie: u64) -> io::Result<SocketId> {
     let local = SocketAddr::try_from(getsockname(socket)?)?;
     let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
     Ok(SocketId::new(local, peer.try_into()?, cookie))
@@ -408,6 +415,7 @@ impl Watched {
             now.unwrap_or(0).saturating_sub(then.unwrap_or(0)) as f64 * 1e-6
         };
         FlowTotals {
+            first,
             last,
             retransmits: retransmits.at(u64::MAX),
             duplicates: last

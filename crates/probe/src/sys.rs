@@ -44,6 +44,14 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>, info: &mut [u8]) -> io::Result<us
     Ok(length as usize)
 }
 
+/// Another descriptor of what the number `fd` is open as.
+pub(crate) fn duplicate(fd: i32) -> io::Result<OwnedFd> {
+    // SAFETY: this touches no memory of ours, and a number that is nobody's is an error.
+    let copy = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }.into())?;
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy as i32) })
+}
+
 /// The socket's `SO_TIMESTAMPING`.
 pub(crate) fn timestamping(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut flags = 0u32;

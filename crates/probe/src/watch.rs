@@ -1,6 +1,7 @@
 //! Watches flows of any process.
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +11,11 @@ use std::time::SystemTime;
 
 use pathcast_trace::{
     Metadata, Record, Source, TableWriter, Trace, TraceError, WatchReport, write_beside,
+    write_parquet,
 };
 use rustix::system::uname;
 
+use crate::own::Own;
 use crate::owner::{Cgroup, in_namespace_of};
 use crate::probe::{Method, ProbeError};
 use crate::realtime::monotonic_ns;
@@ -28,7 +31,8 @@ const BATCHES_WAITING: usize = 64;
 /// How to watch, and what becomes of the records.
 #[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
-    /// `TcpProbe` or `SockDiag`; without one, the first of them that can be had.
+    /// Of any process's flows `TcpProbe` or `SockDiag`; without one, the first of them that can be
+    /// had. Of own sockets any; without one, `TcpProbe` or else `TcpInfo`.
     pub method: Option<Method>,
     /// What becomes of the records.
     pub keep: Keep,
@@ -51,7 +55,7 @@ pub enum Keep {
 pub struct WatchProgress {
     /// Flows found so far.
     pub flows: u64,
-    /// Records taken so far.
+    /// Records taken so far; of own sockets known at the end only.
     pub records: u64,
 }
 
@@ -63,12 +67,17 @@ pub(crate) struct Counts {
 
 /// Watches flows until it is finished or dropped; dropped, it leaves no file.
 pub struct Watch {
-    threads: Option<Threads>,
+    running: Option<Running>,
     method: Method,
     fallback_because: Option<String>,
     began_ns: u64,
     began_unix_s: f64,
     counts: Arc<Counts>,
+}
+
+enum Running {
+    Any(Threads),
+    Own(Own, Keep),
 }
 
 struct Threads {
@@ -124,7 +133,6 @@ impl Watch {
             Ok((Diag::open()?, Destroyed::open().ok()))
         })?;
         let (began_ns, counts) = (monotonic_ns(), Arc::new(Counts::default()));
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let (output, writer) = Output::open(options.keep, Arc::clone(&counts))?;
         let mut watcher = Watcher::new(selection, owners, diag, destroyed, recording, output);
         watcher
@@ -139,13 +147,32 @@ impl Watch {
             method,
             fallback_because,
             began_ns,
-            began_unix_s: since_1970.map_or(0.0, |since| since.as_secs_f64()),
+            began_unix_s: since_1970_s(),
             counts,
-            threads: Some(Threads {
+            running: Some(Running::Any(Threads {
                 stop,
                 reader,
                 writer,
-            }),
+            })),
+        })
+    }
+
+    /// Watches sockets of this process, by any method; their numbers are places in this list. The
+    /// records are in memory until the end.
+    ///
+    /// # Errors
+    /// A socket that is no connected TCP socket, or the method that was asked for cannot be had.
+    pub fn sockets(sockets: &[BorrowedFd<'_>], options: WatchOptions) -> Result<Self, ProbeError> {
+        let own = Own::start(sockets, options.method)?;
+        let counts = Counts::default();
+        counts.flows.store(own.flows() as u64, Ordering::Relaxed);
+        Ok(Self {
+            method: own.method(),
+            fallback_because: own.fallback_because(),
+            began_ns: monotonic_ns(),
+            began_unix_s: since_1970_s(),
+            counts: Arc::new(counts),
+            running: Some(Running::Own(own, options.keep)),
         })
     }
 
@@ -167,33 +194,60 @@ impl Watch {
     /// # Errors
     /// The kernel stopped listing its sockets, or the file could not be written.
     pub fn finish(mut self) -> Result<(WatchReport, Option<Trace>), ProbeError> {
-        let threads = self.threads.take().expect("only the end takes them");
-        let (seen, writer) = threads.stop();
-        let report = WatchReport {
+        match self.running.take().expect("only the end takes it") {
+            Running::Any(threads) => {
+                let (seen, writer) = threads.stop();
+                let report = self.report(seen.report, seen.ended_ns);
+                let metadata = metadata(&report, self.began_unix_s);
+                if let Some(Writer { messages, thread }) = writer {
+                    // a writer that has given up says why when it is joined
+                    let _ = messages.send(Message::End(Box::new(metadata.clone())));
+                    drop(messages);
+                    let written = thread.join();
+                    written.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                }
+                if let Some(source) = seen.failed {
+                    return Err(ProbeError::Diag { source });
+                }
+                let trace = seen.kept.map(|records| Trace { metadata, records });
+                Ok((report, trace))
+            }
+            Running::Own(own, keep) => {
+                let (report, records, ended_ns) = own.finish(self.began_ns);
+                let report = self.report(report, ended_ns);
+                let metadata = metadata(&report, self.began_unix_s);
+                let trace = Trace { metadata, records };
+                match keep {
+                    Keep::Nothing => Ok((report, None)),
+                    Keep::Memory => Ok((report, Some(trace))),
+                    Keep::File(file) => {
+                        write_parquet(&file, &trace)?;
+                        Ok((report, None))
+                    }
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, report: WatchReport, ended_ns: u64) -> WatchReport {
+        WatchReport {
             method: self.method.to_string(),
             fallback_because: self.fallback_because.take(),
-            duration_s: seen.ended_ns.saturating_sub(self.began_ns) as f64 * 1e-9,
-            ..seen.report
-        };
-        let metadata = metadata(&report, self.began_unix_s);
-        if let Some(Writer { messages, thread }) = writer {
-            // a writer that has given up says why when it is joined
-            let _ = messages.send(Message::End(Box::new(metadata.clone())));
-            drop(messages);
-            let written = thread.join();
-            written.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            duration_s: ended_ns.saturating_sub(self.began_ns) as f64 * 1e-9,
+            ..report
         }
-        if let Some(source) = seen.failed {
-            return Err(ProbeError::Diag { source });
-        }
-        let trace = seen.kept.map(|records| Trace { metadata, records });
-        Ok((report, trace))
     }
+}
+
+/// Seconds since 1970.
+fn since_1970_s() -> f64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Some(threads) = self.threads.take()
+        if let Some(Running::Any(threads)) = self.running.take()
             && let (_, Some(Writer { messages, thread })) = threads.stop()
         {
             drop(messages);

@@ -15,6 +15,7 @@ mod runs;
 mod scenario;
 mod shell;
 mod trace;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -28,7 +29,8 @@ mod _internal {
     };
     #[pymodule_export]
     use crate::errors::{
-        EmulatorError, ModelError, PathFileError, SchemeError, SimulationError, TraceError,
+        EmulatorError, ModelError, PathFileError, ProbeError, SchemeError, SimulationError,
+        TraceError,
     };
     #[pymodule_export]
     use crate::models::{Forecaster, evaluate, fit};
@@ -44,4 +46,6 @@ mod _internal {
     use crate::shell::run_shell;
     #[pymodule_export]
     use crate::trace::Trace;
+    #[pymodule_export]
+    use crate::watch::Watch;
 }
