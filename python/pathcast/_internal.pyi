@@ -114,6 +114,7 @@ def emulate(
     seed: int,
     ipv6: bool = False,
     packets_file: Path | None = None,
+    messages_file: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[str, Trace | None]: ...
 def capabilities() -> tuple[bool, bool, bool, bool, list[str], list[str]]: ...

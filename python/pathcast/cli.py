@@ -160,6 +160,18 @@ def _print_workloads(run: runs.RunReport) -> None:
                 p50, p99 = (f"{flow.messages.latency_ms[key]:.1f}" for key in ("p50", "p99"))
         table.add_row(str(number), flow.workload, f"{flow.start_s:.2f}", end, arrived, p50, p99)
     _out.print(table)
+    for number, flow in enumerate(run.flows):
+        split = None if flow.messages is None else flow.messages.delay_split_ms
+        if split is not None:
+            sender, network, receiver = (
+                f"{split[part]['p50']:.1f} / {split[part]['p99']:.1f} ms"
+                for part in ("sender_stack", "network", "receiver_stack")
+            )
+            _out.print(
+                f"flow {number}, median / 99 %: {sender} in the sender's stack, {network} in the "
+                f"network, {receiver} in the receiver's stack; "
+                f"{split['buffered_fraction']:.1%} buffered by the sender"
+            )
 
 
 def _finish_run(run: runs.RunReport, as_json: bool, **written: FilePath | None) -> None:
@@ -269,11 +281,15 @@ def emulate(
     ipv6: Annotated[bool, typer.Option("--ipv6", help="Use IPv6 instead of IPv4.")] = False,
     output: Output = None,
     packets: PacketsFile = None,
+    messages: Annotated[
+        FilePath | None,
+        typer.Option(help="Write where each message over TCP spent its time, as Parquet."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the kernel's TCP over emulated links (Linux, root)."""
     what, schemes = _what_to_run(file, scheme, flows, workload)
-    for written in (output, packets):
+    for written in (output, packets, messages):
         if written is not None:
             check_output(written)
     spec = runs.specified(what, schemes, duration, seed)
@@ -285,11 +301,12 @@ def emulate(
             seed=seed,
             ipv6=ipv6,
             packets_file=packets,
+            messages_file=messages,
             progress=progress,
         )
     if output is not None:
         trace.write(output)
-    _finish_run(run, as_json, trace=output, packets=packets)
+    _finish_run(run, as_json, trace=output, packets=packets, messages=messages)
 
 
 @app.command()

@@ -8,19 +8,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pathcast_path::{Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Source, Timers, Transport, Workload, Write};
-use pathcast_trace::DelayHistogram;
+use pathcast_trace::{DelayHistogram, Direction};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::{Errno, write};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::connection::Connection;
+use crate::delay_split::Read;
 use crate::error::EmulatorError;
 use crate::options::Flow;
+use crate::packet_log::Conclusion;
 use crate::pump::timespec;
+use crate::sys::set_tcp_option;
 
 /// Bytes written or read at once.
 const CHUNK_BYTES: usize = 128 << 10;
+
+/// Messages that were read of which the log is told at once.
+const READS_AT_ONCE: usize = 512;
 
 /// Chunks of one flow before the next flow has its turn.
 const CHUNKS_A_TURN: usize = 4;
@@ -60,8 +66,8 @@ pub(crate) struct ApplicationsReport {
 struct Pipe {
     /// Bytes still to be written of each message that is not written whole.
     pending: VecDeque<u64>,
-    /// Where each message that has not arrived whole ends, and when its clock began.
-    ends: VecDeque<(u64, Time)>,
+    /// The messages that have not arrived whole.
+    ends: VecDeque<Pending>,
     /// Bytes of all messages so far, and bytes that arrived.
     offered: u64,
     arrived: u64,
@@ -69,23 +75,39 @@ struct Pipe {
     messages: (u64, u64),
 }
 
+/// A message that has not arrived whole.
+#[derive(Clone, Copy)]
+struct Pending {
+    /// Its first byte, and the one after its last.
+    first: u64,
+    end: u64,
+    /// When its clock began: that of an answer with the request.
+    clock: Time,
+    written: Time,
+}
+
 impl Pipe {
-    fn offer(&mut self, written: Time, bytes: u64) {
+    fn offer(&mut self, clock: Time, written: Time, bytes: u64) {
         self.pending.push_back(bytes);
+        self.ends.push_back(Pending {
+            first: self.offered,
+            end: self.offered + bytes,
+            clock,
+            written,
+        });
         self.offered += bytes;
-        self.ends.push_back((self.offered, written));
         self.messages.0 += 1;
     }
 
-    /// The next message that is whole: when its clock began.
-    fn take_delivered(&mut self) -> Option<Time> {
-        let &(end, written) = self.ends.front()?;
-        if end > self.arrived {
+    /// The next message that is whole.
+    fn take_delivered(&mut self) -> Option<Pending> {
+        let message = *self.ends.front()?;
+        if message.end > self.arrived {
             return None;
         }
         self.ends.pop_front();
         self.messages.1 += 1;
-        Some(written)
+        Some(message)
     }
 }
 
@@ -115,6 +137,8 @@ struct Application<'a> {
     carrier: Carrier,
     outcome: FlowOutcome,
     broken: bool,
+    /// What the receiver's window is to be.
+    window: Option<u64>,
 }
 
 /// The applications of all flows: what a thread works on.
@@ -129,6 +153,9 @@ pub(crate) struct Applications<'a> {
     open: usize,
     broken: Vec<(usize, Errno)>,
     chunk: Vec<u8>,
+    /// Who wants to know of messages that were read, and those not told yet.
+    log: Option<Conclusion>,
+    reads: Vec<Read>,
     /// How long to wait for datagrams when all else is done.
     grace: Span,
 }
@@ -148,6 +175,7 @@ impl<'a> Applications<'a> {
         connections: &'a [Connection],
         seed: u64,
         base_rtt: Span,
+        log: Option<Conclusion>,
     ) -> Result<(Self, ApplicationsStop), EmulatorError> {
         let make = || -> Result<_, Errno> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -184,6 +212,8 @@ impl<'a> Applications<'a> {
                 _stop: stop,
                 broken: Vec::new(),
                 chunk: vec![0; CHUNK_BYTES],
+                log,
+                reads: Vec::new(),
                 grace: base_rtt + LONGEST_QUEUE,
             },
             ApplicationsStop(raise),
@@ -246,11 +276,18 @@ impl<'a> Applications<'a> {
                 }
             }
         }
+        self.tell_reads();
         ApplicationsReport {
             flows: self.flows.into_iter().map(Application::finish).collect(),
             cpu_s: thread_cpu_s(),
             broken: self.broken,
             fifo_refused,
+        }
+    }
+
+    fn tell_reads(&mut self) {
+        if let Some(log) = &self.log {
+            log.reads(std::mem::take(&mut self.reads));
         }
     }
 
@@ -302,7 +339,7 @@ impl<'a> Applications<'a> {
                 }
                 (Carrier::Tcp { pipes, asks, .. }, Write::Message(bytes)) => {
                     let side = if *asks { Side::Sink } else { Side::Source };
-                    pipes[side as usize].offer(now, bytes);
+                    pipes[side as usize].offer(now, now, bytes);
                     side
                 }
             };
@@ -407,16 +444,38 @@ impl<'a> Applications<'a> {
                         Err(errno) => return Err(errno),
                     }
                 }
-                while let Some(written) = pipe.take_delivered() {
+                if let Some(window) = flow.window
+                    && side == Side::Sink as usize
+                {
+                    set_receive_window(socket, window);
+                }
+                while let Some(message) = pipe.take_delivered() {
                     any = true;
+                    if self.log.is_some() {
+                        self.reads.push(Read {
+                            flow: number as u32,
+                            direction: match side == Side::Source as usize {
+                                true => Direction::Back,
+                                false => Direction::Data,
+                            },
+                            number: pipe.messages.1 - 1,
+                            first: message.first,
+                            end: message.end,
+                            written_ns: message.written.as_nanos(),
+                            read_ns: now.as_nanos(),
+                        });
+                    }
                     if side == Side::Source as usize {
                         // a request: the far end answers at once; the clock began with it
                         let bytes = flow.source.answer();
-                        pipes_of(&mut flow.carrier)[0].offer(written, bytes);
+                        pipes_of(&mut flow.carrier)[0].offer(message.clock, now, bytes);
                         break;
                     }
-                    flow.outcome.note(now, written);
+                    flow.outcome.note(now, message.clock);
                     flow.source.on_delivered(now);
+                }
+                if self.reads.len() >= READS_AT_ONCE {
+                    self.tell_reads();
                 }
             }
         }
@@ -456,6 +515,13 @@ impl<'a> Application<'a> {
             },
             outcome: FlowOutcome::default(),
             broken: false,
+            window: match spec.transport {
+                Transport::Tcp {
+                    receive_window_bytes,
+                    ..
+                } => receive_window_bytes,
+                Transport::Udp => None,
+            },
         }
     }
 
@@ -490,6 +556,14 @@ impl FlowOutcome {
             .get_or_insert_with(|| Box::new(DelayHistogram::coarse()))
             .record(now.since(written).as_nanos());
     }
+}
+
+/// Holds the receiver's window at `bytes`. The kernel forgets it whenever packets of another size
+/// change its idea of their overhead (tcp_measure_rcv_mss), so that it has to be told again.
+fn set_receive_window(socket: BorrowedFd<'_>, bytes: u64) {
+    let window = bytes.min(i32::MAX as u64) as i32;
+    // it was taken when the flow was connected, and is no reason to end the run now
+    let _ = set_tcp_option(socket, libc::TCP_WINDOW_CLAMP, window);
 }
 
 /// Sends the datagrams of a message; one that the kernel does not take is lost, as it would be for

@@ -25,6 +25,7 @@ mod addresses;
 mod applications;
 mod capabilities;
 mod connection;
+mod delay_split;
 mod error;
 mod host;
 mod interface;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use pathcast_path::{Counters, Direction, Path, Span};
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_scenario::{FlowSpec, Link, Scenario, Transport};
-use pathcast_trace::{Metadata, PacketRecord, Slip, Source, TableWriter, TraceError, write_beside};
+use pathcast_trace::{Metadata, PacketRecord, Slip, Source, TableWriter, TraceError};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::addresses::End;
@@ -26,7 +26,7 @@ use crate::interface::{MTU, configure_with, index, ipv4_address, switch_on_loopb
 use crate::mm_log::MmLog;
 use crate::namespace::Namespace;
 use crate::options::Options;
-use crate::packet_log::{Log, Message, Rows, log_of_everything};
+use crate::packet_log::{Log, Message, Rows, if_wanted, log_of_everything};
 use crate::pump::{Pump, PumpReport};
 use crate::route;
 use crate::run::{PUMP_PRIORITY, RaiseOnDrop, join, spawn};
@@ -524,7 +524,7 @@ fn write(
                                 }
                             }
                         }
-                        Ok(Message::Flows(_)) => {}
+                        Ok(Message::Flows(_) | Message::Reads(_)) => {}
                         Ok(Message::End(metadata)) => break metadata,
                         Err(_) => return Err("the run was stopped".into()),
                     }
@@ -539,21 +539,6 @@ fn write(
         })
         .map_err(|error| error.to_string())
     })
-}
-
-/// Does `work` with a new file that replaces `file` if all went well; without one, with none.
-fn if_wanted(
-    file: Option<&PathBuf>,
-    work: impl FnOnce(Option<&mut File>) -> Result<(), String>,
-) -> Result<(), TraceError> {
-    match file {
-        Some(file) => write_beside(file, |file| work(Some(file))),
-        None => work(None).map_err(|message| TraceError {
-            file: "log".into(),
-            place: None,
-            message,
-        }),
-    }
 }
 
 #[cfg(test)]

@@ -111,6 +111,29 @@ pub struct PacketRecord {
     pub direction: Direction,
 }
 
+/// One message that an application wrote and another one read whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MessageRecord {
+    /// Which of the run's flows, from 0.
+    pub flow: u32,
+    /// Which way it went; against the data go requests.
+    pub direction: Direction,
+    /// Its number among those of its flow and direction, from 0.
+    pub message: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// When the application wrote it, in seconds of the run, as all that follows.
+    pub written_s: f64,
+    /// When its last byte entered the network for the first time.
+    pub entered_s: f64,
+    /// When the packet that completed it at the far end entered the network: later, if one was lost.
+    pub sent_s: f64,
+    /// When that packet left the network.
+    pub left_s: f64,
+    /// When the application at the far end had read all of it.
+    pub read_s: f64,
+}
+
 /// What is known of the run that a trace came from; kept in the Parquet file's metadata.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metadata {
