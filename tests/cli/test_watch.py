@@ -292,3 +292,33 @@ def test_the_table_says_when_there_was_nothing():
     done = run("watch", "--port", "1", "--method", "sock_diag", "--duration", "0.2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("0 flows, 0 records by sock_diag")
+
+
+def test_records_that_came_faster_than_they_were_read_are_counted(emulator, tmp_path):
+    if not emulator.tcp_probe:
+        pytest.skip("there is no tcp_probe here")
+    server = socket.create_server(("127.0.0.1", 0))
+    one = socket.create_connection(server.getsockname())
+    other, _ = server.accept()
+    for end_of_it in (one, other):
+        end_of_it.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    file = tmp_path / "trace.parquet"
+    watch = start("--port", server.getsockname()[1], "--method", "tcp_probe", "-o", file)
+    watch.send_signal(signal.SIGSTOP)  # nobody reads, and a ring has room for 26,000
+    for _ in range(60_000):
+        one.send(b"x")
+        other.recv(1)
+        other.send(b"x")
+        one.recv(1)
+    time.sleep(0.2)  # the last one is acknowledged late, for nothing goes the other way
+    watch.send_signal(signal.SIGCONT)
+    report, _ = end(watch)
+    assert report["records_lost"] > 10_000
+    assert report["records"] > 10_000
+    trace = pathcast.read_trace(file)
+    assert not trace.metadata["valid"]
+    assert "records were lost" in trace.metadata["environment"]["invalid_because"]
+    # the counters come from the list, and miss nothing
+    assert {flow["acked_bytes"] for flow in report["flows"]} == {60_000}
+    for sock in (one, other, server):
+        sock.close()

@@ -1,13 +1,12 @@
 //! The applications of all flows, both ends, on one thread: each writes what its workload says and
 //! reads all that arrives.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pathcast_path::{Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
-use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Source, Timers, Transport, Workload, Write};
+use pathcast_scenario::{Datagrams, Source, Timers, Transport, Workload, Write};
 use pathcast_trace::{DelayHistogram, Direction};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -15,10 +14,12 @@ use rustix::io::{Errno, write};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::connection::Connection;
+use crate::datagram::{receive_datagram, send_datagrams};
 use crate::delay_split::Read;
 use crate::error::EmulatorError;
 use crate::options::Flow;
 use crate::packet_log::Conclusion;
+use crate::pipe::Pipe;
 use crate::pump::timespec;
 use crate::sys::set_tcp_option;
 
@@ -36,9 +37,6 @@ const STOP: u64 = u64::MAX;
 
 /// How long a datagram may wait in queues after the last one was written.
 const LONGEST_QUEUE: Span = Span::from_millis(1000);
-
-/// Number of a datagram, before its payload.
-const NUMBER_BYTES: usize = 8;
 
 /// What became of a flow.
 #[derive(Default)]
@@ -59,56 +57,6 @@ pub(crate) struct ApplicationsReport {
     pub(crate) broken: Vec<(usize, Errno)>,
     /// Why the thread was not in `SCHED_FIFO`.
     pub(crate) fifo_refused: Option<String>,
-}
-
-/// One way over a TCP connection.
-#[derive(Default)]
-struct Pipe {
-    /// Bytes still to be written of each message that is not written whole.
-    pending: VecDeque<u64>,
-    /// The messages that have not arrived whole.
-    ends: VecDeque<Pending>,
-    /// Bytes of all messages so far, and bytes that arrived.
-    offered: u64,
-    arrived: u64,
-    /// Messages written, and arrived whole.
-    messages: (u64, u64),
-}
-
-/// A message that has not arrived whole.
-#[derive(Clone, Copy)]
-struct Pending {
-    /// Its first byte, and the one after its last.
-    first: u64,
-    end: u64,
-    /// When its clock began: that of an answer with the request.
-    clock: Time,
-    written: Time,
-}
-
-impl Pipe {
-    fn offer(&mut self, clock: Time, written: Time, bytes: u64) {
-        self.pending.push_back(bytes);
-        self.ends.push_back(Pending {
-            first: self.offered,
-            end: self.offered + bytes,
-            clock,
-            written,
-        });
-        self.offered += bytes;
-        self.messages.0 += 1;
-    }
-
-    /// The next message that is whole.
-    fn take_delivered(&mut self) -> Option<Pending> {
-        let message = *self.ends.front()?;
-        if message.end > self.arrived {
-            return None;
-        }
-        self.ends.pop_front();
-        self.messages.1 += 1;
-        Some(message)
-    }
 }
 
 /// Which end of a flow's data.
@@ -564,39 +512,4 @@ fn set_receive_window(socket: BorrowedFd<'_>, bytes: u64) {
     let window = bytes.min(i32::MAX as u64) as i32;
     // it was taken when the flow was connected, and is no reason to end the run now
     let _ = set_tcp_option(socket, libc::TCP_WINDOW_CLAMP, window);
-}
-
-/// Sends the datagrams of a message; one that the kernel does not take is lost, as it would be for
-/// any application that does not wait.
-fn send_datagrams(
-    socket: BorrowedFd<'_>,
-    chunk: &mut [u8],
-    numbers: std::ops::Range<u64>,
-    bytes: u64,
-) {
-    let last = numbers.end - 1;
-    for number in numbers {
-        let size = match number == last {
-            true => Datagrams::last_bytes(bytes),
-            false => DATAGRAM_BYTES,
-        };
-        let size = (size as usize).max(NUMBER_BYTES);
-        chunk[..NUMBER_BYTES].copy_from_slice(&number.to_be_bytes());
-        let _ = send(socket, &chunk[..size], SendFlags::NOSIGNAL);
-    }
-}
-
-/// The number and the size of the next datagram, if one waits.
-fn receive_datagram(socket: BorrowedFd<'_>, chunk: &mut [u8]) -> Result<Option<(u64, u32)>, Errno> {
-    loop {
-        match recv(socket, &mut *chunk, RecvFlags::empty()) {
-            Ok((_, size)) if size >= NUMBER_BYTES => {
-                let number = chunk[..NUMBER_BYTES].try_into().expect("eight bytes");
-                return Ok(Some((u64::from_be_bytes(number), size as u32)));
-            }
-            Ok(_) => {} // none of ours
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            Err(errno) => return Err(errno),
-        }
-    }
 }

@@ -28,8 +28,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod error;
 mod flow;
 mod median;
+mod method;
 mod netlink;
 mod opt_stats;
 mod own;
@@ -41,6 +43,7 @@ mod sample;
 mod selection;
 mod sequence;
 mod sock_diag;
+mod source;
 // perf_event_open, its ring in shared memory, TCP_INFO and sched_setscheduler have no safe wrapper
 // in the libraries we use; all of them are called from here and nowhere else
 #[allow(unsafe_code)]
@@ -61,7 +64,9 @@ pub fn duplicate(fd: i32) -> std::io::Result<std::os::fd::OwnedFd> {
     sys::duplicate(fd)
 }
 
-pub use probe::{FlowTotals, Method, Observation, Options, Probe, ProbeError, Stopped};
+pub use error::ProbeError;
+pub use method::Method;
+pub use probe::{FlowTotals, Observation, Options, Probe, Stopped};
 pub use selection::{Prefix, Selection};
 pub use tcp_info::TcpInfo;
 pub use tcp_probe::{Unavailable, tcp_probe_available};

@@ -158,6 +158,25 @@ mod tests {
         assert_eq!(statistics(&[]), None);
     }
 
+    /// What Linux 6.18 said when 3000 bytes over loopback had been acknowledged.
+    #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
+    #[test]
+    fn a_captured_message_is_read_and_a_cut_one_never_past_its_end() {
+        let control = include_bytes!("captured/opt_stats.bin");
+        let (at_ns, info) = read(control).unwrap();
+        assert!(at_ns > 1_700_000_000_000_000_000, "{at_ns}"); // since 1970
+        assert_eq!(
+            (info.bytes_acked, info.new_bytes()),
+            (Some(3000), Some(3000))
+        );
+        assert_eq!((info.snd_cwnd, info.total_retrans), (10, 0));
+        assert!(info.rtt_us > 0 && info.busy_time_us.is_some());
+        for size in 0..control.len() {
+            let cut = read(&control[..size]);
+            assert!(cut.is_none() || cut == Some((at_ns, info)), "{size}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read_to_an_end(bytes in prop::collection::vec(any::<u8>(), 0..300)) {

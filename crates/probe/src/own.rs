@@ -5,9 +5,11 @@ use std::os::fd::BorrowedFd;
 use pathcast_trace::{Record, WatchReport};
 use rustix::net::sockopt::{socket_cookie, tcp_congestion};
 
+use crate::error::ProbeError;
 use crate::flow::Flow;
+use crate::method::Method;
 use crate::owner::Process;
-use crate::probe::{Method, Observation, Options, Probe, ProbeError, id_of};
+use crate::probe::{Observation, Options, Probe, id_of};
 use crate::sock_diag::SocketId;
 
 /// Own sockets under watch, and who they are.

@@ -11,7 +11,7 @@ use std::thread;
 use rustix::fs::statfs;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::probe::ProbeError;
+use crate::error::ProbeError;
 
 /// A process that holds a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,68 +1,24 @@
 //! One interface to all ways of watching senders of this process.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pathcast_trace::{Record, TraceError};
+use pathcast_trace::Record;
 use rustix::net::sockopt::socket_cookie;
 use rustix::net::{getpeername, getsockname};
-use thiserror::Error;
 
-use crate::opt_stats::OptStats;
+use crate::error::ProbeError;
+use crate::method::Method;
 use crate::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use crate::sample::{Look, Retransmits, records_of_events, records_of_looks};
-use crate::sock_diag::{Diag, SocketId};
+use crate::sock_diag::SocketId;
+use crate::source::{Source, diag_of, opt_stats_of};
 use crate::tcp_info::TcpInfo;
 use crate::tcp_probe::TcpProbe;
-
-/// How the records were taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// The tracepoint: a record for each acknowledgment, taken as it arrives.
-    #[default]
-    TcpProbe,
-    /// `TCP_INFO` of own sockets: a look each millisecond, kept if something changed.
-    TcpInfo,
-    /// The kernel's list of sockets: a look each two milliseconds, likewise; of any process.
-    SockDiag,
-    /// What own sockets tell with the time stamp of an acknowledgment (`SO_TIMESTAMPING`).
-    OptStats,
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TcpProbe => "tcp_probe",
-            Self::TcpInfo => "tcp_info",
-            Self::SockDiag => "sock_diag",
-            Self::OptStats => "opt_stats",
-        })
-    }
-}
-
-impl FromStr for Method {
-    type Err = ProbeError;
-
-    fn from_str(text: &str) -> Result<Self, ProbeError> {
-        let all = [
-            Self::TcpProbe,
-            Self::SockDiag,
-            Self::TcpInfo,
-            Self::OptStats,
-        ];
-        let found = all.into_iter().find(|method| method.to_string() == text);
-        found.ok_or_else(|| {
-            let names = all.map(|method| method.to_string()).join(", ");
-            ProbeError::Selection(format!("method is {text:?}, expected one of {names}"))
-        })
-    }
-}
 
 /// How to watch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,47 +27,6 @@ pub struct Options {
     pub method: Method,
     /// `SCHED_FIFO` priority of the reading thread; none: an ordinary thread.
     pub fifo_priority: Option<i32>,
-}
-
-/// What keeps sockets from being watched.
-#[derive(Debug, Error)]
-pub enum ProbeError {
-    /// No connected TCP socket.
-    #[error("cannot watch flow {flow}: {source}; expected a connected TCP socket")]
-    Socket {
-        /// Its place in the list.
-        flow: usize,
-        /// What the kernel says.
-        source: io::Error,
-    },
-    /// What is to be watched is not there, or makes no sense.
-    #[error("{0}")]
-    Selection(String),
-    /// No process that can be watched.
-    #[error(
-        "cannot watch process {pid}: {source}; expected a process that is there, and of this user or root's"
-    )]
-    Process {
-        /// Its number.
-        pid: u32,
-        /// What the kernel says.
-        source: io::Error,
-    },
-    /// The kernel does not list its sockets.
-    #[error("cannot ask the kernel for its TCP sockets (sock_diag): {source}")]
-    Diag {
-        /// What it says.
-        source: io::Error,
-    },
-    /// The method that was asked for cannot be had.
-    #[error("{0}")]
-    Unavailable(String),
-    /// The trace could not be written.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// The thread that reads could not be started.
-    #[error("cannot start the thread that reads the probe: {0}")]
-    Thread(io::Error),
 }
 
 /// What was seen of one flow in all, since it was first watched.
@@ -317,54 +232,6 @@ impl Stopped {
     }
 }
 
-/// Where the records come from.
-enum Source {
-    TcpProbe(TcpProbe),
-    TcpInfo,
-    /// The kernel's list, and what the flows are called there.
-    SockDiag(Diag, Vec<SocketId>),
-    OptStats(Vec<OptStats>),
-}
-
-impl Source {
-    const fn method(&self) -> Method {
-        match self {
-            Self::TcpProbe(_) => Method::TcpProbe,
-            Self::TcpInfo => Method::TcpInfo,
-            Self::SockDiag(..) => Method::SockDiag,
-            Self::OptStats(_) => Method::OptStats,
-        }
-    }
-}
-
-/// The kernel's list, with each of these sockets in it.
-fn diag_of(ids: Vec<SocketId>) -> Result<Source, ProbeError> {
-    let listing = |source| ProbeError::Diag { source };
-    let mut diag = Diag::open().map_err(listing)?;
-    for (flow, id) in ids.iter().enumerate() {
-        if diag.socket(id).map_err(listing)?.is_none() {
-            let source = io::Error::other("it is not in this thread's network namespace");
-            return Err(ProbeError::Socket { flow, source });
-        }
-    }
-    Ok(Source::SockDiag(diag, ids))
-}
-
-fn opt_stats_of(flows: &mut [Watched]) -> Result<Source, ProbeError> {
-    let mut queues = Vec::with_capacity(flows.len());
-    for (number, flow) in flows.iter_mut().enumerate() {
-        let error = |source| ProbeError::Socket {
-            flow: number,
-            source,
-        };
-        let socket = flow.socket.try_clone().map_err(error)?;
-        queues.push(OptStats::of(socket).map_err(error)?);
-        // statistics count payload, TCP_INFO counts the SYN too
-        flow.first.bytes_acked = flow.first.bytes_acked.min(flow.first.new_bytes());
-    }
-    Ok(Source::OptStats(queues))
-}
-
 pub(crate) fn id_of(socket: BorrowedFd<'_>, cookie: u64) -> io::Result<SocketId> {
     let local = SocketAddr::try_from(getsockname(socket)?)?;
     let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
@@ -377,9 +244,9 @@ fn peer_port(socket: BorrowedFd<'_>) -> io::Result<u16> {
 }
 
 /// A flow under watch.
-struct Watched {
-    socket: OwnedFd,
-    first: TcpInfo,
+pub(crate) struct Watched {
+    pub(crate) socket: OwnedFd,
+    pub(crate) first: TcpInfo,
     last: TcpInfo,
     retransmits: Retransmits,
 }
@@ -603,18 +470,6 @@ mod tests {
         assert!(
             last.cwnd_packets >= 1.0 && last.srtt_s.unwrap() > 0.0,
             "{last:?}"
-        );
-    }
-
-    #[test]
-    fn methods_are_called_by_their_names() {
-        for name in ["tcp_probe", "sock_diag", "tcp_info", "opt_stats"] {
-            assert_eq!(name.parse::<Method>().unwrap().to_string(), name);
-        }
-        let error = "magic".parse::<Method>().unwrap_err().to_string();
-        assert!(
-            error.contains("expected one of tcp_probe, sock_diag"),
-            "{error}"
         );
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use crate::probe::ProbeError;
+use crate::error::ProbeError;
 
 /// Which flows to watch: those of which all that is given holds; by default all.
 ///

@@ -377,6 +377,51 @@ mod tests {
         }
     }
 
+    /// Answers of Linux 6.18 about loopback connections that had sent 3000 bytes.
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn captured_answers_are_read_and_cut_ones_never_past_their_end() {
+        for (bytes, local, remote, cookie) in [
+            (
+                &include_bytes!("captured/sock_diag_ipv4.bin")[..],
+                "127.0.0.1:37844",
+                "127.0.0.1:34507",
+                3062,
+            ),
+            (
+                &include_bytes!("captured/sock_diag_ipv6.bin")[..],
+                "[::1]:34176",
+                "[::1]:41573",
+                3064,
+            ),
+        ] {
+            let message = messages(bytes).next().unwrap();
+            assert_eq!((message.kind, message.number), (SOCK_DIAG_BY_FAMILY, 7));
+            let socket = Socket::read(message.body).unwrap();
+            assert_eq!(socket.id.local, local.parse().unwrap());
+            assert_eq!(socket.id.remote, remote.parse().unwrap());
+            assert_eq!(
+                (socket.id.cookie, socket.scheme.as_deref()),
+                (cookie, Some("reno"))
+            );
+            assert!(socket.inode > 0 && socket.cgroup.is_some());
+            let info = socket.info.unwrap();
+            assert_eq!((info.snd_cwnd, info.snd_mss), (10, 50_176));
+            // the SYN counts
+            assert_eq!(
+                (info.bytes_acked, info.new_bytes()),
+                (Some(3001), Some(3000))
+            );
+            for size in 0..message.body.len() {
+                let cut = Socket::read(&message.body[..size]);
+                assert!(size >= MESSAGE_BYTES || cut.is_none(), "{size}");
+            }
+            for size in 0..bytes.len() {
+                assert_eq!(messages(&bytes[..size]).count(), 0, "{size}");
+            }
+        }
+    }
+
     #[test]
     fn listeners_are_listed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

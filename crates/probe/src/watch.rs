@@ -15,9 +15,10 @@ use pathcast_trace::{
 };
 use rustix::system::uname;
 
+use crate::error::ProbeError;
+use crate::method::Method;
 use crate::own::Own;
 use crate::owner::{Cgroup, in_namespace_of};
-use crate::probe::{Method, ProbeError};
 use crate::realtime::monotonic_ns;
 use crate::selection::Selection;
 use crate::sock_diag::{Destroyed, Diag};

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use pathcast_trace::{Record, WatchReport};
 
+use crate::error::ProbeError;
 use crate::flow::Flow;
 use crate::owner::{Cgroup, processes_of, sockets_of};
-use crate::probe::ProbeError;
 use crate::realtime::{monotonic_ns, thread_cpu_s};
 use crate::sample::Event;
 use crate::selection::Selection;
