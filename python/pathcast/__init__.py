@@ -21,6 +21,7 @@ from pathcast.exceptions import (
     ModelError,
     PathcastError,
     PathFileError,
+    ProbeError,
     SchemeError,
     SimulationError,
     TraceError,
@@ -54,6 +55,7 @@ from pathcast.runs import (
 )
 from pathcast.scenario import Scenario
 from pathcast.trace import FlowSeries, Trace, TraceWarning, read_trace
+from pathcast.watch import Watch, WatchedFlow, WatchReport, watch
 
 __version__ = version("pathcast")
 
@@ -82,6 +84,7 @@ __all__ = [
     "PathFileError",
     "PathcastError",
     "Predictions",
+    "ProbeError",
     "Results",
     "RunReport",
     "Scenario",
@@ -91,6 +94,9 @@ __all__ = [
     "Trace",
     "TraceError",
     "TraceWarning",
+    "Watch",
+    "WatchReport",
+    "WatchedFlow",
     "capabilities",
     "convert",
     "emulate",
@@ -100,4 +106,5 @@ __all__ = [
     "read_trace",
     "simulate",
     "simulate_many",
+    "watch",
 ]

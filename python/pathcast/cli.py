@@ -15,7 +15,7 @@ import numpy.typing as npt
 import typer
 from rich.table import Table
 
-from pathcast import __version__, batch, cli_live, demo, models, report, runs, shell
+from pathcast import __version__, batch, cli_live, cli_watch, demo, models, report, runs, shell
 from pathcast import scenario as scenarios
 from pathcast.console import (
     INTERRUPTED,
@@ -46,6 +46,7 @@ app = typer.Typer(
 path_app = typer.Typer(help="Show paths.", no_args_is_help=True)
 app.add_typer(path_app, name="path")
 app.add_typer(cli_live.app, name="live")
+app.command()(cli_watch.watch)
 
 PathFile = Annotated[
     FilePath, typer.Argument(metavar="PATH.toml", help="The path; see docs/path-file.md.")
@@ -196,11 +197,15 @@ def emulate(
     ipv6: Annotated[bool, typer.Option("--ipv6", help="Use IPv6 instead of IPv4.")] = False,
     output: Output = None,
     packets: PacketsFile = None,
+    messages: Annotated[
+        FilePath | None,
+        typer.Option(help="Write where each message over TCP spent its time, as Parquet."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the kernel's TCP over emulated links (Linux, root)."""
     what, schemes = _what_to_run(file, scheme, flows, workload)
-    for written in (output, packets):
+    for written in (output, packets, messages):
         if written is not None:
             check_output(written)
     spec = runs.specified(what, schemes, duration, seed)
@@ -212,11 +217,12 @@ def emulate(
             seed=seed,
             ipv6=ipv6,
             packets_file=packets,
+            messages_file=messages,
             progress=progress,
         )
     if output is not None:
         trace.write(output)
-    finish_run(run, as_json, trace=output, packets=packets)
+    finish_run(run, as_json, trace=output, packets=packets, messages=messages)
 
 
 @app.command()

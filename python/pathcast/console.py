@@ -89,6 +89,18 @@ def print_workloads(run: runs.RunReport) -> None:
                 p50, p99 = (f"{flow.messages.latency_ms[key]:.1f}" for key in ("p50", "p99"))
         table.add_row(str(number), flow.workload, f"{flow.start_s:.2f}", end, arrived, p50, p99)
     out.print(table)
+    for number, flow in enumerate(run.flows):
+        split = None if flow.messages is None else flow.messages.delay_split_ms
+        if split is not None:
+            sender, network, receiver = (
+                f"{split[part]['p50']:.1f} / {split[part]['p99']:.1f} ms"
+                for part in ("sender_stack", "network", "receiver_stack")
+            )
+            out.print(
+                f"flow {number}, median / 99 %: {sender} in the sender's stack, {network} in the "
+                f"network, {receiver} in the receiver's stack; "
+                f"{split['buffered_fraction']:.1%} buffered by the sender"
+            )
 
 
 def finish_run(run: runs.RunReport, as_json: bool, **written: FilePath | None) -> None:

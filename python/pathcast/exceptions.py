@@ -8,6 +8,7 @@ PathcastError
 ├── SimulationError   a simulation that can make no progress
 ├── EmulatorError     the emulator cannot run here, or not so
 ├── LiveError         two hosts that cannot run flows with each other
+├── ProbeError        flows that cannot be watched
 ├── ClusterError      a Ray cluster that cannot be used
 └── ModelError        a series that no model can use
 ```
@@ -51,6 +52,10 @@ class LiveError(PathcastError):
     """A server that does not answer or refuses, or a run that two hosts cannot make."""
 
 
+class ProbeError(PathcastError):
+    """Flows that cannot be watched: what was asked for is not there, not permitted, or makes no sense."""
+
+
 class ClusterError(PathcastError):
     """A Ray cluster that cannot be reached or used, or whose workers cannot do what they must."""
 
@@ -66,6 +71,7 @@ _KINDS: dict[type[Exception], type[PathcastError]] = {
     _internal.SimulationError: SimulationError,
     _internal.EmulatorError: EmulatorError,
     _internal.LiveError: LiveError,
+    _internal.ProbeError: ProbeError,
     _internal.ModelError: ModelError,
 }
 

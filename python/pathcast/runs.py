@@ -29,12 +29,16 @@ class MessageReport:
         delivered: messages that arrived whole; requests that were answered.
         latency_ms: `mean`, `p50`, `p95` and `p99` from writing a message to its arrival as a whole,
             of those that arrived; of a request to that of its answer.
+        delay_split_ms: of messages over TCP in the emulator, where they spent their time:
+            `sender_stack`, `network` and `receiver_stack`, each as `latency_ms`, and
+            `buffered_fraction` of those that waited in the sender's stack; docs/emulator.md.
 
     """
 
     written: int
     delivered: int
     latency_ms: dict[str, float]
+    delay_split_ms: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,8 @@ class RunReport:
             for key in ("completed_s", "messages"):
                 if flow[key] is None:
                     del flow[key]
+            if "messages" in flow and flow["messages"]["delay_split_ms"] is None:
+                del flow["messages"]["delay_split_ms"]
         if values["slip_us"] is None:
             del values["slip_us"]
         return values
@@ -261,6 +267,7 @@ def emulate(
     seed: int = 1,
     ipv6: bool = False,
     packets_file: str | os.PathLike[str] | None = None,
+    messages_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[RunReport, Trace]:
     """Runs flows of the kernel's TCP in real time. Needs Linux, root and TUN.
@@ -274,6 +281,8 @@ def emulate(
         seed: of all that is random in the path or scenario; the kernel's timing is not repeatable.
         ipv6: use IPv6 instead of IPv4.
         packets_file: write every event of every packet, both directions, here as the run goes on.
+        messages_file: write when each message over TCP was written, entered and left the network, and
+            was read, here as the run goes on; docs/trace-format.md.
         progress: called about ten times a second with the time that has passed.
 
     Returns:
@@ -288,9 +297,10 @@ def emulate(
     """
     text, file, names, duration_s, seed = specified(path, schemes, duration_s, seed)
     packets = None if packets_file is None else FilePath(packets_file)
+    messages = None if messages_file is None else FilePath(messages_file)
     with translated():
         report, trace = _internal.emulate(
-            text, file, names, duration_s, seed, ipv6, packets, progress
+            text, file, names, duration_s, seed, ipv6, packets, messages, progress
         )
     assert trace is not None, "the emulator always records"  # noqa: S101
     return RunReport.from_json(report), Trace(trace)

@@ -263,3 +263,28 @@ def test_a_full_disk_leaves_nothing_behind(path_file, tmp_path):
         assert list(disk.iterdir()) == []
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.usefixtures("emulator")
+def test_an_emulated_run_tells_where_messages_spent_their_time(path_file, tmp_path):
+    path = path_file("rate = '10 Mbit/s'\ndelay = '10 ms'\nqueue = '1 BDP'\n")
+    file = tmp_path / "messages.parquet"
+    workload = "{ kind = 'constant-rate', rate = '1 Mbit/s', portion = '1250 B', count = 50 }"
+    done = run(
+        "emulate", path, "--workload", workload, "--duration", 5, "--messages", file, "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    messages = json.loads(done.stdout)["flows"][0]["messages"]
+    split = messages["delay_split_ms"]
+    parts = [split[part]["mean"] for part in ("sender_stack", "network", "receiver_stack")]
+    assert sum(parts) == pytest.approx(messages["latency_ms"]["mean"], rel=1e-6)
+    assert split["network"]["p50"] > 11  # 10 ms and a packet of 1302 bytes
+    table = pyarrow.parquet.read_table(file)
+    assert table.num_rows == messages["delivered"] == 50
+    assert set(table["bytes"].to_pylist()) == {1250}
+    # the same as text
+    done = run("emulate", path, "--workload", workload, "--duration", 5)
+    assert "in the sender's stack" in done.stdout
+    # bulk flows have no messages, and then there is nothing to split
+    done = run("simulate", path, "--workload", workload, "--duration", 5, "--json")
+    assert "delay_split_ms" not in json.loads(done.stdout)["flows"][0]["messages"]

@@ -1,26 +1,33 @@
 //! The applications of all flows, both ends, on one thread: each writes what its workload says and
 //! reads all that arrives.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pathcast_netns::set_tcp_option;
 use pathcast_path::{Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
-use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Source, Timers, Transport, Workload, Write};
-use pathcast_trace::DelayHistogram;
+use pathcast_scenario::{Datagrams, Source, Timers, Transport, Workload, Write};
+use pathcast_trace::{DelayHistogram, Direction};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::{Errno, write};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::connection::Connection;
+use crate::datagram::{receive_datagram, send_datagrams};
+use crate::delay_split::Read;
 use crate::error::EmulatorError;
 use crate::options::Flow;
+use crate::packet_log::Conclusion;
+use crate::pipe::Pipe;
 use crate::pump::timespec;
 
 /// Bytes written or read at once.
 const CHUNK_BYTES: usize = 128 << 10;
+
+/// Messages that were read of which the log is told at once.
+const READS_AT_ONCE: usize = 512;
 
 /// Chunks of one flow before the next flow has its turn.
 const CHUNKS_A_TURN: usize = 4;
@@ -30,9 +37,6 @@ const STOP: u64 = u64::MAX;
 
 /// How long a datagram may wait in queues after the last one was written.
 const LONGEST_QUEUE: Span = Span::from_millis(1000);
-
-/// Number of a datagram, before its payload.
-const NUMBER_BYTES: usize = 8;
 
 /// What became of a flow.
 #[derive(Default)]
@@ -53,40 +57,6 @@ pub(crate) struct ApplicationsReport {
     pub(crate) broken: Vec<(usize, Errno)>,
     /// Why the thread was not in `SCHED_FIFO`.
     pub(crate) fifo_refused: Option<String>,
-}
-
-/// One way over a TCP connection.
-#[derive(Default)]
-struct Pipe {
-    /// Bytes still to be written of each message that is not written whole.
-    pending: VecDeque<u64>,
-    /// Where each message that has not arrived whole ends, and when its clock began.
-    ends: VecDeque<(u64, Time)>,
-    /// Bytes of all messages so far, and bytes that arrived.
-    offered: u64,
-    arrived: u64,
-    /// Messages written, and arrived whole.
-    messages: (u64, u64),
-}
-
-impl Pipe {
-    fn offer(&mut self, written: Time, bytes: u64) {
-        self.pending.push_back(bytes);
-        self.offered += bytes;
-        self.ends.push_back((self.offered, written));
-        self.messages.0 += 1;
-    }
-
-    /// The next message that is whole: when its clock began.
-    fn take_delivered(&mut self) -> Option<Time> {
-        let &(end, written) = self.ends.front()?;
-        if end > self.arrived {
-            return None;
-        }
-        self.ends.pop_front();
-        self.messages.1 += 1;
-        Some(written)
-    }
 }
 
 /// Which end of a flow's data.
@@ -115,6 +85,8 @@ struct Application<'a> {
     carrier: Carrier,
     outcome: FlowOutcome,
     broken: bool,
+    /// What the receiver's window is to be.
+    window: Option<u64>,
 }
 
 /// The applications of all flows: what a thread works on.
@@ -129,6 +101,9 @@ pub(crate) struct Applications<'a> {
     open: usize,
     broken: Vec<(usize, Errno)>,
     chunk: Vec<u8>,
+    /// Who wants to know of messages that were read, and those not told yet.
+    log: Option<Conclusion>,
+    reads: Vec<Read>,
     /// How long to wait for datagrams when all else is done.
     grace: Span,
 }
@@ -148,6 +123,7 @@ impl<'a> Applications<'a> {
         connections: &'a [Connection],
         seed: u64,
         base_rtt: Span,
+        log: Option<Conclusion>,
     ) -> Result<(Self, ApplicationsStop), EmulatorError> {
         let make = || -> Result<_, Errno> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -184,6 +160,8 @@ impl<'a> Applications<'a> {
                 _stop: stop,
                 broken: Vec::new(),
                 chunk: vec![0; CHUNK_BYTES],
+                log,
+                reads: Vec::new(),
                 grace: base_rtt + LONGEST_QUEUE,
             },
             ApplicationsStop(raise),
@@ -246,11 +224,18 @@ impl<'a> Applications<'a> {
                 }
             }
         }
+        self.tell_reads();
         ApplicationsReport {
             flows: self.flows.into_iter().map(Application::finish).collect(),
             cpu_s: thread_cpu_s(),
             broken: self.broken,
             fifo_refused,
+        }
+    }
+
+    fn tell_reads(&mut self) {
+        if let Some(log) = &self.log {
+            log.reads(std::mem::take(&mut self.reads));
         }
     }
 
@@ -302,7 +287,7 @@ impl<'a> Applications<'a> {
                 }
                 (Carrier::Tcp { pipes, asks, .. }, Write::Message(bytes)) => {
                     let side = if *asks { Side::Sink } else { Side::Source };
-                    pipes[side as usize].offer(now, bytes);
+                    pipes[side as usize].offer(now, now, bytes);
                     side
                 }
             };
@@ -407,16 +392,38 @@ impl<'a> Applications<'a> {
                         Err(errno) => return Err(errno),
                     }
                 }
-                while let Some(written) = pipe.take_delivered() {
+                if let Some(window) = flow.window
+                    && side == Side::Sink as usize
+                {
+                    set_receive_window(socket, window);
+                }
+                while let Some(message) = pipe.take_delivered() {
                     any = true;
+                    if self.log.is_some() {
+                        self.reads.push(Read {
+                            flow: number as u32,
+                            direction: match side == Side::Source as usize {
+                                true => Direction::Back,
+                                false => Direction::Data,
+                            },
+                            number: pipe.messages.1 - 1,
+                            first: message.first,
+                            end: message.end,
+                            written_ns: message.written.as_nanos(),
+                            read_ns: now.as_nanos(),
+                        });
+                    }
                     if side == Side::Source as usize {
                         // a request: the far end answers at once; the clock began with it
                         let bytes = flow.source.answer();
-                        pipes_of(&mut flow.carrier)[0].offer(written, bytes);
+                        pipes_of(&mut flow.carrier)[0].offer(message.clock, now, bytes);
                         break;
                     }
-                    flow.outcome.note(now, written);
+                    flow.outcome.note(now, message.clock);
                     flow.source.on_delivered(now);
+                }
+                if self.reads.len() >= READS_AT_ONCE {
+                    self.tell_reads();
                 }
             }
         }
@@ -456,6 +463,13 @@ impl<'a> Application<'a> {
             },
             outcome: FlowOutcome::default(),
             broken: false,
+            window: match spec.transport {
+                Transport::Tcp {
+                    receive_window_bytes,
+                    ..
+                } => receive_window_bytes,
+                Transport::Udp => None,
+            },
         }
     }
 
@@ -492,37 +506,10 @@ impl FlowOutcome {
     }
 }
 
-/// Sends the datagrams of a message; one that the kernel does not take is lost, as it would be for
-/// any application that does not wait.
-fn send_datagrams(
-    socket: BorrowedFd<'_>,
-    chunk: &mut [u8],
-    numbers: std::ops::Range<u64>,
-    bytes: u64,
-) {
-    let last = numbers.end - 1;
-    for number in numbers {
-        let size = match number == last {
-            true => Datagrams::last_bytes(bytes),
-            false => DATAGRAM_BYTES,
-        };
-        let size = (size as usize).max(NUMBER_BYTES);
-        chunk[..NUMBER_BYTES].copy_from_slice(&number.to_be_bytes());
-        let _ = send(socket, &chunk[..size], SendFlags::NOSIGNAL);
-    }
-}
-
-/// The number and the size of the next datagram, if one waits.
-fn receive_datagram(socket: BorrowedFd<'_>, chunk: &mut [u8]) -> Result<Option<(u64, u32)>, Errno> {
-    loop {
-        match recv(socket, &mut *chunk, RecvFlags::empty()) {
-            Ok((_, size)) if size >= NUMBER_BYTES => {
-                let number = chunk[..NUMBER_BYTES].try_into().expect("eight bytes");
-                return Ok(Some((u64::from_be_bytes(number), size as u32)));
-            }
-            Ok(_) => {} // none of ours
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            Err(errno) => return Err(errno),
-        }
-    }
+/// Holds the receiver's window at `bytes`. The kernel forgets it whenever packets of another size
+/// change its idea of their overhead (tcp_measure_rcv_mss), so that it has to be told again.
+fn set_receive_window(socket: BorrowedFd<'_>, bytes: u64) {
+    let window = bytes.min(i32::MAX as u64) as i32;
+    // it was taken when the flow was connected, and is no reason to end the run now
+    let _ = set_tcp_option(socket, libc::TCP_WINDOW_CLAMP, window);
 }

@@ -170,6 +170,11 @@ impl<'a> Sockets<'a> {
             } = flow.spec.transport
             {
                 let window = bytes.min(i32::MAX as u64) as i32;
+                // a buffer that the kernel may grow takes the window with it (tcp_rcvbuf_grow);
+                // one that was set stays, with room for the window and its packets' overhead
+                let buffer_bytes = (4 * bytes).clamp(64 << 10, i32::MAX as u64 / 2) as usize;
+                sockopt::set_socket_recv_buffer_size_force(&receiver, buffer_bytes)
+                    .map_err(|errno| EmulatorError::from_io("setting the receive buffer", errno))?;
                 set_tcp_option(receiver.as_fd(), libc::TCP_WINDOW_CLAMP, window)
                     .map_err(|error| EmulatorError::from_io("setting the receive window", error))?;
             }

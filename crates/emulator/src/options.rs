@@ -26,6 +26,8 @@ pub struct Options {
     pub ip: Ip,
     /// Where to write the log of all packets, if at all.
     pub packets_file: Option<PathBuf>,
+    /// Where to write what became of each message, if at all.
+    pub messages_file: Option<PathBuf>,
 }
 
 /// One flow, as the emulator sees it.
@@ -47,6 +49,7 @@ impl Options {
             method: Method::TcpProbe,
             ip: Ip::V4,
             packets_file: None,
+            messages_file: None,
         }
     }
 

@@ -226,6 +226,7 @@ fn flow_report(
         latency_ms: latency_ms
             .map(|latency| latency.latency_ms())
             .unwrap_or_default(),
+        delay_split_ms: None, // the thread that writes the log knows it
     };
     FlowReport {
         scheme: flow.spec.transport.scheme().to_string(),
@@ -243,7 +244,7 @@ fn flow_report(
     }
 }
 
-fn bound(options: &Options) -> Span {
+pub(crate) fn bound(options: &Options) -> Span {
     slip_bound(options.base_rtt())
 }
 

@@ -1,16 +1,19 @@
 //! The log of every packet, both directions: what the pump tells, and the thread that writes it down.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use pathcast_netns::read_headers;
 use pathcast_path::DropReason;
 use pathcast_trace::{
-    Direction, Metadata, PacketEvent, PacketRecord, TableWriter, TraceError, write_beside,
+    DelaySplit, Direction, MessageRecord, Metadata, PacketEvent, PacketRecord, TableWriter,
+    TraceError, write_beside,
 };
 
 use crate::addresses::End;
+use crate::delay_split::{Read, Segment, Splitter};
 use crate::packet::{Packet, inspect};
 
 /// Entries handed over at once: the pump must not wait for anybody.
@@ -46,12 +49,14 @@ pub(crate) struct Entry {
     conversation: Conversation,
     pub(crate) to: End,
     sequence: u32,
+    payload_bytes: u32,
     pub(crate) size_bytes: u32,
     pub(crate) event: Event,
 }
 
 pub(crate) enum Message {
     Entries(Vec<Entry>),
+    Reads(Vec<Read>),
     Flows(Flows),
     End(Box<Metadata>),
 }
@@ -76,7 +81,8 @@ impl Log {
     #[inline]
     pub(crate) fn note(&mut self, at_ns: u64, entered_ns: u64, packet: &Packet, event: Event) {
         let bytes = &packet.buffer[..packet.size_bytes as usize];
-        let Some((conversation, sequence)) = self.conversation(bytes, packet.to) else {
+        let Some((conversation, sequence, payload_bytes)) = self.conversation(bytes, packet.to)
+        else {
             return;
         };
         self.batch.push(Entry {
@@ -85,6 +91,7 @@ impl Log {
             conversation,
             to: packet.to,
             sequence,
+            payload_bytes,
             size_bytes: packet.size_bytes,
             event,
         });
@@ -93,9 +100,9 @@ impl Log {
         }
     }
 
-    /// Of a packet that goes `to`: its conversation, and its place in it.
+    /// Of a packet that goes `to`: its conversation, its place in it, and its payload's size.
     #[inline]
-    fn conversation(&self, bytes: &[u8], to: End) -> Option<(Conversation, u32)> {
+    fn conversation(&self, bytes: &[u8], to: End) -> Option<(Conversation, u32, u32)> {
         let order = |from: u16, at: u16| {
             if to == End::Far {
                 (from, at)
@@ -106,7 +113,8 @@ impl Log {
         if !self.everything {
             let header = inspect(bytes)?;
             let (near, _) = order(header.ports.0, header.ports.1);
-            return Some(((header.group as u64, near, 0, 0), header.sequence));
+            let conversation = (header.group as u64, near, 0, 0);
+            return Some((conversation, header.sequence, header.payload_bytes));
         }
         let headers = read_headers(bytes)?;
         let (near, far) = order(headers.ports.0, headers.ports.1);
@@ -118,7 +126,7 @@ impl Log {
         };
         let addresses = u64::from(here) << 32 | u64::from(there);
         let conversation = (addresses, near, far, headers.protocol as u8);
-        Some((conversation, headers.sequence))
+        Some((conversation, headers.sequence, headers.payload_bytes))
     }
 
     fn hand_over(&mut self) {
@@ -141,6 +149,11 @@ pub(crate) struct Conclusion(Sender<Message>);
 impl Conclusion {
     pub(crate) fn flows(&self, flows: Flows) {
         let _ = self.0.send(Message::Flows(flows));
+    }
+
+    /// Messages that applications have read.
+    pub(crate) fn reads(&self, reads: Vec<Read>) {
+        let _ = self.0.send(Message::Reads(reads));
     }
 
     /// The log is whole; without this it is not kept.
@@ -170,34 +183,131 @@ pub(crate) fn log_of_everything() -> (Log, Conclusion, Receiver<Message>) {
     (log, conclusion, writer.0)
 }
 
+/// Where a log goes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Files<'a> {
+    pub(crate) packets: Option<&'a PathBuf>,
+    pub(crate) messages: Option<&'a PathBuf>,
+}
+
 impl LogWriter {
-    /// Writes the log to `file` until its end is told; if it never is, nothing is left of it.
+    /// Writes the log to `files` until its end is told; if it never is, nothing is left of them. What
+    /// became of the messages of each flow is returned, by its number.
     ///
     /// Times count from `began_ns`, which is 0 before the run has begun; packets of before (handshakes)
     /// have negative times.
-    pub(crate) fn write(self, file: &Path, began_ns: impl Fn() -> u64) -> Result<(), TraceError> {
-        write_beside(file, |file| {
-            let mut rows = TableWriter::<PacketRecord>::new(file)?;
-            let (mut waiting, mut naming) = (Vec::new(), None);
-            loop {
-                match self.0.recv() {
-                    Err(_) => return Err("the run was stopped".into()),
-                    Ok(Message::Entries(entries)) => waiting.push(entries),
-                    Ok(Message::Flows(flows)) => naming = Some(Naming::new(flows)),
-                    Ok(Message::End(metadata)) => {
-                        if let Some(naming) = &mut naming {
-                            flush(&mut waiting, naming, began_ns(), &mut rows);
-                        }
-                        return rows.finish(&metadata);
+    pub(crate) fn write(
+        self,
+        files: Files<'_>,
+        splitter: Splitter,
+        began_ns: impl Fn() -> u64,
+    ) -> Result<BTreeMap<u32, DelaySplit>, TraceError> {
+        let mut summaries = BTreeMap::new();
+        if_wanted(files.packets, |packets| {
+            if_wanted(files.messages, |messages| {
+                let mut sinks = Sinks {
+                    packets: packets.map(TableWriter::new).transpose()?,
+                    messages: messages.map(TableWriter::new).transpose()?,
+                    splitter,
+                };
+                match self.follow(&mut sinks, began_ns) {
+                    Some(metadata) => {
+                        summaries = sinks.splitter.summaries();
+                        sinks.finish(&metadata)
                     }
+                    None if files.packets.or(files.messages).is_none() => Ok(()),
+                    None => Err("the run was stopped".into()),
                 }
-                if let Some(naming) = &mut naming
-                    && began_ns() > 0
-                {
-                    flush(&mut waiting, naming, began_ns(), &mut rows);
-                }
+            })
+            .map_err(|error| error.to_string())
+        })?;
+        Ok(summaries)
+    }
+
+    /// Takes what comes until the end is told; none if it never is.
+    fn follow(self, sinks: &mut Sinks<'_>, began_ns: impl Fn() -> u64) -> Option<Box<Metadata>> {
+        let (mut waiting, mut naming) = (Vec::new(), None);
+        loop {
+            let mut end = None;
+            match self.0.recv().ok()? {
+                Message::Entries(entries) => waiting.push(entries),
+                Message::Reads(reads) => reads.into_iter().for_each(|r| sinks.splitter.read(r)),
+                Message::Flows(flows) => naming = Some(Naming::new(flows)),
+                Message::End(metadata) => end = Some(metadata),
             }
-        })
+            if let Some(naming) = &mut naming
+                && began_ns() > 0
+            {
+                for entry in waiting.drain(..).flatten() {
+                    sinks.push(&entry, naming, began_ns());
+                }
+                sinks.tell(began_ns());
+            }
+            if end.is_some() {
+                return end;
+            }
+        }
+    }
+}
+
+/// What takes the rows of a log.
+struct Sinks<'a> {
+    packets: Option<TableWriter<'a, PacketRecord>>,
+    messages: Option<TableWriter<'a, MessageRecord>>,
+    splitter: Splitter,
+}
+
+impl Sinks<'_> {
+    fn push(&mut self, entry: &Entry, naming: &mut Naming, began_ns: u64) {
+        let Some(record) = naming.record(entry, began_ns) else {
+            return;
+        };
+        if let Some(rows) = &mut self.packets {
+            push(entry, record, rows);
+        }
+        let left_ns = match entry.event {
+            Event::Sent => None,
+            Event::Delivered { .. } => Some(entry.at_ns),
+            Event::DroppedByQueue | Event::DroppedByLoss => return,
+        };
+        if entry.payload_bytes > 0 {
+            let segment = Segment {
+                first: record.seq,
+                end: record.seq + u64::from(entry.payload_bytes),
+                entered_ns: entry.entered_ns,
+                left_ns,
+            };
+            self.splitter.packet(record.flow, record.direction, segment);
+        }
+    }
+
+    fn tell(&mut self, began_ns: u64) {
+        let rows = &mut self.messages;
+        self.splitter.tell(began_ns, |record| {
+            if let Some(rows) = rows {
+                rows.push(record);
+            }
+        });
+    }
+
+    fn finish(self, metadata: &Metadata) -> Result<(), String> {
+        self.packets.map_or(Ok(()), |rows| rows.finish(metadata))?;
+        self.messages.map_or(Ok(()), |rows| rows.finish(metadata))
+    }
+}
+
+/// Does `work` with a new file that replaces `file` if all went well; without one, with none.
+pub(crate) fn if_wanted(
+    file: Option<&PathBuf>,
+    work: impl FnOnce(Option<&mut File>) -> Result<(), String>,
+) -> Result<(), TraceError> {
+    match file {
+        Some(file) => write_beside(file, |file| work(Some(file))),
+        None => work(None).map_err(|message| TraceError {
+            file: "log".into(),
+            place: None,
+            message,
+        }),
     }
 }
 
@@ -218,33 +328,17 @@ impl<'a, 'f> Rows<'a, 'f> {
     }
 
     pub(crate) fn push(&mut self, entry: &Entry) {
-        push(entry, &mut self.naming, self.began_ns, self.rows);
-    }
-}
-
-fn push(
-    entry: &Entry,
-    naming: &mut Naming,
-    began_ns: u64,
-    rows: &mut TableWriter<'_, PacketRecord>,
-) {
-    if let Some(record) = naming.record(entry, began_ns) {
-        rows.push(record);
-        if matches!(entry.event, Event::Delivered { marked: true }) {
-            let event = PacketEvent::Marked;
-            rows.push(PacketRecord { event, ..record });
+        if let Some(record) = self.naming.record(entry, self.began_ns) {
+            push(entry, record, self.rows);
         }
     }
 }
 
-fn flush(
-    waiting: &mut Vec<Vec<Entry>>,
-    naming: &mut Naming,
-    began_ns: u64,
-    rows: &mut TableWriter<'_, PacketRecord>,
-) {
-    for entry in waiting.drain(..).flatten() {
-        push(&entry, naming, began_ns, rows);
+fn push(entry: &Entry, record: PacketRecord, rows: &mut TableWriter<'_, PacketRecord>) {
+    rows.push(record);
+    if matches!(entry.event, Event::Delivered { marked: true }) {
+        let event = PacketEvent::Marked;
+        rows.push(PacketRecord { event, ..record });
     }
 }
 

@@ -19,10 +19,11 @@ use pathcast_trace::{RunReport, Trace};
 use crate::addresses::{End, MTU, SHAPE};
 use crate::applications::Applications;
 use crate::connection::{Connection, Sockets};
+use crate::delay_split::Splitter;
 use crate::error::EmulatorError;
 use crate::options::{Flow, Options};
-use crate::outcome::{Findings, FlowFindings, Measured, conclude};
-use crate::packet_log::{Conclusion, Flows, Log, packet_log};
+use crate::outcome::{Findings, FlowFindings, Measured, bound, conclude};
+use crate::packet_log::{Conclusion, Files, Flows, Log, packet_log};
 use crate::pump::Pump;
 
 /// The pump goes before everything else; reading the trace before making more of it.
@@ -55,20 +56,31 @@ pub fn emulate(
     let flows = options.flows();
     // until the sockets are closed: connections of ours keep theirs, but nothing else needs it
     let schemes = Schemes::provide(options.schemes())?;
-    let (log, conclusion, writer) = match &options.packets_file {
-        Some(file) => {
+    let files = Files {
+        packets: options.packets_file.as_ref(),
+        messages: options.messages_file.as_ref(),
+    };
+    let in_messages =
+        |flow: &&Flow<'_>| flow.spec.transport != Transport::Udp && !flow.spec.workload.is_greedy();
+    let splitter = || {
+        let numbers = flows.iter().filter(in_messages).map(|flow| flow.number);
+        Splitter::new(numbers, bound(options).as_nanos())
+    };
+    let wanted = files.packets.or(files.messages).is_some();
+    let (log, conclusion, writer) = match wanted || flows.iter().any(|flow| in_messages(&flow)) {
+        true => {
             let (log, conclusion, writer) = packet_log();
-            (Some(log), Some(conclusion), Some((file, writer)))
+            (Some(log), Some(conclusion), Some((writer, splitter())))
         }
-        None => (None, None, None),
+        false => (None, None, None),
     };
     thread::scope(|scope| {
         // a progress function that panics must not leave the run going until its end
         let _abandon = RaiseOnDrop(&abandoned);
         let (done, is_done) = channel::<()>();
         let began_at = || began_ns.load(Ordering::Relaxed);
-        let written = writer.map(|(file, writer)| {
-            let work = move || writer.write(file, began_at);
+        let written = writer.map(|(writer, splitter)| {
+            let work = move || writer.write(files, splitter, began_at);
             spawn(scope, "pathcast-log", work)
         });
         let written = written.transpose()?;
@@ -92,12 +104,16 @@ pub fn emulate(
             }
         }
         let findings = join(conductor)?;
-        let (report, trace) = conclude(options, &flows, &schemes, findings, wall);
+        let (mut report, trace) = conclude(options, &flows, &schemes, findings, wall);
         if let (Some(conclusion), true) = (conclusion, began_at() > 0) {
             conclusion.end(trace.metadata.clone());
         }
         if let Some(written) = written {
-            join(written)?;
+            for (flow, split) in join(written)? {
+                if let Some(messages) = &mut report.flows[flow as usize].messages {
+                    messages.delay_split_ms = Some(split);
+                }
+            }
         }
         Ok((report, trace))
     })
@@ -248,6 +264,7 @@ impl Run<'_> {
                 connections,
                 self.options.seed,
                 self.options.longest_rtt(),
+                self.conclusion.clone(),
             )?;
             let began_ns = monotonic_ns();
             let ended = &done;

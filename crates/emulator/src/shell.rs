@@ -21,7 +21,7 @@ use pathcast_netns::{
 use pathcast_path::{Counters, Direction, Path, Span};
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_scenario::{FlowSpec, Link, Scenario, Transport};
-use pathcast_trace::{Metadata, PacketRecord, Slip, Source, TableWriter, TraceError, write_beside};
+use pathcast_trace::{Metadata, PacketRecord, Slip, Source, TableWriter, TraceError};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::addresses::{End, MTU, SHAPE};
@@ -29,7 +29,7 @@ use crate::error::EmulatorError;
 use crate::mm_log::MmLog;
 use crate::options::Options;
 use crate::outcome::origins;
-use crate::packet_log::{Log, Message, Rows, log_of_everything};
+use crate::packet_log::{Log, Message, Rows, if_wanted, log_of_everything};
 use crate::pump::{Pump, PumpReport};
 use crate::run::{PUMP_PRIORITY, RaiseOnDrop, join, spawn};
 use crate::sys::die_with_this_thread;
@@ -563,7 +563,7 @@ fn write(
                                 }
                             }
                         }
-                        Ok(Message::Flows(_)) => {}
+                        Ok(Message::Flows(_) | Message::Reads(_)) => {}
                         Ok(Message::End(metadata)) => break metadata,
                         Err(_) => return Err("the run was stopped".into()),
                     }
@@ -578,21 +578,6 @@ fn write(
         })
         .map_err(|error| error.to_string())
     })
-}
-
-/// Does `work` with a new file that replaces `file` if all went well; without one, with none.
-fn if_wanted(
-    file: Option<&PathBuf>,
-    work: impl FnOnce(Option<&mut File>) -> Result<(), String>,
-) -> Result<(), TraceError> {
-    match file {
-        Some(file) => write_beside(file, |file| work(Some(file))),
-        None => work(None).map_err(|message| TraceError {
-            file: "log".into(),
-            place: None,
-            message,
-        }),
-    }
 }
 
 #[cfg(test)]

@@ -218,6 +218,7 @@ fn flow_report(
         written: if asks { sink.written } else { source.written },
         delivered: latencies.len() as u64,
         latency_ms: histogram(&latencies).latency_ms(),
+        delay_split_ms: None,
     };
     FlowReport {
         scheme: task.scheme().to_string(),

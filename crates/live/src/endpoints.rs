@@ -2,9 +2,10 @@
 //! others read, note and answer.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pathcast_netns::set_tcp_option;
 use pathcast_path::Time;
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_scenario::{Source, Timers, Workload, Write};
@@ -16,6 +17,7 @@ use rustix::time::Timespec;
 
 use crate::error::LiveError;
 use crate::message::{HEAD_BYTES, Head, Reader};
+use crate::party::TCP_WINDOW_CLAMP;
 use crate::plan::Task;
 
 /// Bytes written or read at once.
@@ -96,6 +98,8 @@ struct Endpoint {
     asks: bool,
     out: VecDeque<Out>,
     watched: bool,
+    /// The kernel forgets it when packets of another size change its idea of their overhead.
+    receive_window: Option<i32>,
     outcome: EndpointOutcome,
     over: bool,
 }
@@ -384,6 +388,10 @@ impl Endpoints {
                 return self.on_end(number, now_ns);
             }
             flow.outcome.arrived_bytes += size;
+            if let Some(window) = flow.receive_window {
+                // it was taken when the flow was connected, and is no reason to end the run now
+                let _ = set_tcp_option(flow.socket.as_fd(), TCP_WINDOW_CLAMP, window);
+            }
             match &mut flow.role {
                 Role::Counts => {}
                 Role::Reads(reader) => {
@@ -502,6 +510,7 @@ impl Endpoint {
             asks: matches!(workload, Workload::RequestResponse { .. }),
             out: VecDeque::new(),
             watched: false,
+            receive_window: task.receive_window(),
             outcome: EndpointOutcome::default(),
             over: false,
         }

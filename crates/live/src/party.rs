@@ -14,7 +14,7 @@ use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, set_sysctls, set_tcp_option};
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_probe::{Method, Observation, Probe};
-use pathcast_scenario::{Scenario, Transport, Workload};
+use pathcast_scenario::{Scenario, Workload};
 use pathcast_trace::Record;
 use rustix::io::Errno;
 use rustix::net::{
@@ -38,7 +38,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(40);
 const UNSENT_BYTES: i32 = 128 << 10;
 /// `TCP_NOTSENT_LOWAT` and `TCP_WINDOW_CLAMP` of linux/tcp.h.
 const TCP_NOTSENT_LOWAT: i32 = 25;
-const TCP_WINDOW_CLAMP: i32 = 10;
+pub(crate) const TCP_WINDOW_CLAMP: i32 = 10;
 
 /// One host in a run.
 pub(crate) struct Party {
@@ -338,13 +338,7 @@ fn prepare(socket: &OwnedFd, task: &Task) -> io::Result<()> {
     } else if task.spec.stop.is_some() || *workload != Workload::Bulk {
         set_tcp_option(socket.as_fd(), TCP_NOTSENT_LOWAT, UNSENT_BYTES)?;
     }
-    if let Transport::Tcp {
-        receive_window_bytes: Some(bytes),
-        ..
-    } = task.spec.transport
-        && !task.sends
-    {
-        let window = bytes.min(i32::MAX as u64) as i32;
+    if let Some(window) = task.receive_window() {
         set_tcp_option(socket.as_fd(), TCP_WINDOW_CLAMP, window)?;
     }
     Ok(())

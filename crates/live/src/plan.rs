@@ -192,6 +192,17 @@ impl Task {
     pub(crate) fn scheme(&self) -> &str {
         self.spec.transport.scheme()
     }
+
+    /// The most that this host takes, in bytes, if it receives and there is such a limit.
+    pub(crate) fn receive_window(&self) -> Option<i32> {
+        match self.spec.transport {
+            Transport::Tcp {
+                receive_window_bytes: Some(bytes),
+                ..
+            } if !self.sends => Some(bytes.min(i32::MAX as u64) as i32),
+            _ => None,
+        }
+    }
 }
 
 /// All flows of a scenario as `side` sees them.

@@ -1,10 +1,18 @@
 //! Watches the kernel's TCP senders, acknowledgment by acknowledgment.
 //!
-//! [`Probe`] watches sockets of this process and gives [`pathcast_trace::Record`]s. It takes them
-//! from the kernel's `tcp:tcp_probe` tracepoint, read by `perf_event_open` (one record for each
-//! acknowledgment, 0.4 us an event; needs root), or, where that cannot be had, by asking for
-//! `TCP_INFO` every millisecond (needs nothing). Retransmissions come from `TCP_INFO` either way:
-//! the tracepoint does not tell them.
+//! [`Probe`] watches sockets of this process and gives [`pathcast_trace::Record`]s. [`Watch`] watches
+//! the flows of any process, found by port, process, cgroup or address, those that are there and those
+//! that come. Both take them by one of four [`Method`]s:
+//!
+//! | method | whose sockets | needs | a record for |
+//! |---|---|---|---|
+//! | `TcpProbe` | anybody's | root | each acknowledgment |
+//! | `SockDiag` | anybody's in the network namespace | nothing | each 2 ms in which something changed |
+//! | `TcpInfo` | own | nothing | each 1 ms in which something changed |
+//! | `OptStats` | own | nothing | each write, when it is acknowledged |
+//!
+//! Retransmissions come from `TCP_INFO` with all of them but the last: the tracepoint does not tell
+//! them. `docs/measuring.md` says what each costs.
 //!
 //! ```no_run
 //! use std::net::TcpStream;
@@ -20,11 +28,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod error;
+mod flow;
+mod median;
+mod method;
+mod netlink;
+mod opt_stats;
+mod own;
+mod owner;
 mod perf;
 mod probe;
 pub mod realtime;
 mod sample;
+mod selection;
 mod sequence;
+mod sock_diag;
+mod source;
 // perf_event_open, its ring in shared memory, TCP_INFO and sched_setscheduler have no safe wrapper
 // in the libraries we use; all of them are called from here and nowhere else
 #[allow(unsafe_code)]
@@ -34,7 +53,21 @@ mod tcp_info;
 mod tcp_probe;
 mod tracefs;
 mod tracepoint;
+mod watch;
+mod watcher;
 
-pub use probe::{FlowTotals, Method, Observation, Options, Probe, ProbeError, Stopped};
+/// Another descriptor of what the number `fd` is open as, for callers of another language.
+///
+/// # Errors
+/// It is no open descriptor.
+pub fn duplicate(fd: i32) -> std::io::Result<std::os::fd::OwnedFd> {
+    sys::duplicate(fd)
+}
+
+pub use error::ProbeError;
+pub use method::Method;
+pub use probe::{FlowTotals, Observation, Options, Probe, Stopped};
+pub use selection::{Prefix, Selection};
 pub use tcp_info::TcpInfo;
 pub use tcp_probe::{Unavailable, tcp_probe_available};
+pub use watch::{Keep, Watch, WatchOptions, WatchProgress};

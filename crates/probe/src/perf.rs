@@ -29,7 +29,7 @@ struct Ring {
 }
 
 impl Rings {
-    /// Records the events of tracepoint `id` that match `filter` from now on.
+    /// Records the events of tracepoint `id` that match `filter`, all if it is empty, from now on.
     ///
     /// # Errors
     /// What the kernel says, mostly `EACCES`: this needs `CAP_PERFMON`.
@@ -45,7 +45,9 @@ impl Rings {
                 Err(error) => return Err(error),
             };
             let memory = PerfMemory::map(&event, RING_PAGES)?;
-            perf_set_filter(&event, filter)?;
+            if !filter.is_empty() {
+                perf_set_filter(&event, filter)?;
+            }
             rings.push(Ring {
                 event,
                 memory,

@@ -1,6 +1,5 @@
-//! One interface to both ways of watching a sender.
+//! One interface to all ways of watching senders of this process.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,33 +8,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pathcast_trace::Record;
-use rustix::net::getpeername;
 use rustix::net::sockopt::socket_cookie;
-use thiserror::Error;
+use rustix::net::{getpeername, getsockname};
 
+use crate::error::ProbeError;
+use crate::method::Method;
 use crate::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use crate::sample::{Look, Retransmits, records_of_events, records_of_looks};
+use crate::sock_diag::SocketId;
+use crate::source::{Source, diag_of, opt_stats_of};
 use crate::tcp_info::TcpInfo;
 use crate::tcp_probe::TcpProbe;
-
-/// How the records were taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// The tracepoint: a record for each acknowledgment, taken as it arrives.
-    #[default]
-    TcpProbe,
-    /// A look each millisecond, kept if something changed.
-    TcpInfo,
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TcpProbe => "tcp_probe",
-            Self::TcpInfo => "tcp_info",
-        })
-    }
-}
 
 /// How to watch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,25 +29,11 @@ pub struct Options {
     pub fifo_priority: Option<i32>,
 }
 
-/// What keeps sockets from being watched.
-#[derive(Debug, Error)]
-pub enum ProbeError {
-    /// No connected TCP socket.
-    #[error("cannot watch flow {flow}: {source}; expected a connected TCP socket")]
-    Socket {
-        /// Its place in the list.
-        flow: usize,
-        /// What the kernel says.
-        source: io::Error,
-    },
-    /// The thread that reads could not be started.
-    #[error("cannot start the thread that reads the probe: {0}")]
-    Thread(io::Error),
-}
-
 /// What was seen of one flow in all, since it was first watched.
 #[derive(Clone, Debug)]
 pub struct FlowTotals {
+    /// The socket's state when it was first watched.
+    pub first: TcpInfo,
     /// The socket's state at the end.
     pub last: TcpInfo,
     /// Packets sent again.
@@ -125,13 +94,14 @@ impl Probe {
     /// sockets are polled instead, and [`Observation::fallback_because`] says why.
     pub fn attach(sockets: &[BorrowedFd<'_>], options: &Options) -> Result<Self, ProbeError> {
         let mut flows = Vec::with_capacity(sockets.len());
-        let (mut cookies, mut peer_ports) = (Vec::new(), Vec::new());
+        let (mut cookies, mut peer_ports, mut ids) = (Vec::new(), Vec::new(), Vec::new());
         for (flow, socket) in sockets.iter().enumerate() {
             let error = |source| ProbeError::Socket { flow, source };
             peer_ports.push(peer_port(*socket).map_err(error)?);
             cookies.push(socket_cookie(socket).map_err(|errno| error(errno.into()))?);
             let socket = socket.try_clone_to_owned().map_err(error)?;
             let first = TcpInfo::of(socket.as_fd()).map_err(error)?;
+            ids.push(id_of(socket.as_fd(), cookies[flow]).map_err(error)?);
             flows.push(Watched {
                 socket,
                 first,
@@ -139,23 +109,21 @@ impl Probe {
                 retransmits: Retransmits::default(),
             });
         }
-        let (tcp_probe, fallback_because) = match options.method {
-            Method::TcpInfo => (None, None),
+        let (source, fallback_because) = match options.method {
+            Method::TcpInfo => (Source::TcpInfo, None),
             Method::TcpProbe => match TcpProbe::open(cookies, &peer_ports) {
-                Ok(tcp_probe) => (Some(tcp_probe), None),
-                Err(unavailable) => (None, Some(unavailable.to_string())),
+                Ok(tcp_probe) => (Source::TcpProbe(tcp_probe), None),
+                Err(unavailable) => (Source::TcpInfo, Some(unavailable.to_string())),
             },
+            Method::SockDiag => (diag_of(ids)?, None),
+            Method::OptStats => (opt_stats_of(&mut flows)?, None),
         };
-        let method = if tcp_probe.is_some() {
-            Method::TcpProbe
-        } else {
-            Method::TcpInfo
-        };
+        let method = source.method();
         let (stop, stopped) = channel();
         let fifo_priority = options.fifo_priority;
         let watcher = Watcher {
             flows,
-            tcp_probe,
+            source,
             looks: Vec::new(),
             end_ns: 0,
             cpu_s: 0.0,
@@ -176,6 +144,11 @@ impl Probe {
     /// How the records are taken.
     pub const fn method(&self) -> Method {
         self.method
+    }
+
+    /// Why it is not tcp_probe, if that was asked for.
+    pub fn fallback_because(&self) -> Option<&str> {
+        self.fallback_because.as_deref()
     }
 
     /// Takes a last look, ends the reading, and gives all that was seen; time 0 of the records is
@@ -221,21 +194,29 @@ impl Stopped {
         } = self;
         let Watcher {
             flows,
-            tcp_probe,
-            looks,
+            source,
+            mut looks,
             end_ns,
             cpu_s,
             fifo_refused,
         } = watcher;
         let first: Vec<TcpInfo> = flows.iter().map(|flow| flow.first).collect();
         let history: Vec<Retransmits> = flows.iter().map(|flow| flow.retransmits.clone()).collect();
-        let (records, records_lost) = match tcp_probe {
-            Some(tcp_probe) => {
+        let (records, records_lost) = match source {
+            Source::TcpProbe(tcp_probe) => {
                 let (mut events, lost) = tcp_probe.finish();
                 events.retain(|event| event.time_ns <= end_ns);
                 (records_of_events(events, &history, origin_ns), lost)
             }
-            None => (records_of_looks(&looks, &first, origin_ns), 0),
+            Source::TcpInfo | Source::SockDiag(..) => {
+                (records_of_looks(&looks, &first, origin_ns), 0)
+            }
+            Source::OptStats(queues) => {
+                // each socket has a queue of its own
+                looks.sort_by_key(|look| look.time_ns);
+                let lost = queues.iter().map(|queue| queue.lost).sum();
+                (records_of_looks(&looks, &first, origin_ns), lost)
+            }
         };
         let flows = flows.into_iter().map(Watched::totals).collect();
         Observation {
@@ -251,26 +232,28 @@ impl Stopped {
     }
 }
 
+pub(crate) fn id_of(socket: BorrowedFd<'_>, cookie: u64) -> io::Result<SocketId> {
+    let local = SocketAddr::try_from(getsockname(socket)?)?;
+    let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
+    Ok(SocketId::new(local, peer.try_into()?, cookie))
+}
+
 fn peer_port(socket: BorrowedFd<'_>) -> io::Result<u16> {
     let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
     Ok(SocketAddr::try_from(peer)?.port())
 }
 
 /// A flow under watch.
-struct Watched {
-    socket: OwnedFd,
-    first: TcpInfo,
+pub(crate) struct Watched {
+    pub(crate) socket: OwnedFd,
+    pub(crate) first: TcpInfo,
     last: TcpInfo,
     retransmits: Retransmits,
 }
 
 impl Watched {
-    /// Asks for the flow's state; whether it has changed.
-    fn look(&mut self, time_ns: u64) -> bool {
-        // a socket that was fine when we began stays a TCP socket until we let go of it
-        let Ok(info) = TcpInfo::of(self.socket.as_fd()) else {
-            return false;
-        };
+    /// Notes the flow's state; whether it has changed.
+    fn look(&mut self, info: TcpInfo, time_ns: u64) -> bool {
         let retransmits = info.total_retrans.wrapping_sub(self.first.total_retrans);
         self.retransmits.note(time_ns, retransmits.into());
         let row = |info: &TcpInfo| {
@@ -299,6 +282,7 @@ impl Watched {
             now.unwrap_or(0).saturating_sub(then.unwrap_or(0)) as f64 * 1e-6
         };
         FlowTotals {
+            first,
             last,
             retransmits: retransmits.at(u64::MAX),
             duplicates: last
@@ -316,7 +300,7 @@ impl Watched {
 /// What the reading thread works on.
 struct Watcher {
     flows: Vec<Watched>,
-    tcp_probe: Option<TcpProbe>,
+    source: Source,
     looks: Vec<Look>,
     end_ns: u64,
     cpu_s: f64,
@@ -330,10 +314,17 @@ impl Watcher {
             self.fifo_refused = request_fifo(priority).err().map(|error| error.to_string());
         }
         // TCP_INFO costs 5 us a flow: with many flows, look less often
-        let (base, per_flow) = match self.tcp_probe {
-            Some(_) => (Duration::from_millis(10), Duration::from_micros(100)),
-            None => (Duration::from_millis(1), Duration::from_micros(50)),
+        let (base_ms, each_us) = match self.source {
+            Source::TcpProbe(_) => (10, 100),
+            Source::TcpInfo => (1, 50),
+            Source::SockDiag(..) => (2, 200),
+            // an error queue that fills up takes room from what is received
+            Source::OptStats(_) => (2, 100),
         };
+        let (base, per_flow) = (
+            Duration::from_millis(base_ms),
+            Duration::from_micros(each_us),
+        );
         let interval = base.max(per_flow * self.flows.len() as u32);
         let mut next = Instant::now();
         loop {
@@ -356,17 +347,39 @@ impl Watcher {
 
     fn look(&mut self) {
         self.end_ns = monotonic_ns();
-        for (number, flow) in self.flows.iter_mut().enumerate() {
-            let time_ns = monotonic_ns();
-            if flow.look(time_ns) && self.tcp_probe.is_none() {
-                self.looks.push(Look {
-                    time_ns,
-                    flow: number as u32,
-                    info: flow.last,
+        if let Source::OptStats(queues) = &mut self.source {
+            for (flow, queue) in (0u32..).zip(queues) {
+                let looks = &mut self.looks;
+                queue.drain(|time_ns, info| {
+                    looks.push(Look {
+                        time_ns,
+                        flow,
+                        info,
+                    });
                 });
             }
         }
-        if let Some(tcp_probe) = &mut self.tcp_probe {
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            let info = match &mut self.source {
+                Source::SockDiag(diag, ids) => {
+                    let socket = diag.socket(&ids[number]);
+                    socket.ok().flatten().and_then(|socket| socket.info)
+                }
+                // a socket that was fine when we began stays a TCP socket until we let go of it
+                _ => TcpInfo::of(flow.socket.as_fd()).ok(),
+            };
+            let Some(info) = info else { continue };
+            let time_ns = monotonic_ns();
+            let changed = flow.look(info, time_ns);
+            if changed && matches!(self.source, Source::TcpInfo | Source::SockDiag(..)) {
+                self.looks.push(Look {
+                    time_ns,
+                    flow: number as u32,
+                    info,
+                });
+            }
+        }
+        if let Source::TcpProbe(tcp_probe) = &mut self.source {
             tcp_probe.drain();
         }
     }
@@ -442,11 +455,30 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_s_list_sees_every_byte_acknowledged() {
+        let seen = transfer(Method::SockDiag);
+        assert_eq!(seen.method, Method::SockDiag);
+        assert_eq!(seen.records.last().unwrap().snd_una_bytes, Some(4_000_000));
+    }
+
+    #[test]
+    fn an_error_queue_tells_the_window_of_a_sender_until_its_last_byte() {
+        let seen = transfer(Method::OptStats);
+        assert_eq!(seen.method, Method::OptStats);
+        let last = seen.records.last().unwrap();
+        assert_eq!(last.snd_una_bytes, Some(4_000_000));
+        assert!(
+            last.cwnd_packets >= 1.0 && last.srtt_s.unwrap() > 0.0,
+            "{last:?}"
+        );
+    }
+
+    #[test]
     fn tcp_probe_starts_at_byte_zero_or_says_why_it_cannot_be_had() {
         let seen = transfer(Method::TcpProbe);
         match seen.method {
             Method::TcpProbe => assert_eq!(seen.records[0].snd_una_bytes, Some(0)),
-            Method::TcpInfo => {
+            _ => {
                 println!(
                     "tcp_probe was not tested: {}",
                     seen.fallback_because.unwrap()

@@ -35,3 +35,8 @@ pub fn request_fifo(priority: i32) -> io::Result<()> {
     sys::set_fine_timer_slack()?;
     sys::set_fifo(priority)
 }
+
+/// How far the real-time clock is ahead of the monotonic one, in nanoseconds.
+pub(crate) fn realtime_offset_ns() -> i64 {
+    nanoseconds(ClockId::Realtime) as i64 - monotonic_ns() as i64
+}

@@ -63,7 +63,7 @@ fn srtt_s(srtt_us: u32) -> Option<f64> {
     (srtt_us > 0).then_some(f64::from(srtt_us) * 1e-6)
 }
 
-fn seconds_since(time_ns: u64, origin_ns: u64) -> f64 {
+pub(crate) fn seconds_since(time_ns: u64, origin_ns: u64) -> f64 {
     time_ns.saturating_sub(origin_ns) as f64 * 1e-9
 }
 
@@ -78,47 +78,80 @@ pub(crate) fn records_of_events(
 ) -> Vec<Record> {
     // each processor's ring is in order; between them only the clock tells
     events.sort_by_key(|event| event.time_ns);
-    let mut numbers: Vec<Option<(Unwrapped, Unwrapped)>> = vec![None; retransmits.len()];
+    let mut numbers: Vec<Option<Numbers>> = vec![None; retransmits.len()];
     let row = |event: &Event| {
         let flow = event.flow as usize;
-        let base = Unwrapped::from_base(event.snd_una);
-        let (snd_nxt, snd_una) = numbers[flow].get_or_insert((base, base));
-        Record {
-            time_s: seconds_since(event.time_ns, origin_ns),
-            flow: event.flow,
-            cwnd_packets: f64::from(event.snd_cwnd),
-            ssthresh_packets: ssthresh_packets(event.ssthresh),
-            srtt_s: srtt_s(event.srtt_us),
-            snd_nxt_bytes: Some(snd_nxt.advance(event.snd_nxt)),
-            snd_una_bytes: Some(snd_una.advance(event.snd_una)),
-            rwnd_bytes: Some(u64::from(event.snd_wnd)),
-            retransmits: Some(retransmits[flow].at(event.time_ns)),
-        }
+        let numbers = numbers[flow].get_or_insert_with(|| Numbers::from(event));
+        let retransmits = retransmits[flow].at(event.time_ns);
+        record_of_event(event, numbers, Some(retransmits), origin_ns)
     };
     events.iter().map(row).collect()
 }
 
+/// Where a flow's sequence numbers stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
+    snd_nxt: Unwrapped,
+    snd_una: Unwrapped,
+}
+
+impl Numbers {
+    /// Counts from what the event calls snd_una.
+    pub(crate) const fn from(event: &Event) -> Self {
+        let base = Unwrapped::from_base(event.snd_una);
+        Self {
+            snd_nxt: base,
+            snd_una: base,
+        }
+    }
+}
+
+/// The row of an event, the next one of its flow.
+pub(crate) fn record_of_event(
+    event: &Event,
+    numbers: &mut Numbers,
+    retransmits: Option<u64>,
+    origin_ns: u64,
+) -> Record {
+    Record {
+        time_s: seconds_since(event.time_ns, origin_ns),
+        flow: event.flow,
+        cwnd_packets: f64::from(event.snd_cwnd),
+        ssthresh_packets: ssthresh_packets(event.ssthresh),
+        srtt_s: srtt_s(event.srtt_us),
+        snd_nxt_bytes: Some(numbers.snd_nxt.advance(event.snd_nxt)),
+        snd_una_bytes: Some(numbers.snd_una.advance(event.snd_una)),
+        rwnd_bytes: Some(u64::from(event.snd_wnd)),
+        retransmits,
+    }
+}
+
 /// The rows of `looks`, in order of time; `first` is each flow's state when it was first watched.
 pub(crate) fn records_of_looks(looks: &[Look], first: &[TcpInfo], origin_ns: u64) -> Vec<Record> {
-    let row = |look: &Look| {
-        let (info, first) = (&look.info, &first[look.flow as usize]);
-        let new_bytes = |info: &TcpInfo| Some(info.bytes_sent? - info.bytes_retrans?);
-        let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
-        Record {
-            time_s: seconds_since(look.time_ns, origin_ns),
-            flow: look.flow,
-            cwnd_packets: f64::from(info.snd_cwnd),
-            ssthresh_packets: ssthresh_packets(info.snd_ssthresh),
-            srtt_s: srtt_s(info.rtt_us),
-            snd_nxt_bytes: since(new_bytes(info), new_bytes(first)),
-            snd_una_bytes: since(info.bytes_acked, first.bytes_acked),
-            rwnd_bytes: info.snd_wnd.map(u64::from),
-            retransmits: Some(u64::from(
-                info.total_retrans.wrapping_sub(first.total_retrans),
-            )),
-        }
-    };
+    let row = |look: &Look| record_of_look(look, &first[look.flow as usize], origin_ns);
     looks.iter().map(row).collect()
+}
+
+/// The row of a look at a flow whose state was `first` when it was first watched.
+pub(crate) fn record_of_look(look: &Look, first: &TcpInfo, origin_ns: u64) -> Record {
+    let info = &look.info;
+    let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+    let snd_nxt_bytes = since(info.new_bytes(), first.new_bytes());
+    let acked = since(info.bytes_acked, first.bytes_acked);
+    Record {
+        time_s: seconds_since(look.time_ns, origin_ns),
+        flow: look.flow,
+        cwnd_packets: f64::from(info.snd_cwnd),
+        ssthresh_packets: ssthresh_packets(info.snd_ssthresh),
+        srtt_s: srtt_s(info.rtt_us),
+        snd_nxt_bytes,
+        // the kernel counts the acknowledgment of SYN and FIN as that of a byte
+        snd_una_bytes: acked.map(|acked| acked.min(snd_nxt_bytes.unwrap_or(u64::MAX))),
+        rwnd_bytes: info.snd_wnd.map(u64::from),
+        retransmits: Some(u64::from(
+            info.total_retrans.wrapping_sub(first.total_retrans),
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,55 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>, info: &mut [u8]) -> io::Result<us
     Ok(length as usize)
 }
 
+/// Another descriptor of what the number `fd` is open as.
+pub(crate) fn duplicate(fd: i32) -> io::Result<OwnedFd> {
+    // SAFETY: this touches no memory of ours, and a number that is nobody's is an error.
+    let copy = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }.into())?;
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy as i32) })
+}
+
+/// The socket's `SO_TIMESTAMPING`.
+pub(crate) fn timestamping(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut flags = 0u32;
+    let mut length = size_of::<u32>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_TIMESTAMPING);
+    let value = (&raw mut flags).cast();
+    // SAFETY: the kernel writes at most `length` bytes, which is the size of `flags`, and both live
+    // through the call.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, value, &raw mut length) };
+    check(result.into())?;
+    Ok(flags)
+}
+
+/// Sets the socket's `SO_TIMESTAMPING`.
+pub(crate) fn set_timestamping(socket: BorrowedFd<'_>, flags: u32) -> io::Result<()> {
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_TIMESTAMPING);
+    let length = size_of::<u32>() as libc::socklen_t;
+    let value = (&raw const flags).cast();
+    // SAFETY: the kernel reads `length` bytes, which is the size of `flags`, during the call.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, length) };
+    check(result.into()).map(drop)
+}
+
+/// Takes one message off the socket's error queue, without waiting: its control data, of the size
+/// that is returned; one larger than `control` if they did not fit.
+pub(crate) fn error_queue(socket: BorrowedFd<'_>, control: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: all of it may be zero: no name, no data, no control.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = control.len() as _;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: the header and the control buffer live through the call, and the buffer has the length
+    // that the header says; without vectors, no data are written.
+    check(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) } as libc::c_long)?;
+    match header.msg_flags & libc::MSG_CTRUNC {
+        0 => Ok(header.msg_controllen as usize),
+        _ => Ok(control.len() + 1),
+    }
+}
+
 /// `struct perf_event_attr` of linux/perf_event.h, version 5 (112 bytes).
 #[repr(C)]
 #[derive(Default)]

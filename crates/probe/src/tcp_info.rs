@@ -1,8 +1,9 @@
-//! `TCP_INFO`: what the kernel tells of one of our own sockets.
+//! `TCP_INFO`: what the kernel tells of a socket.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use crate::netlink::{u32_at, u64_at};
 use crate::sys;
 
 /// The fields of `struct tcp_info` that we use. What an older kernel lacks is `None`.
@@ -22,6 +23,8 @@ pub struct TcpInfo {
     pub total_retrans: u32,
     /// Bytes acknowledged, the SYN among them.
     pub bytes_acked: Option<u64>,
+    /// Payload bytes received.
+    pub bytes_received: Option<u64>,
     /// Time with data to send, in microseconds.
     pub busy_time_us: Option<u64>,
     /// Of that, time in which the receiver's window held the sender back.
@@ -50,14 +53,30 @@ impl TcpInfo {
             .ok_or_else(|| io::Error::other(format!("TCP_INFO has {length} bytes, expected 104")))
     }
 
+    /// Payload bytes sent at least once.
+    pub(crate) fn new_bytes(&self) -> Option<u64> {
+        Some(self.bytes_sent?.saturating_sub(self.bytes_retrans?))
+    }
+
+    /// The state of a flow that has not sent or received anything.
+    pub(crate) fn at_the_beginning() -> Self {
+        Self {
+            bytes_acked: Some(0),
+            bytes_received: Some(0),
+            busy_time_us: Some(0),
+            rwnd_limited_us: Some(0),
+            sndbuf_limited_us: Some(0),
+            bytes_sent: Some(0),
+            bytes_retrans: Some(0),
+            dsack_dups: Some(0),
+            ..Self::default()
+        }
+    }
+
     /// Reads `struct tcp_info`; the offsets are part of the kernel's interface and never change.
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let u32_at = |at: usize| -> Option<u32> {
-            Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-        };
-        let u64_at = |at: usize| -> Option<u64> {
-            Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-        };
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let u32_at = |at| u32_at(bytes, at);
+        let u64_at = |at| u64_at(bytes, at);
         Some(Self {
             rto_us: u32_at(8)?,
             snd_mss: u32_at(16)?,
@@ -66,6 +85,7 @@ impl TcpInfo {
             snd_cwnd: u32_at(80)?,
             total_retrans: u32_at(100)?,
             bytes_acked: u64_at(120),
+            bytes_received: u64_at(128),
             busy_time_us: u64_at(168),
             rwnd_limited_us: u64_at(176),
             sndbuf_limited_us: u64_at(184),

@@ -1,9 +1,11 @@
 //! The kernel's `tcp:tcp_probe` tracepoint.
 
 use std::ffi::CString;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use thiserror::Error;
 
+use crate::netlink::u32_at;
 use crate::perf::Rings;
 use crate::sample::Event;
 use crate::tracefs::read_event;
@@ -17,6 +19,8 @@ pub struct Unavailable(String);
 /// The fields that we read, found by name.
 #[derive(Clone, Copy, Debug)]
 struct Fields {
+    saddr: Field,
+    daddr: Field,
     snd_nxt: Field,
     snd_una: Field,
     snd_cwnd: Field,
@@ -29,11 +33,13 @@ struct Fields {
 impl Fields {
     fn find(format: &str) -> Result<Self, Unavailable> {
         let layout = Layout::parse(format);
-        let field = |name: &str| {
-            let missing = || Unavailable(format!("this kernel's tracepoint has no field {name}"));
-            layout.field(name).ok_or_else(missing)
-        };
+        let missing =
+            |name: &str| Unavailable(format!("this kernel's tracepoint has no field {name}"));
+        let field = |name: &str| layout.field(name).ok_or_else(|| missing(name));
+        let bytes = |name: &str| layout.bytes(name).ok_or_else(|| missing(name));
         Ok(Self {
+            saddr: bytes("saddr")?,
+            daddr: bytes("daddr")?,
             snd_nxt: field("snd_nxt")?,
             snd_una: field("snd_una")?,
             snd_cwnd: field("snd_cwnd")?,
@@ -43,31 +49,113 @@ impl Fields {
             sock_cookie: field("sock_cookie")?,
         })
     }
+}
 
-    /// The event in `record`, if it is whole and its socket is one of `cookies`.
-    fn event(&self, time_ns: u64, record: &[u8], cookies: &[u64]) -> Option<Event> {
-        let cookie = self.sock_cookie.read(record)?;
-        let flow = cookies.iter().position(|known| *known == cookie)? as u32;
-        let number = |field: Field| Some(field.read(record)? as u32);
+/// One record, as the kernel wrote it.
+#[derive(Clone, Copy)]
+pub(crate) struct Sighting<'a> {
+    fields: &'a Fields,
+    time_ns: u64,
+    record: &'a [u8],
+}
+
+impl Sighting<'_> {
+    /// The only name of a socket that is unique on the machine: the tracepoint sees the flows of all
+    /// network namespaces.
+    #[inline]
+    pub(crate) fn cookie(&self) -> Option<u64> {
+        self.fields.sock_cookie.read(self.record)
+    }
+
+    /// What it says, of the flow that has the number `flow`; none if it is cut short.
+    #[inline]
+    pub(crate) fn event(&self, flow: u32) -> Option<Event> {
+        let fields = self.fields;
+        let number = |field: Field| Some(field.read(self.record)? as u32);
         Some(Event {
-            time_ns,
+            time_ns: self.time_ns,
             flow,
-            snd_nxt: number(self.snd_nxt)?,
-            snd_una: number(self.snd_una)?,
-            snd_cwnd: number(self.snd_cwnd)?,
-            ssthresh: number(self.ssthresh)?,
-            srtt_us: number(self.srtt)?,
-            snd_wnd: number(self.snd_wnd)?,
+            snd_nxt: number(fields.snd_nxt)?,
+            snd_una: number(fields.snd_una)?,
+            snd_cwnd: number(fields.snd_cwnd)?,
+            ssthresh: number(fields.ssthresh)?,
+            srtt_us: number(fields.srtt)?,
+            snd_wnd: number(fields.snd_wnd)?,
         })
+    }
+
+    /// Both ends of the socket: this one, the far one.
+    pub(crate) fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let end = |field: Field| socket_address(field.slice(self.record)?);
+        Some((end(self.fields.saddr)?, end(self.fields.daddr)?))
+    }
+}
+
+/// `struct sockaddr_in` or `sockaddr_in6`.
+fn socket_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+    match i32::from(family) {
+        libc::AF_INET => {
+            let octets: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
+            Some((Ipv4Addr::from(octets), port).into())
+        }
+        libc::AF_INET6 => {
+            let octets: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
+            let scope = u32_at(bytes, 24)?;
+            Some(SocketAddrV6::new(Ipv6Addr::from(octets), port, 0, scope).into())
+        }
+        _ => None,
+    }
+}
+
+/// tcp_probe, as it is being recorded.
+pub(crate) struct Recording {
+    rings: Rings,
+    fields: Fields,
+}
+
+impl Recording {
+    /// Records the events that match `filter` from now on; all if it is empty.
+    pub(crate) fn open(filter: &str) -> Result<Self, Unavailable> {
+        let (id, format) = read_event("tcp/tcp_probe").map_err(Unavailable)?;
+        let fields = Fields::find(&format)?;
+        let filter = CString::new(filter).expect("a filter has no zero byte");
+        let rings = Rings::open(id, &filter).map_err(|error| {
+            Unavailable(format!("perf_event_open: {error} (needs CAP_PERFMON)"))
+        })?;
+        Ok(Self { rings, fields })
+    }
+
+    /// Hands over what the kernel has written since the last call, in the order of time for each
+    /// processor, but not over all of them.
+    #[inline]
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(Sighting<'_>)) {
+        let Self { rings, fields } = self;
+        rings.drain(|time_ns, record| {
+            take(Sighting {
+                fields,
+                time_ns,
+                record,
+            });
+        });
+    }
+
+    /// Ends the recording; what is written can still be drained.
+    pub(crate) fn disable(&self) {
+        self.rings.disable();
+    }
+
+    /// Records that found a ring full.
+    pub(crate) fn lost(&self) -> u64 {
+        self.rings.lost()
     }
 }
 
 /// tcp_probe, recording the flows with the given cookies.
 pub(crate) struct TcpProbe {
-    rings: Rings,
-    fields: Fields,
-    /// Socket cookie of each flow: the only name of a socket that is unique on the machine, since
-    /// the tracepoint sees the flows of all network namespaces.
+    recording: Recording,
+    /// Socket cookie of each flow.
     cookies: Vec<u64>,
     events: Vec<Event>,
 }
@@ -75,15 +163,8 @@ pub(crate) struct TcpProbe {
 impl TcpProbe {
     /// Records the sockets with these cookies, whose peers have these ports, from now on.
     pub(crate) fn open(cookies: Vec<u64>, peer_ports: &[u16]) -> Result<Self, Unavailable> {
-        let (id, format) = read_event("tcp/tcp_probe").map_err(Unavailable)?;
-        let fields = Fields::find(&format)?;
-        let filter = CString::new(filter(peer_ports)).expect("a filter has no zero byte");
-        let rings = Rings::open(id, &filter).map_err(|error| {
-            Unavailable(format!("perf_event_open: {error} (needs CAP_PERFMON)"))
-        })?;
         Ok(Self {
-            rings,
-            fields,
+            recording: Recording::open(&filter(peer_ports))?,
             cookies,
             events: Vec::with_capacity(1 << 16),
         })
@@ -92,20 +173,26 @@ impl TcpProbe {
     /// Takes what the kernel has written since the last call.
     pub(crate) fn drain(&mut self) {
         let Self {
-            rings,
-            fields,
+            recording,
             cookies,
             events,
         } = self;
-        rings.drain(|time_ns, record| events.extend(fields.event(time_ns, record, cookies)));
+        recording.drain(|sighting| events.extend(event_of(sighting, cookies)));
     }
 
     /// Ends the recording: the events, processor by processor, and how many were lost.
     pub(crate) fn finish(mut self) -> (Vec<Event>, u64) {
-        self.rings.disable();
+        self.recording.disable();
         self.drain();
-        (self.events, self.rings.lost())
+        (self.events, self.recording.lost())
     }
+}
+
+/// The event, if it is whole and its socket is one of `cookies`.
+fn event_of(sighting: Sighting<'_>, cookies: &[u64]) -> Option<Event> {
+    let cookie = sighting.cookie()?;
+    let flow = cookies.iter().position(|known| *known == cookie)?;
+    sighting.event(flow as u32)
 }
 
 /// Passes events of senders to these ports, so that the kernel skips the rest cheaply; which flow
@@ -130,7 +217,9 @@ pub fn tcp_probe_available() -> Result<(), Unavailable> {
 mod tests {
     use super::*;
 
-    const FORMAT: &str = "\tfield:__u16 dport;\toffset:66;\tsize:2;\tsigned:0;\n\
+    const FORMAT: &str = "\tfield:__u8 saddr[28];\toffset:8;\tsize:28;\tsigned:0;\n\
+        \tfield:__u8 daddr[28];\toffset:36;\tsize:28;\tsigned:0;\n\
+        \tfield:__u16 dport;\toffset:66;\tsize:2;\tsigned:0;\n\
         \tfield:__u32 snd_nxt;\toffset:80;\tsize:4;\tsigned:0;\n\
         \tfield:__u32 snd_una;\toffset:84;\tsize:4;\tsigned:0;\n\
         \tfield:__u32 snd_cwnd;\toffset:88;\tsize:4;\tsigned:0;\n\
@@ -154,15 +243,29 @@ mod tests {
             record[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
         record[112..120].copy_from_slice(&42u64.to_ne_bytes());
-        let event = fields.event(9, &record, &[41, 42]).unwrap();
+        record[8..16].copy_from_slice(&[0, 0, 0x1f, 0x90, 10, 0, 0, 1]);
+        record[8..10].copy_from_slice(&2u16.to_ne_bytes());
+        record[36..38].copy_from_slice(&10u16.to_ne_bytes());
+        record[38..40].copy_from_slice(&443u16.to_be_bytes());
+        record[44..60].copy_from_slice(&Ipv4Addr::new(192, 0, 2, 9).to_ipv6_mapped().octets());
+        let sighting = |size: usize| Sighting {
+            fields: &fields,
+            time_ns: 9,
+            record: &record[..size],
+        };
+        let event = event_of(sighting(136), &[41, 42]).unwrap();
         assert_eq!(
             (event.time_ns, event.flow, event.snd_nxt, event.snd_una),
             (9, 1, 5000, 4000)
         );
         assert_eq!((event.snd_cwnd, event.ssthresh), (10, 7));
         assert_eq!((event.srtt_us, event.snd_wnd), (20_100, 65_535));
-        assert_eq!(fields.event(9, &record, &[41]), None);
-        assert_eq!(fields.event(9, &record[..115], &[42]), None);
+        assert_eq!(event_of(sighting(136), &[41]), None);
+        assert_eq!(event_of(sighting(115), &[42]), None);
+        let (local, remote) = sighting(136).ends().unwrap();
+        assert_eq!(local.to_string(), "10.0.0.1:8080");
+        assert_eq!(remote.to_string(), "[::ffff:192.0.2.9]:443");
+        assert_eq!(sighting(63).ends(), None);
     }
 
     #[test]

@@ -23,11 +23,14 @@ impl Layout {
 
     /// The field called `name`, if it is there and at most eight bytes wide.
     pub(crate) fn field(&self, name: &str) -> Option<Field> {
-        let (_, field) = self
-            .fields
-            .iter()
-            .find(|(field_name, _)| field_name == name)?;
-        (field.size <= 8).then_some(*field)
+        self.bytes(name).filter(|field| field.size <= 8)
+    }
+
+    /// The field called `name`, however wide it is.
+    pub(crate) fn bytes(&self, name: &str) -> Option<Field> {
+        let mut fields = self.fields.iter();
+        let (_, field) = fields.find(|(field_name, _)| field_name == name)?;
+        Some(*field)
     }
 }
 
@@ -55,10 +58,16 @@ fn parse_line(line: &str) -> Option<(String, Field)> {
 }
 
 impl Field {
+    /// The bytes of this field in `record`; `None` if the record is too short for it.
+    #[inline]
+    pub(crate) fn slice(self, record: &[u8]) -> Option<&[u8]> {
+        record.get(self.offset..self.offset + self.size)
+    }
+
     /// The unsigned value of this field in `record`; `None` if the record is too short for it.
     #[inline]
     pub(crate) fn read(self, record: &[u8]) -> Option<u64> {
-        let bytes = record.get(self.offset..self.offset + self.size)?;
+        let bytes = self.slice(record)?;
         let mut value = [0; 8];
         if cfg!(target_endian = "little") {
             value[..bytes.len()].copy_from_slice(bytes);

@@ -43,6 +43,12 @@ create_exception!(
 );
 create_exception!(
     pathcast,
+    ProbeError,
+    PyException,
+    "Flows that cannot be watched."
+);
+create_exception!(
+    pathcast,
     ModelError,
     PyException,
     "A series that no model can use."

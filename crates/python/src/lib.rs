@@ -16,6 +16,7 @@ mod runs;
 mod scenario;
 mod shell;
 mod trace;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -29,8 +30,8 @@ mod _internal {
     };
     #[pymodule_export]
     use crate::errors::{
-        EmulatorError, LiveError, ModelError, PathFileError, SchemeError, SimulationError,
-        TraceError,
+        EmulatorError, LiveError, ModelError, PathFileError, ProbeError, SchemeError,
+        SimulationError, TraceError,
     };
     #[pymodule_export]
     use crate::live::{live_key, live_run, live_serve};
@@ -48,4 +49,6 @@ mod _internal {
     use crate::shell::run_shell;
     #[pymodule_export]
     use crate::trace::Trace;
+    #[pymodule_export]
+    use crate::watch::Watch;
 }

@@ -187,10 +187,11 @@ mod linux {
     use crate::scenario::parse as parse_scenario;
 
     /// Runs the emulator over a path, or, without schemes, a scenario: a run report as JSON, and the
-    /// trace. `packets_file` is written as the run goes on.
+    /// trace. Files are written as the run goes on.
     #[pyfunction]
     #[pyo3(signature = (
-        text, file, schemes, duration_s, seed, ipv6=false, packets_file=None, progress=None
+        text, file, schemes, duration_s, seed, ipv6=false, packets_file=None, messages_file=None,
+        progress=None
     ))]
     #[allow(clippy::too_many_arguments)] // Python calls it by name
     pub fn emulate(
@@ -202,6 +203,7 @@ mod linux {
         seed: u64,
         ipv6: bool,
         packets_file: Option<PathBuf>,
+        messages_file: Option<PathBuf>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(String, Option<Trace>)> {
         let duration = Span::from_secs(duration_s);
@@ -212,6 +214,7 @@ mod linux {
         let options = Options {
             ip: if ipv6 { Ip::V6 } else { Ip::V4 },
             packets_file: packets_file.clone(),
+            messages_file: messages_file.clone(),
             ..options
         };
         let (stop, raised) = (AtomicBool::new(false), Mutex::new(None));
@@ -226,7 +229,7 @@ mod linux {
         });
         if let Some(error) = raised.into_inner().expect("no panic holds it") {
             // who interrupts a run wants nothing of it
-            if let Some(file) = packets_file {
+            for file in [packets_file, messages_file].into_iter().flatten() {
                 let _ = std::fs::remove_file(file);
             }
             return Err(error);

@@ -573,6 +573,7 @@ impl Flow {
                         .as_ref()
                         .map(|latency| latency.latency_ms())
                         .unwrap_or_default(),
+                    delay_split_ms: None,
                 }),
         }
     }

@@ -17,6 +17,7 @@ mod parquet_file;
 mod quiet_panics;
 mod record;
 mod report;
+mod watch;
 
 pub use csv_reader::read_csv;
 pub use delay::DelayHistogram;
@@ -31,6 +32,8 @@ pub use parquet_file::{
     Row, TableWriter, read_parquet, write_batch, write_packets, write_parquet, write_rows,
 };
 pub use record::{
-    Direction, Metadata, PacketEvent, PacketRecord, Record, SCHEMA_VERSION, Source, Trace,
+    Direction, MessageRecord, Metadata, PacketEvent, PacketRecord, Record, SCHEMA_VERSION, Source,
+    Trace,
 };
-pub use report::{FlowReport, Latency, MessageReport, OneWayDelay, RunReport, Slip};
+pub use report::{DelaySplit, FlowReport, Latency, MessageReport, OneWayDelay, RunReport, Slip};
+pub use watch::{WatchReport, WatchedFlow};

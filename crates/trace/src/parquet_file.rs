@@ -20,7 +20,9 @@ use crate::error::TraceError;
 use crate::file::write_beside;
 use crate::pages;
 use crate::quiet_panics;
-use crate::record::{MAX_ROWS, Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace};
+use crate::record::{
+    MAX_ROWS, MessageRecord, Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace,
+};
 
 /// Key of the JSON metadata in the Parquet footer.
 const METADATA_KEY: &str = "pathcast";
@@ -129,6 +131,47 @@ impl Row for PacketRecord {
                     .map(|r| Some(r.direction as u8))
                     .collect::<UInt8Array>(),
             ),
+        ]
+    }
+}
+
+impl Row for MessageRecord {
+    fn schema() -> Schema {
+        use DataType::{Float64, UInt8, UInt32, UInt64};
+        Schema::new(vec![
+            Field::new("flow", UInt32, false),
+            Field::new("direction", UInt8, false),
+            Field::new("message", UInt64, false),
+            Field::new("bytes", UInt64, false),
+            Field::new("written_s", Float64, false),
+            Field::new("entered_s", Float64, false),
+            Field::new("sent_s", Float64, false),
+            Field::new("left_s", Float64, false),
+            Field::new("read_s", Float64, false),
+        ])
+    }
+
+    fn columns(rows: &[Self]) -> Vec<ArrayRef> {
+        let times = |of: fn(&Self) -> f64| -> ArrayRef {
+            Arc::new(rows.iter().map(|r| Some(of(r))).collect::<Float64Array>())
+        };
+        let counts = |of: fn(&Self) -> u64| -> ArrayRef {
+            Arc::new(rows.iter().map(|r| Some(of(r))).collect::<UInt64Array>())
+        };
+        vec![
+            Arc::new(rows.iter().map(|r| Some(r.flow)).collect::<UInt32Array>()),
+            Arc::new(
+                rows.iter()
+                    .map(|r| Some(r.direction as u8))
+                    .collect::<UInt8Array>(),
+            ),
+            counts(|r| r.message),
+            counts(|r| r.bytes),
+            times(|r| r.written_s),
+            times(|r| r.entered_s),
+            times(|r| r.sent_s),
+            times(|r| r.left_s),
+            times(|r| r.read_s),
         ]
     }
 }

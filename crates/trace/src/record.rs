@@ -20,6 +20,8 @@ pub enum Source {
     Emulator,
     /// Two hosts and a real path between them: real time, their kernels' TCP.
     Live,
+    /// Flows of this machine's processes, watched.
+    Watch,
     /// A CSV file of cwnd over time; where it came from is not known.
     Csv,
     /// `iperf3 -J`: one row an interval and stream.
@@ -109,6 +111,29 @@ pub struct PacketRecord {
     pub one_way_delay_s: Option<f64>,
     /// Which way it went.
     pub direction: Direction,
+}
+
+/// One message that an application wrote and another one read whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MessageRecord {
+    /// Which of the run's flows, from 0.
+    pub flow: u32,
+    /// Which way it went; against the data go requests.
+    pub direction: Direction,
+    /// Its number among those of its flow and direction, from 0.
+    pub message: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// When the application wrote it, in seconds of the run, as all that follows.
+    pub written_s: f64,
+    /// When its last byte entered the network for the first time.
+    pub entered_s: f64,
+    /// When the packet that completed it at the far end entered the network: later, if one was lost.
+    pub sent_s: f64,
+    /// When that packet left the network.
+    pub left_s: f64,
+    /// When the application at the far end had read all of it.
+    pub read_s: f64,
 }
 
 /// What is known of the run that a trace came from; kept in the Parquet file's metadata.

@@ -62,6 +62,25 @@ pub struct MessageReport {
     /// From writing a message to its arrival as a whole, of those that arrived; of a request to that
     /// of its answer.
     pub latency_ms: Latency,
+    /// Where those over TCP spent their time, if that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_split_ms: Option<DelaySplit>,
+}
+
+/// Where messages spent their time, from being written to being read: the three parts of each message
+/// add up to that. Of requests, that of their answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct DelaySplit {
+    /// From being written until the packet that completed it at the far end entered the network:
+    /// waiting for the window and, if a packet was lost, for its repair.
+    pub sender_stack: Latency,
+    /// That packet's time in the network.
+    pub network: Latency,
+    /// From then until it was read: waiting for what was written before it, and for the application.
+    pub receiver_stack: Latency,
+    /// Messages whose last byte waited before it first entered the network, over all: for longer than
+    /// the bound on the emulator's slip.
+    pub buffered_fraction: f64,
 }
 
 /// How long messages took, in milliseconds.
