@@ -26,7 +26,7 @@ pub enum EmulatorError {
     /// The process may not do what the emulator needs.
     #[error(
         "not permitted: {doing}: {source}; the emulator needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run \
-         it as root, or use the simulator, which needs no privileges"
+         it as root or in a user namespace, or use the simulator, which needs no privileges"
     )]
     NotPermitted {
         /// What was refused.
@@ -40,6 +40,17 @@ pub enum EmulatorError {
          container, pass --device /dev/net/tun; the simulator needs none"
     )]
     NoTun {
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// Neither privileges nor a place where they are not needed.
+    #[error(
+        "without root (CAP_NET_ADMIN, CAP_SYS_ADMIN) the emulator runs in a user namespace, but \
+         this user may not make any ({source}): {why}; the simulator needs none"
+    )]
+    NoUserNamespace {
+        /// What is in the way, as far as can be told, and what to do.
+        why: String,
         /// What the kernel says.
         source: io::Error,
     },
@@ -116,6 +127,7 @@ impl From<NetnsError> for EmulatorError {
         match error {
             NetnsError::NotPermitted { doing, source } => Self::NotPermitted { doing, source },
             NetnsError::NoTun { source } => Self::NoTun { source },
+            NetnsError::NoUserNamespace { why, source } => Self::NoUserNamespace { why, source },
             NetnsError::Kernel { doing, source } => Self::Kernel { doing, source },
         }
     }

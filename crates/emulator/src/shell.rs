@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use pathcast_netns::{
-    Namespace, Shape, Tun, configure, index, ipv4_address, parse_device_drops, route, set_sysctls,
+    Device, DeviceKind, Namespace, Shape, configure, index, ipv4_address, route, set_sysctls,
     switch_on_loopback,
 };
 use pathcast_path::{Counters, Direction, Path, Span};
@@ -47,6 +47,8 @@ pub struct ShellOptions {
     pub environment: Vec<(OsString, OsString)>,
     /// The user and the group that it runs as, if not those of this process.
     pub user: Option<(u32, u32)>,
+    /// What the packets go through; by default TUN devices where they can be had, else veth pairs.
+    pub device: Option<DeviceKind>,
     /// Where to write what happened to each packet, as Parquet, if at all.
     pub packets_file: Option<PathBuf>,
     /// Where to write mm-link's logs of the two directions, if at all: forward, reverse.
@@ -109,7 +111,7 @@ pub fn shell(
     signals: &dyn Fn() -> Option<i32>,
 ) -> Result<ShellReport, EmulatorError> {
     let run = run_of(options);
-    let mut ends = Ends::create(&run)?;
+    let mut ends = Ends::create(&run, options.device)?;
     let (began_ns, began) = (monotonic_ns(), Instant::now());
     let logged = options.packets_file.is_some() || options.mm_logs.iter().any(Option::is_some);
     let (log, conclusion, messages) = match logged {
@@ -250,34 +252,6 @@ impl Block {
     }
 }
 
-/// A TUN device and the statistics of the namespace that it is in.
-struct Device {
-    tun: Tun,
-    name: String,
-    statistics: File,
-}
-
-impl Device {
-    fn of(tun: Tun, name: String) -> Result<Self, EmulatorError> {
-        let statistics = File::open("/proc/thread-self/net/dev")
-            .map_err(|error| EmulatorError::from_io("opening /proc/thread-self/net/dev", error))?;
-        Ok(Self {
-            tun,
-            name,
-            statistics,
-        })
-    }
-
-    /// Packets that the device itself dropped, in either direction.
-    fn drops(&mut self) -> Result<u64, EmulatorError> {
-        let mut text = String::new();
-        let read = self.statistics.rewind();
-        read.and_then(|()| self.statistics.read_to_string(&mut text))
-            .map_err(|error| EmulatorError::from_io("reading a device's statistics", error))?;
-        Ok(parse_device_drops(&text, &self.name).unwrap_or(0))
-    }
-}
-
 /// Both ends of the links.
 struct Ends {
     block: Block,
@@ -290,17 +264,17 @@ struct Ends {
 
 impl Ends {
     /// The outer end in the calling thread's namespace, the inner end in a new one.
-    fn create(run: &Options) -> Result<Self, EmulatorError> {
+    fn create(run: &Options, kind: Option<DeviceKind>) -> Result<Self, EmulatorError> {
         let kernel = |doing: &'static str| move |error| EmulatorError::from_io(doing, error);
         let around = Block::around().map_err(kernel("looking for a shell around this one"))?;
-        let (tun, name) = Tun::create_named(&format!("{OUTER_DEVICE}%d"))?;
+        let outer = Device::create(kind, &format!("{OUTER_DEVICE}%d"), MTU)?;
+        let (kind, name) = (outer.kind(), outer.name());
         let number = name.strip_prefix(OUTER_DEVICE).and_then(|n| n.parse().ok());
         let block = Block::of(around, number.unwrap_or(u32::MAX - 1))?;
         // a kernel without IPv6 has nothing to switch off
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
-        configure(&name, &[block.outer().into()], block.shape())
-            .map_err(kernel("configuring the outer TUN device"))?;
-        let outer = Device::of(tun, name)?;
+        configure(name, &[block.outer().into()], block.shape())
+            .map_err(kernel("configuring the outer device"))?;
         let scheme = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
         let namespace = Namespace::create().map_err(kernel("creating a network namespace"))?;
         let made = namespace.run(|| -> Result<_, EmulatorError> {
@@ -314,7 +288,7 @@ impl Ends {
                 }
             }
             let name = format!("{INNER_DEVICE}{}", block.level);
-            let tun = Tun::create(&name)?;
+            let device = Device::create(Some(kind), &name, MTU)?;
             switch_on_loopback()
                 .and_then(|()| {
                     configure(
@@ -326,7 +300,7 @@ impl Ends {
                         },
                     )
                 })
-                .map_err(kernel("configuring the inner TUN device"))?;
+                .map_err(kernel("configuring the inner device"))?;
             let everywhere = Ipv4Addr::UNSPECIFIED;
             let first = Ipv4Addr::from_bits(block.first);
             index(&name)
@@ -337,7 +311,7 @@ impl Ends {
                     route::add(everywhere, 0, Some(index))
                 })
                 .map_err(kernel("adding routes"))?;
-            Ok((Device::of(tun, name)?, refused))
+            Ok((device, refused))
         });
         let (inner, refused) = made.map_err(kernel("entering a network namespace"))??;
         Ok(Self {
@@ -360,7 +334,7 @@ fn carry(
 ) -> Result<(ExitStatus, PumpReport), EmulatorError> {
     // half as many again as the links can hold
     let packets = (run.bytes_on_the_way() / u64::from(MTU) / 2 * 3).clamp(1024, 1 << 15);
-    let (near, far) = (&ends.inner.tun, &ends.outer.tun);
+    let (near, far) = (&ends.inner, &ends.outer);
     let pump = Pump::new(&run.scenario, run.seed, near, far, packets as usize, log)?;
     let pump = pump.carrying_everything();
     let stop_pump = AtomicBool::new(false);

@@ -33,6 +33,7 @@ fn options(path: &str, command: &[&str]) -> ShellOptions {
         command: (program.into(), arguments.iter().map(Into::into).collect()),
         environment: Vec::new(),
         user: None,
+        device: None,
         packets_file: None,
         mm_logs: [None, None],
     }

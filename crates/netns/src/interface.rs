@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::sys::{InterfaceRequest, add_ipv6_address, interface_ioctl};
+use crate::sys::{
+    InterfaceRequest, Offload, add_ipv6_address, interface_ioctl, switch_off_offload,
+};
 
 /// What an interface is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<(
             set(labelled, libc::SIOCSIFNETMASK, &socket_address(mask))?;
         }
     }
-    switch_on(control.as_fd(), name)?;
+    switch_on(name)?;
     let six: Vec<&Ipv6Addr> = addresses
         .iter()
         .filter_map(|address| match address {
@@ -76,16 +78,32 @@ pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<(
 /// # Errors
 /// What the kernel says.
 pub fn switch_on_loopback() -> io::Result<()> {
-    let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    switch_on(control.as_fd(), "lo")
+    switch_on("lo")
 }
 
-fn switch_on(control: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+/// Switches on interface `name` in the calling thread's namespace.
+pub(crate) fn switch_on(name: &str) -> io::Result<()> {
+    let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut request = InterfaceRequest::new(name);
-    interface_ioctl(control, libc::SIOCGIFFLAGS, &mut request)?;
+    interface_ioctl(control.as_fd(), libc::SIOCGIFFLAGS, &mut request)?;
     let up = u16::from_ne_bytes([request.value[0], request.value[1]]) | libc::IFF_UP as u16;
     let mut request = InterfaceRequest::new(name).with(&up.to_ne_bytes());
-    interface_ioctl(control, libc::SIOCSIFFLAGS, &mut request)
+    interface_ioctl(control.as_fd(), libc::SIOCSIFFLAGS, &mut request)
+}
+
+/// Has interface `name` in the calling thread's namespace show packets as they would be on a wire: each
+/// of its own, with its checksums.
+pub(crate) fn switch_off_offloads(name: &str) -> io::Result<()> {
+    let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    for offload in [
+        Offload::MergeReceived,
+        Offload::SegmentLate,
+        Offload::SegmentTcp,
+        Offload::SendChecksums,
+    ] {
+        switch_off_offload(control.as_fd(), name, offload)?;
+    }
+    Ok(())
 }
 
 /// The number of interface `name` in the calling thread's namespace.

@@ -1,5 +1,7 @@
 //! The system calls that no library wraps safely.
 
+pub(crate) mod packet;
+
 use std::io;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,6 +13,13 @@ pub(crate) fn unshare_network() -> io::Result<()> {
     // SAFETY: only unsharing the table of descriptors (CLONE_FILES) can break other threads' view
     // of descriptors; this unshares the network alone.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(Into::into)
+}
+
+/// Moves this process, if it has but one thread, into a new user namespace and a new network namespace
+/// that belongs to it, for good.
+pub(crate) fn unshare_user_and_network() -> io::Result<()> {
+    // SAFETY: as above; the table of descriptors stays as it is.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNET) }.map_err(Into::into)
 }
 
 /// `struct ifreq`: an interface's name and 24 bytes whose meaning depends on the request.
@@ -62,6 +71,29 @@ pub(crate) fn interface_ioctl(
     } else {
         Ok(())
     }
+}
+
+/// What an interface may do in place of the kernel; the numbers are those of ethtool's commands.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Offload {
+    SendChecksums = 0x17, // ETHTOOL_STXCSUM
+    SegmentTcp = 0x1f,    // ETHTOOL_STSO
+    SegmentLate = 0x24,   // ETHTOOL_SGSO
+    MergeReceived = 0x2c, // ETHTOOL_SGRO
+}
+
+/// Switches off an offload of interface `name`.
+pub(crate) fn switch_off_offload(
+    control: BorrowedFd<'_>,
+    name: &str,
+    offload: Offload,
+) -> io::Result<()> {
+    let mut value = [offload as u32, 0]; // struct ethtool_value: command, number
+    let address = (&raw mut value).expose_provenance();
+    let mut request = InterfaceRequest::new(name).with(&address.to_ne_bytes());
+    // these commands read the 8 bytes of `value`, which outlives the call
+    interface_ioctl(control, libc::SIOCETHTOOL as libc::c_ulong, &mut request)
 }
 
 const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
