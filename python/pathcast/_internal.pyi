@@ -63,6 +63,8 @@ def run_shell(
     command: tuple[str, list[str]],
     environment: list[tuple[str, str]],
     user: tuple[int, int] | None,
+    outside: tuple[str, list[str]] | None,
+    device: str | None,
     packets_file: Path | None,
     mm_logs: tuple[Path | None, ...],
     signals: Callable[[], int | None],
@@ -93,10 +95,13 @@ def emulate(
     duration_s: float,
     seed: int,
     ipv6: bool = False,
+    device: str | None = None,
     packets_file: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[str, Trace | None]: ...
-def capabilities() -> tuple[bool, bool, bool, bool, list[str], list[str]]: ...
+def capabilities() -> tuple[tuple[bool, bool, bool, bool, bool], list[str], list[str]]: ...
+def may_make_namespaces() -> bool: ...
+def enter_user_namespace(parent: int) -> None: ...
 def fit(
     flows: Sequence[_Columns],
     names: list[str],

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pathcast import __version__, batch, demo, models, report, runs, shell
+from pathcast import __version__, batch, demo, models, report, rootless, runs, shell
 from pathcast import scenario as scenarios
 from pathcast.convert import convert as convert_trace
 from pathcast.exceptions import PathcastError
@@ -197,6 +197,12 @@ Schemes = Annotated[
 FlowsOfEach = Annotated[
     int | None, typer.Option("--flows", help="Flows of each scheme; default: 1.", min=1, max=10_000)
 ]
+Device = Annotated[
+    runs.Device,
+    typer.Option(
+        "--device", help="What packets go through; auto: TUN if it can be had, else veth."
+    ),
+]
 PacketsFile = Annotated[
     FilePath | None,
     typer.Option("--packets", help="Write every event of every packet here, as Parquet."),
@@ -266,11 +272,12 @@ def emulate(
     ] = None,
     seed: Seed = 1,
     ipv6: Annotated[bool, typer.Option("--ipv6", help="Use IPv6 instead of IPv4.")] = False,
+    device: Device = runs.Device.AUTO,
     output: Output = None,
     packets: PacketsFile = None,
     as_json: Json = False,
 ) -> None:
-    """Run the kernel's TCP over emulated links (Linux, root)."""
+    """Run the kernel's TCP over emulated links (Linux; root, or user namespaces)."""
     what, schemes = _what_to_run(file, scheme, flows, workload)
     for written in (output, packets):
         if written is not None:
@@ -283,11 +290,14 @@ def emulate(
             duration_s=duration,
             seed=seed,
             ipv6=ipv6,
+            device=device,
             packets_file=packets,
             progress=progress,
         )
     if output is not None:
         trace.write(output)
+    for line in rootless.caveats(trace.metadata["environment"]):
+        _err.print(line)
     _finish_run(run, as_json, trace=output, packets=packets)
 
 
@@ -576,6 +586,8 @@ def run_demo(
         _print_json(result.to_dict() | {"report": str(output)})
         return
     _print_run(measured.run)
+    for line in rootless.caveats(measured.trace.metadata["environment"]):
+        _out.print(line)
     fitted = result.fit.flows[0]
     _out.print(
         f"{fitted.losses} losses found in {duration:g} s, {result.losses_in_training} of them in the "
@@ -595,7 +607,9 @@ def capabilities(as_json: Json = False) -> None:
         return
     for name, there in (
         ("network namespaces", found.root),
+        ("user namespaces, without root", found.rootless),
         ("TUN devices", found.tun),
+        ("veth pairs", found.veth),
         ("real-time priority", found.fifo),
         ("tcp_probe", found.tcp_probe),
     ):
@@ -612,6 +626,13 @@ def run_shell(
         typer.Argument(metavar="PATH.toml -- COMMAND", help="Default: $SHELL."),
     ] = None,
     from_mahimahi: FromMahimahi = None,
+    outside: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="Run this server outside meanwhile; ended at the end."
+        ),
+    ] = None,
+    device: Device = runs.Device.AUTO,
     seed: Seed = 1,
     log: Annotated[
         FilePath | None,
@@ -626,10 +647,12 @@ def run_shell(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing at the end.")] = False,
 ) -> None:
-    """Run a shell or a command inside a path (Linux, root); docs/shell.md."""
+    """Run a shell or a command inside a path (Linux; without root: --outside); docs/shell.md."""
     code = shell.enter(
         arguments or [],
         from_mahimahi=from_mahimahi,
+        outside=outside,
+        device=device,
         seed=seed,
         log=log,
         mm_log=mm_log,

@@ -34,6 +34,11 @@ impl Capabilities {
     }
 }
 
+/// Whether this process may make network namespaces: if not, [`crate::enter_user_namespace`] may help.
+pub fn may_make_namespaces() -> bool {
+    Namespace::create().is_ok()
+}
+
 /// Tries everything that a run needs. Leaves nothing behind.
 pub fn capabilities() -> Capabilities {
     let mut reasons = Vec::new();
@@ -43,7 +48,7 @@ pub fn capabilities() -> Capabilities {
         ecn: false,
     };
     let address = Ip::V4.address(0, End::Near);
-    let root = Namespace::create().is_ok();
+    let root = may_make_namespaces();
     let mut can_make = |kind| {
         let host = Host::create(Some(kind), &[address], SHAPE, &settings);
         let error = host.err().map(|error| error.to_string());

@@ -74,6 +74,17 @@ pub enum EmulatorError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// The server outside of a shell is none.
+    #[error(
+        "{program:?}, which was to run outside, ended before it listened ({status}); expected a \
+         server that stays in the foreground"
+    )]
+    OutsideEnded {
+        /// What was started.
+        program: String,
+        /// How it ended.
+        status: std::process::ExitStatus,
+    },
     /// No room for another shell.
     #[error("got {got} shells {what}, expected at most {most}")]
     TooManyShells {

@@ -29,6 +29,7 @@ mod error;
 mod mm_log;
 mod options;
 mod outcome;
+mod outside;
 mod packet;
 mod packet_log;
 mod pump;
@@ -42,7 +43,7 @@ mod sys;
 mod verdict;
 
 pub use addresses::Ip;
-pub use capabilities::{Capabilities, capabilities};
+pub use capabilities::{Capabilities, capabilities, may_make_namespaces};
 pub use error::EmulatorError;
 pub use options::Options;
 pub use pathcast_netns::{DeviceKind, enter_user_namespace, in_user_namespace};

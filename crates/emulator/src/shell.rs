@@ -27,6 +27,7 @@ use crate::addresses::{End, MTU, SHAPE};
 use crate::error::EmulatorError;
 use crate::mm_log::MmLog;
 use crate::options::Options;
+use crate::outside::Outside;
 use crate::packet_log::{Log, Message, Rows, log_of_everything};
 use crate::pump::{Pump, PumpReport};
 use crate::run::{PUMP_PRIORITY, RaiseOnDrop, join, spawn};
@@ -43,7 +44,9 @@ pub struct ShellOptions {
     pub seed: u64,
     /// The program, by its path or its name in `PATH`, and its arguments.
     pub command: (OsString, Vec<OsString>),
-    /// What its environment has beside this process's own.
+    /// A server that runs outside meanwhile, likewise, if any.
+    pub outside: Option<(OsString, Vec<OsString>)>,
+    /// What the environment of both has beside this process's own.
     pub environment: Vec<(OsString, OsString)>,
     /// The user and the group that it runs as, if not those of this process.
     pub user: Option<(u32, u32)>,
@@ -104,6 +107,9 @@ pub struct ShellReport {
 /// `signals` is called some times a second; a signal that it gives is sent to the command. What a
 /// terminal sends (Ctrl-C) reaches the command anyway: the caller sees to it that it survives that.
 ///
+/// The server outside, if there is one, is started first, and the command when it listens, or after
+/// 10 s; it is ended, with all of its process group, when the command has.
+///
 /// # Errors
 /// See [`EmulatorError`]. That the command fails is no error.
 pub fn shell(
@@ -112,6 +118,10 @@ pub fn shell(
 ) -> Result<ShellReport, EmulatorError> {
     let run = run_of(options);
     let mut ends = Ends::create(&run, options.device)?;
+    let environment = ends.block.environment(&options.environment);
+    let outside = options.outside.as_ref();
+    let outside = outside.map(|server| Outside::start(server, &environment, options.user));
+    let _outside = outside.transpose()?;
     let (began_ns, began) = (monotonic_ns(), Instant::now());
     let logged = options.packets_file.is_some() || options.mm_logs.iter().any(Option::is_some);
     let (log, conclusion, messages) = match logged {
@@ -128,7 +138,7 @@ pub fn shell(
             })
         };
         let written = messages.map(write).transpose()?;
-        let (status, pumped) = carry(options, &run, &ends, log, signals)?;
+        let (status, pumped) = carry(options, &run, &ends, &environment, log, signals)?;
         let mut report = conclude(&run, &pumped, &mut ends, status)?;
         report.wall_s = began.elapsed().as_secs_f64();
         if let Some(conclusion) = conclusion {
@@ -250,6 +260,17 @@ impl Block {
     const fn base(self) -> Ipv4Addr {
         Ipv4Addr::from_bits((self.first >> BLOCK_BITS << BLOCK_BITS) + 1)
     }
+
+    /// What tells commands of these addresses, and `more`.
+    fn environment(self, more: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+        let addresses = [
+            ("PATHCAST_BASE", self.base()),
+            ("MAHIMAHI_BASE", self.base()),
+            ("PATHCAST_ADDRESS", self.inner()),
+        ];
+        let ours = addresses.map(|(name, address)| (name.into(), address.to_string().into()));
+        ours.into_iter().chain(more.iter().cloned()).collect()
+    }
 }
 
 /// Both ends of the links.
@@ -329,6 +350,7 @@ fn carry(
     options: &ShellOptions,
     run: &Options,
     ends: &Ends,
+    environment: &[(OsString, OsString)],
     log: Option<Log>,
     signals: &dyn Fn() -> Option<i32>,
 ) -> Result<(ExitStatus, PumpReport), EmulatorError> {
@@ -346,7 +368,7 @@ fn carry(
         let (started, start) = channel();
         // the command dies with the thread that starts it, which therefore waits for it
         let command = spawn(scope, "pathcast-command", || {
-            let work = move || run_command(options, ends.block, &started);
+            let work = move || run_command(options, environment, &started);
             let ran = ends.namespace.run(work);
             ran.map_err(|error| EmulatorError::from_io("entering a network namespace", error))?
         })?;
@@ -361,22 +383,13 @@ fn carry(
 /// it when it has begun, and closes the channel when it has ended.
 fn run_command(
     options: &ShellOptions,
-    block: Block,
+    environment: &[(OsString, OsString)],
     started: &Sender<OwnedFd>,
 ) -> Result<ExitStatus, EmulatorError> {
     let (program, arguments) = &options.command;
     let mut command = Command::new(program);
     command.args(arguments);
-    let base = block.base().to_string();
-    command.env("PATHCAST_BASE", &base);
-    command.env("MAHIMAHI_BASE", &base);
-    command.env("PATHCAST_ADDRESS", block.inner().to_string());
-    command.envs(
-        options
-            .environment
-            .iter()
-            .map(|(name, value)| (name, value)),
-    );
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     if let Some((user, group)) = options.user {
         command.uid(user).gid(group);
     }

@@ -31,6 +31,7 @@ fn options(path: &str, command: &[&str]) -> ShellOptions {
         links: vec![Path::parse(path, "test.toml").unwrap()],
         seed: 1,
         command: (program.into(), arguments.iter().map(Into::into).collect()),
+        outside: None,
         environment: Vec::new(),
         user: None,
         device: None,

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
+use crate::link::set_queue;
 use crate::sys::{
     InterfaceRequest, Offload, add_ipv6_address, interface_ioctl, switch_off_offload,
 };
@@ -23,7 +24,7 @@ pub struct Shape {
 
 /// Packets that may wait in the device until we read them. At the default of 500 to 1000, the device
 /// itself drops packets when the sender has a burst, and nobody is told.
-const DEVICE_QUEUE_PACKETS: i32 = 30_000;
+const DEVICE_QUEUE_PACKETS: u32 = 30_000;
 
 /// Gives interface `name` in the calling thread's namespace its addresses, and switches it on.
 ///
@@ -36,11 +37,7 @@ pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<(
     };
     let request = InterfaceRequest::new(name);
     set(request, libc::SIOCSIFMTU, &(shape.mtu as i32).to_ne_bytes())?;
-    set(
-        request,
-        libc::SIOCSIFTXQLEN,
-        &DEVICE_QUEUE_PACKETS.to_ne_bytes(),
-    )?;
+    set_queue(index(name)?, DEVICE_QUEUE_PACKETS)?; // its ioctl is for root alone
     let mask = Ipv4Addr::from_bits(u32::MAX << (32 - shape.prefix_v4));
     for (number, address) in addresses.iter().enumerate() {
         if let IpAddr::V4(address) = address {
@@ -62,9 +59,7 @@ pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<(
         })
         .collect();
     if !six.is_empty() {
-        let mut index = request;
-        interface_ioctl(control.as_fd(), libc::SIOCGIFINDEX as _, &mut index)?;
-        let index = i32::from_ne_bytes(index.value[..4].try_into().expect("four bytes"));
+        let index = index(name)? as i32;
         let control = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
         for address in six {
             add_ipv6_address(control.as_fd(), index, *address, shape.prefix_v6)?;

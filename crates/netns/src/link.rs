@@ -1,4 +1,5 @@
-//! Makes pairs of virtual Ethernet devices, by rtnetlink (rtnetlink(7), veth(4)).
+//! Makes pairs of virtual Ethernet devices, and sets what no ioctl sets without root, by rtnetlink
+//! (rtnetlink(7), veth(4)).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,6 +11,7 @@ const RTM_NEWLINK: u16 = 16;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_INFO_KIND: u16 = 1;
@@ -41,6 +43,16 @@ pub(crate) fn add_pair(
     let mut message = describe(here);
     attribute(&mut message, IFLA_LINKINFO, &info);
     request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &message)
+}
+
+/// Sets how many packets may wait in interface number `index` of the calling thread's namespace.
+pub(crate) fn set_queue(index: u32, packets: u32) -> io::Result<()> {
+    // struct ifinfomsg: family, padding, kind of hardware; index; flags, and which of them are meant
+    let mut message = vec![0; 4];
+    message.extend(index.to_ne_bytes());
+    message.extend([0; 8]);
+    attribute(&mut message, IFLA_TXQLEN, &packets.to_ne_bytes());
+    request(RTM_NEWLINK, 0, &message)
 }
 
 /// A `struct ifinfomsg`, and what both ends have.

@@ -10,6 +10,7 @@ mod batch;
 mod convert;
 mod errors;
 mod models;
+mod namespaces;
 mod path;
 mod runs;
 mod scenario;
@@ -32,6 +33,8 @@ mod _internal {
     };
     #[pymodule_export]
     use crate::models::{Forecaster, evaluate, fit};
+    #[pymodule_export]
+    use crate::namespaces::{enter_user_namespace, may_make_namespaces};
     #[pymodule_export]
     use crate::path::{check_path, from_mahimahi, path_as, path_summary};
     #[pymodule_export]

@@ -162,6 +162,9 @@ fn named(message: String) -> TraceFileError {
     }
 }
 
+/// What is there, schemes, and why what is missing is missing.
+type Found = ((bool, bool, bool, bool, bool), Vec<String>, Vec<String>);
+
 #[cfg(target_os = "linux")]
 mod linux {
     use std::sync::Mutex;
@@ -172,6 +175,7 @@ mod linux {
 
     use super::*;
     use crate::errors::EmulatorError;
+    use crate::namespaces::device_kind;
     use crate::path::parse as parse_path;
     use crate::scenario::parse as parse_scenario;
 
@@ -179,7 +183,8 @@ mod linux {
     /// trace. `packets_file` is written as the run goes on.
     #[pyfunction]
     #[pyo3(signature = (
-        text, file, schemes, duration_s, seed, ipv6=false, packets_file=None, progress=None
+        text, file, schemes, duration_s, seed, ipv6=false, device=None, packets_file=None,
+        progress=None
     ))]
     #[allow(clippy::too_many_arguments)] // Python calls it by name
     pub fn emulate(
@@ -190,6 +195,7 @@ mod linux {
         duration_s: f64,
         seed: u64,
         ipv6: bool,
+        device: Option<&str>,
         packets_file: Option<PathBuf>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(String, Option<Trace>)> {
@@ -200,6 +206,7 @@ mod linux {
         };
         let options = Options {
             ip: if ipv6 { Ip::V6 } else { Ip::V4 },
+            device: device_kind(device)?,
             packets_file: packets_file.clone(),
             ..options
         };
@@ -227,19 +234,19 @@ mod linux {
         ))
     }
 
-    /// What the emulator can do here: root, TUN, real-time priority, tcp_probe, schemes, and reasons
-    /// for what is missing.
+    /// What the emulator can do here: root, TUN, veth, real-time priority, tcp_probe; schemes, and
+    /// reasons for what is missing.
     #[pyfunction]
-    pub fn capabilities(py: Python<'_>) -> (bool, bool, bool, bool, Vec<String>, Vec<String>) {
+    pub fn capabilities(py: Python<'_>) -> Found {
         let found = py.detach(pathcast_emulator::capabilities);
-        (
+        let there = (
             found.root,
             found.tun,
+            found.veth,
             found.fifo,
             found.tcp_probe,
-            found.schemes,
-            found.reasons,
-        )
+        );
+        (there, found.schemes, found.reasons)
     }
 }
 
@@ -262,15 +269,8 @@ mod linux {
 
     /// Nothing can be emulated here.
     #[pyfunction]
-    pub fn capabilities() -> (bool, bool, bool, bool, Vec<String>, Vec<String>) {
-        (
-            false,
-            false,
-            false,
-            false,
-            Vec::new(),
-            vec![WHY.to_string()],
-        )
+    pub fn capabilities() -> Found {
+        (Default::default(), Vec::new(), vec![WHY.to_string()])
     }
 }
 
