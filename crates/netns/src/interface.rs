@@ -1,15 +1,13 @@
 //! Addresses, sizes and flags of an interface.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::link::set_queue;
-use crate::sys::{
-    InterfaceRequest, Offload, add_ipv6_address, interface_ioctl, switch_off_offload,
-};
+use crate::link::{add_ipv6_address, set_queue};
+use crate::sys::{InterfaceRequest, Offload, interface_ioctl, switch_off_offload};
 
 /// What an interface is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,18 +49,9 @@ pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<(
         }
     }
     switch_on(name)?;
-    let six: Vec<&Ipv6Addr> = addresses
-        .iter()
-        .filter_map(|address| match address {
-            IpAddr::V6(address) => Some(address),
-            IpAddr::V4(_) => None,
-        })
-        .collect();
-    if !six.is_empty() {
-        let index = index(name)? as i32;
-        let control = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
-        for address in six {
-            add_ipv6_address(control.as_fd(), index, *address, shape.prefix_v6)?;
+    for address in addresses {
+        if let IpAddr::V6(address) = address {
+            add_ipv6_address(index(name)?, *address, shape.prefix_v6)?;
         }
     }
     Ok(())

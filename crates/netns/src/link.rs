@@ -1,13 +1,17 @@
-//! Makes pairs of virtual Ethernet devices, and sets what no ioctl sets without root, by rtnetlink
+//! Pairs of virtual Ethernet devices, and what no ioctl sets or not as we need it, by rtnetlink
 //! (rtnetlink(7), veth(4)).
 
 use std::io;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::namespace::Namespace;
 use crate::netlink::{NLM_F_CREATE, NLM_F_EXCL, attribute, request};
 
 const RTM_NEWLINK: u16 = 16;
+const RTM_NEWADDR: u16 = 20;
+const IFA_LOCAL: u16 = 2;
+const IFA_F_NODAD: u8 = 2;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
@@ -53,6 +57,16 @@ pub(crate) fn set_queue(index: u32, packets: u32) -> io::Result<()> {
     message.extend([0; 8]);
     attribute(&mut message, IFLA_TXQLEN, &packets.to_ne_bytes());
     request(RTM_NEWLINK, 0, &message)
+}
+
+/// Gives interface number `index` of the calling thread's namespace an IPv6 address, which can be used at
+/// once: nobody is asked whether they have it too.
+pub(crate) fn add_ipv6_address(index: u32, address: Ipv6Addr, prefix: u32) -> io::Result<()> {
+    // struct ifaddrmsg: family, length of the prefix, flags, scope; index
+    let mut message = vec![libc::AF_INET6 as u8, prefix as u8, IFA_F_NODAD, 0];
+    message.extend(index.to_ne_bytes());
+    attribute(&mut message, IFA_LOCAL, &address.octets());
+    request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &message)
 }
 
 /// A `struct ifinfomsg`, and what both ends have.

@@ -3,7 +3,6 @@
 pub(crate) mod packet;
 
 use std::io;
-use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -97,27 +96,3 @@ pub(crate) fn switch_off_offload(
 }
 
 const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
-
-/// Gives the interface with this index an IPv6 address; `socket` is of IPv6.
-pub(crate) fn add_ipv6_address(
-    socket: BorrowedFd<'_>,
-    index: i32,
-    address: Ipv6Addr,
-    prefix: u32,
-) -> io::Result<()> {
-    let mut request = libc::in6_ifreq {
-        ifr6_addr: libc::in6_addr {
-            s6_addr: address.octets(),
-        },
-        ifr6_prefixlen: prefix,
-        ifr6_ifindex: index,
-    };
-    // SAFETY: for a socket of IPv6, SIOCSIFADDR reads a `struct in6_ifreq`, and keeps nothing of it.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
