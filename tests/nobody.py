@@ -25,21 +25,22 @@ def _hidden():
     return found
 
 
-def _script(home, tun):
-    """Shell commands for a mount namespace of its own: what is hidden can be reached, and no more."""
+def _script(place, tun):
+    """Shell commands for a mount namespace of its own: what is hidden can be reached, and no more. In the
+    folder `place` they make what they need."""
     lines = []
     for number, (above, folders) in enumerate(_hidden().items()):
-        kept = home / f"kept{number}"
+        kept = place / f"kept{number}"
         for i, folder in enumerate(folders):
             lines += [f"mkdir -p {kept}/{i}", f"mount --bind {shlex.quote(str(folder))} {kept}/{i}"]
         lines.append(f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(str(above))}")
         for i, folder in enumerate(folders):
-            place = shlex.quote(str(folder))
-            lines += [f"mkdir -p {place}", f"mount --move {kept}/{i} {place}"]
+            there = shlex.quote(str(folder))
+            lines += [f"mkdir -p {there}", f"mount --move {kept}/{i} {there}"]
     if tun:  # as most distributions have it
-        lines += [f"mkdir {home}/dev", f"mount -t tmpfs tmpfs {home}/dev"]
-        lines += [f"mknod -m 666 {home}/dev/tun c 10 200"]
-        lines += [f"mount --bind {home}/dev/tun /dev/net/tun"]
+        lines += [f"mkdir -p {place}/dev", f"mount -t tmpfs tmpfs {place}/dev"]
+        lines += [f"mknod -m 666 {place}/dev/tun c 10 200"]
+        lines += [f"mount --bind {place}/dev/tun /dev/net/tun"]
     ids = f"--reuid {NOBODY} --regid {NOBODY} --clear-groups"
     return " && ".join([*lines, f'exec setpriv {ids} --inh-caps=-all "$@"'])
 
@@ -53,16 +54,24 @@ def as_nobody(home, *command, tun=False):
         if not folder.stat().st_mode & stat.S_IXOTH:
             folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
     os.chown(home, NOBODY, NOBODY)
-    return ["unshare", "--mount", "sh", "-ec", _script(home, tun), "sh", *command]
+    return [
+        "unshare",
+        "--mount",
+        "sh",
+        "-ec",
+        _script(home.with_name("mounts"), tun),
+        "sh",
+        *command,
+    ]
 
 
 def environment(home):
-    """The environment of such a user."""
-    return os.environ | {
-        "HOME": str(home),
-        "MPLCONFIGDIR": str(home),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    """The environment of such a user; what programs cache is not in their home."""
+    cache = home.with_name("cache")
+    cache.mkdir(exist_ok=True)
+    cache.chmod(0o777)
+    caches = {"MPLCONFIGDIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    return os.environ | {"HOME": str(home)} | caches
 
 
 def run_as_nobody(home, *arguments, tun=False, **options):
