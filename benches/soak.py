@@ -1,9 +1,9 @@
 """Many emulations one after another and side by side, some of them killed: is anything left behind?
 
-usage: benches/soak.py [--runs N] [--at-once N] [--seed N]
+usage: benches/soak.py [--runs N] [--at-once N] [--seed N] [--device tun|veth]
 
 Runs `pathcast emulate` over a short path, as root, and sends SIGKILL to a third of the runs at random
-moments. Compares namespaces, TUN devices, addresses, routes, cgroups and processes before and after.
+moments. Compares namespaces, devices, addresses, routes, cgroups and processes before and after.
 """
 
 import argparse
@@ -25,7 +25,10 @@ DURATION_S = 2.0
 
 def namespaces():
     """Network namespaces that the kernel holds, with or without a process in them; some that it keeps
-    in store are counted too, so that this may fall."""
+    in store are counted too, unless it can be told to give them up, so that this may fall."""
+    store = Path("/sys/kernel/slab/net_namespace/shrink")
+    if store.exists():
+        store.write_text("1")
     for line in Path("/proc/slabinfo").read_text().splitlines():
         if line.startswith("net_namespace"):
             return int(line.split()[1])
@@ -46,7 +49,7 @@ def state():
     }
 
 
-def one_run(number, kill_after_s, path):
+def one_run(number, kill_after_s, path, device):
     """The report of a run; None if it was killed or failed."""
     command = [
         PATHCAST,
@@ -56,6 +59,8 @@ def one_run(number, kill_after_s, path):
         str(DURATION_S),
         "--seed",
         str(number),
+        "--device",
+        device,
         "--json",
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -75,6 +80,7 @@ def main():
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", choices=["auto", "tun", "veth"], default="auto")
     options = parser.parse_args()
     draws = random.Random(options.seed)
     kills = [
@@ -86,7 +92,8 @@ def main():
         path = Path(folder, "path.toml")
         path.write_text(PATH)
         with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
-            ended = list(pool.map(one_run, range(options.runs), kills, [path] * options.runs))
+            same = ([path] * options.runs, [options.device] * options.runs)
+            ended = list(pool.map(one_run, range(options.runs), kills, *same))
         files = [file.name for file in Path(folder).iterdir() if file != path]
     # the kernel takes namespaces down in its own time
     for _ in range(100):

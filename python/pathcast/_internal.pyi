@@ -85,6 +85,8 @@ def run_shell(
     scheme: str | None,
     environment: list[tuple[str, str]],
     user: tuple[int, int] | None,
+    outside: tuple[str, list[str]] | None,
+    device: str | None,
     packets_file: Path | None,
     mm_logs: tuple[Path | None, ...],
     signals: Callable[[], int | None],
@@ -115,11 +117,16 @@ def emulate(
     duration_s: float,
     seed: int,
     ipv6: bool = False,
+    device: str | None = None,
     packets_file: Path | None = None,
     messages_file: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[str, Trace | None]: ...
-def capabilities() -> tuple[bool, bool, bool, bool, list[str], list[str], list[str]]: ...
+def capabilities() -> tuple[
+    tuple[bool, bool, bool, bool, bool], list[str], list[str], list[str]
+]: ...
+def may_make_namespaces() -> bool: ...
+def enter_user_namespace(parent: int) -> None: ...
 def fit(
     flows: Sequence[_Columns],
     names: list[str],

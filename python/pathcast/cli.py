@@ -15,7 +15,18 @@ import numpy.typing as npt
 import typer
 from rich.table import Table
 
-from pathcast import __version__, batch, cli_live, cli_watch, demo, models, report, runs, shell
+from pathcast import (
+    __version__,
+    batch,
+    cli_live,
+    cli_watch,
+    demo,
+    models,
+    report,
+    rootless,
+    runs,
+    shell,
+)
 from pathcast import scenario as scenarios
 from pathcast.console import (
     INTERRUPTED,
@@ -126,6 +137,12 @@ Schemes = Annotated[
 FlowsOfEach = Annotated[
     int | None, typer.Option("--flows", help="Flows of each scheme; default: 1.", min=1, max=10_000)
 ]
+Device = Annotated[
+    runs.Device,
+    typer.Option(
+        "--device", help="What packets go through; auto: TUN if it can be had, else veth."
+    ),
+]
 PacketsFile = Annotated[
     FilePath | None,
     typer.Option("--packets", help="Write every event of every packet here, as Parquet."),
@@ -195,6 +212,7 @@ def emulate(
     ] = None,
     seed: Seed = 1,
     ipv6: Annotated[bool, typer.Option("--ipv6", help="Use IPv6 instead of IPv4.")] = False,
+    device: Device = runs.Device.AUTO,
     output: Output = None,
     packets: PacketsFile = None,
     messages: Annotated[
@@ -203,7 +221,7 @@ def emulate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the kernel's TCP over emulated links (Linux, root)."""
+    """Run the kernel's TCP over emulated links (Linux; root, or user namespaces)."""
     what, schemes = _what_to_run(file, scheme, flows, workload)
     for written in (output, packets, messages):
         if written is not None:
@@ -216,12 +234,15 @@ def emulate(
             duration_s=duration,
             seed=seed,
             ipv6=ipv6,
+            device=device,
             packets_file=packets,
             messages_file=messages,
             progress=progress,
         )
     if output is not None:
         trace.write(output)
+    for line in rootless.caveats(trace.metadata["environment"]):
+        err.print(line)
     finish_run(run, as_json, trace=output, packets=packets, messages=messages)
 
 
@@ -510,6 +531,8 @@ def run_demo(
         print_json(result.to_dict() | {"report": str(output)})
         return
     print_run(measured.run)
+    for line in rootless.caveats(measured.trace.metadata["environment"]):
+        out.print(line)
     fitted = result.fit.flows[0]
     out.print(
         f"{fitted.losses} losses found in {duration:g} s, {result.losses_in_training} of them in the "
@@ -529,7 +552,9 @@ def capabilities(as_json: Json = False) -> None:
         return
     for name, there in (
         ("network namespaces", found.root),
+        ("user namespaces, without root", found.rootless),
         ("TUN devices", found.tun),
+        ("veth pairs", found.veth),
         ("real-time priority", found.fifo),
         ("tcp_probe", found.tcp_probe),
     ):
@@ -552,6 +577,13 @@ def run_shell(
         str | None,
         typer.Option(help="Congestion control of TCP inside; default: as outside."),
     ] = None,
+    outside: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="Run this server outside meanwhile; ended at the end."
+        ),
+    ] = None,
+    device: Device = runs.Device.AUTO,
     seed: Seed = 1,
     log: Annotated[
         FilePath | None,
@@ -566,11 +598,13 @@ def run_shell(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing at the end.")] = False,
 ) -> None:
-    """Run a shell or a command inside a path (Linux, root); docs/shell.md."""
+    """Run a shell or a command inside a path (Linux; without root: --outside); docs/shell.md."""
     code = shell.enter(
         arguments or [],
         from_mahimahi=from_mahimahi,
         scheme=scheme,
+        outside=outside,
+        device=device,
         seed=seed,
         log=log,
         mm_log=mm_log,

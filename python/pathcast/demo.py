@@ -107,7 +107,8 @@ def choose_world(wanted: World) -> ChosenWorld:
         return ChosenWorld(World.SIMULATOR, "in the simulator, as asked")
     found = runs.capabilities()
     if found.can_emulate:
-        return ChosenWorld(World.EMULATOR, "with the kernel's TCP, in the emulator")
+        without = "" if found.root else ", without root"
+        return ChosenWorld(World.EMULATOR, f"with the kernel's TCP, in the emulator{without}")
     why = "; ".join(found.reasons)
     if wanted is World.EMULATOR:
         raise EmulatorError(why)

@@ -6,12 +6,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Any
 
-from pathcast import _internal
-from pathcast.exceptions import PathcastError, SchemeError, translated
+from pathcast import _internal, rootless
+from pathcast.exceptions import EmulatorError, PathcastError, SchemeError, translated
 from pathcast.path import Path
 from pathcast.scenario import Scenario
 from pathcast.trace import Trace
@@ -124,12 +125,27 @@ class RunReport:
         return values
 
 
+class Device(StrEnum):
+    """How packets get from the kernel to the emulator and back."""
+
+    #: `TUN`, where it can be had, else `VETH`.
+    AUTO = "auto"
+    TUN = "tun"
+    #: A veth pair with a packet socket (AF_PACKET) at its other end.
+    VETH = "veth"
+
+    @property
+    def kind(self) -> str | None:
+        """As the Rust module takes it."""
+        return None if self is Device.AUTO else self.value
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """What the emulator can do on this machine, found out by trying.
 
     Attributes:
-        root: network namespaces can be made and configured.
+        root: network namespaces can be made and configured by this process itself.
         tun: TUN devices can be made.
         fifo: threads can have real-time priority; without it most runs on a busy machine slip.
         tcp_probe: the kernel's tcp_probe can be read; without it senders are polled.
@@ -137,6 +153,8 @@ class Capabilities:
         reasons: why what is missing is missing.
         bpf_schemes: those that it lacks and that Pathcast brings for a run, by BPF; others may be there
             as modules.
+        veth: veth pairs can be made; they do where there is no TUN.
+        rootless: without root, user namespaces can be made, and all that was said holds for them.
 
     """
 
@@ -147,17 +165,41 @@ class Capabilities:
     schemes: tuple[str, ...]
     reasons: tuple[str, ...]
     bpf_schemes: tuple[str, ...] = ()
+    veth: bool = False
+    rootless: bool = False
 
     @property
     def can_emulate(self) -> bool:
         """Whether `emulate` can run at all."""
-        return self.root and self.tun
+        return (self.root or self.rootless) and (self.tun or self.veth)
 
 
 def capabilities() -> Capabilities:
     """Tries everything that the emulator needs; leaves nothing behind."""
-    root, tun, fifo, tcp_probe, *names = _internal.capabilities()
-    return Capabilities(root, tun, fifo, tcp_probe, *map(tuple, names))
+    refused: tuple[str, ...] = ()
+    if rootless.needed():
+        try:
+            return replace(rootless.call(capabilities), root=False, rootless=True)
+        except EmulatorError as error:
+            refused = (str(error),)
+    (root, tun, veth, fifo, tcp_probe), *names = _internal.capabilities()
+    schemes, reasons, bpf_schemes = map(tuple, names)
+    return Capabilities(
+        root, tun, fifo, tcp_probe, schemes, (*refused, *reasons), bpf_schemes, veth=veth
+    )
+
+
+def chosen_device(name: str) -> Device:
+    """The device of this name.
+
+    Raises:
+        PathcastError: there is no such device.
+
+    """
+    try:
+        return Device(name)
+    except ValueError:
+        raise PathcastError(f"device is {name!r}, expected one of {', '.join(Device)}") from None
 
 
 def checked(schemes: Sequence[str], duration_s: float, seed: int) -> list[str]:
@@ -266,11 +308,15 @@ def emulate(
     duration_s: float | None = None,
     seed: int = 1,
     ipv6: bool = False,
+    device: Device | str = Device.AUTO,
     packets_file: str | os.PathLike[str] | None = None,
     messages_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[RunReport, Trace]:
-    """Runs flows of the kernel's TCP in real time. Needs Linux, root and TUN.
+    """Runs flows of the kernel's TCP in real time. Needs Linux, and root or user namespaces.
+
+    Without root, another process does it, in a user namespace of its own, mostly without real-time
+    priority: the trace's `environment` says so (`rootless`, `fifo`, `device`).
 
     Args:
         path: what lies between the hosts, or a whole scenario.
@@ -280,6 +326,7 @@ def emulate(
             60. A run ends before if all flows have done what they ever will.
         seed: of all that is random in the path or scenario; the kernel's timing is not repeatable.
         ipv6: use IPv6 instead of IPv4.
+        device: what the packets go through.
         packets_file: write every event of every packet, both directions, here as the run goes on.
         messages_file: write when each message over TCP was written, entered and left the network, and
             was read, here as the run goes on; docs/trace-format.md.
@@ -289,18 +336,32 @@ def emulate(
         The report and the trace. Look at `report.valid`: a run that slipped must not be used.
 
     Raises:
-        EmulatorError: no root, no TUN, a scheme that cannot be had here, or a setting that the kernel
-            cannot have for a single flow.
+        EmulatorError: neither root nor user namespaces, no such device, a scheme that cannot be had
+            here, or a setting that the kernel cannot have for a single flow.
         SchemeError: schemes for a scenario, which has its own, or none at all.
         PathcastError: a duration or seed out of range.
 
     """
     text, file, names, duration_s, seed = specified(path, schemes, duration_s, seed)
+    device = chosen_device(device)
     packets = None if packets_file is None else FilePath(packets_file)
     messages = None if messages_file is None else FilePath(messages_file)
+    if rootless.needed():
+        return rootless.call(
+            emulate,
+            path,
+            schemes,
+            duration_s=duration_s,
+            seed=seed,
+            ipv6=ipv6,
+            device=device,
+            packets_file=packets,
+            messages_file=messages,
+            progress=progress,
+        )
     with translated():
         report, trace = _internal.emulate(
-            text, file, names, duration_s, seed, ipv6, packets, messages, progress
+            text, file, names, duration_s, seed, ipv6, device.kind, packets, messages, progress
         )
     assert trace is not None, "the emulator always records"  # noqa: S101
     return RunReport.from_json(report), Trace(trace)

@@ -16,11 +16,12 @@ from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Any
 
-from pathcast import _internal
+from pathcast import _internal, rootless
 from pathcast import scenario as scenarios
-from pathcast.exceptions import PathcastError, translated
+from pathcast.exceptions import EmulatorError, PathcastError, translated
 from pathcast.files import check_output, write_beside
 from pathcast.path import Path
+from pathcast.runs import Device, chosen_device
 
 #: Exit codes of shells for a command that is not there, or is no program.
 NOT_FOUND = 127
@@ -80,13 +81,22 @@ class Links:
             PathFileError: it has shells, options or queues that are not supported.
 
         """
-        try:
-            words = shlex.split(command_line)
-        except ValueError as error:
-            raise PathcastError(f"{command_line!r}: {error}") from None
         with translated():
-            toml, paths, command, logs, left_out = _internal.from_mahimahi(words)
+            toml, paths, command, logs, left_out = _internal.from_mahimahi(_words(command_line))
         return cls(tuple(paths), "mahimahi", toml, tuple(command), logs, tuple(left_out))
+
+
+def _words(command_line: str) -> list[str]:
+    """The words of a command line, as a shell has them.
+
+    Raises:
+        PathcastError: its quotes do not match.
+
+    """
+    try:
+        return shlex.split(command_line)
+    except ValueError as error:
+        raise PathcastError(f"{command_line!r}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -159,12 +169,17 @@ def run(
     command: Sequence[str],
     *,
     scheme: str | None = None,
+    outside: Sequence[str] = (),
+    device: Device | str = Device.AUTO,
     seed: int = 1,
     packets_file: str | os.PathLike[str] | None = None,
     mm_logs: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None),
     report_file: str | os.PathLike[str] | None = None,
 ) -> ShellReport:
-    """Runs a command inside links, with this process's streams; needs Linux and root (`docs/shell.md`).
+    """Runs a command inside links, with this process's streams; needs Linux (`docs/shell.md`).
+
+    Without root, another process does it in a user namespace, whose network is then the outside: nothing
+    is there but what `outside` starts.
 
     Call it from the main thread: signals that would end this process go to the command meanwhile.
 
@@ -173,30 +188,54 @@ def run(
         command: the program and its arguments.
         scheme: congestion control that TCP inside has unless it chooses another; by default that of the
             caller's network namespace.
+        outside: a server that runs outside meanwhile, and its arguments; it is started first.
+        device: what the packets go through.
         seed: of all that is random in the links.
         packets_file: where to write what happened to each packet, as Parquet.
         mm_logs: where to write logs of the uplink and the downlink as mm-link writes them.
         report_file: where to write the report, as JSON.
 
     Raises:
-        EmulatorError: not permitted, no TUN device, too many shells, or no such scheme.
+        EmulatorError: not permitted, no such device, too many shells, no such scheme, a server that ends,
+            or, without root, none.
         PathcastError: a file cannot be written.
 
     """
     outputs = [FilePath(file) for file in (packets_file, *mm_logs, report_file) if file is not None]
     for file in outputs:
         check_output(file)
-    program, *arguments = command
+    device = chosen_device(device)
+    if rootless.needed():
+        if not outside:
+            raise EmulatorError(
+                "without root, the machine's own network cannot be reached from a path: expected a "
+                "server to run outside of it (--outside COMMAND), or root"
+            )
+        with _signals() as signals:
+            return rootless.call(
+                run,
+                links,
+                command,
+                outside=outside,
+                device=device,
+                seed=seed,
+                packets_file=packets_file,
+                mm_logs=mm_logs,
+                report_file=report_file,
+                on_turn=lambda process: process.send_signal(signals.pop(0)) if signals else None,
+            )
     user, environment = _invoking_user()
     with _signals() as signals, translated():
         report = json.loads(
             _internal.run_shell(
                 [(path, links.file) for path in links.paths],
                 seed,
-                (program, arguments),
+                (command[0], list(command[1:])),
                 scheme,
                 environment,
                 user,
+                (outside[0], list(outside[1:])) if outside else None,
+                device.kind,
                 None if packets_file is None else FilePath(packets_file),
                 tuple(None if file is None else FilePath(file) for file in mm_logs),
                 lambda: signals.pop(0) if signals else None,
@@ -231,7 +270,7 @@ def _invoking_user() -> tuple[tuple[int, int] | None, list[tuple[str, str]]]:
     """Who ran sudo, and what belongs to them in the environment; None if nobody did."""
     names = ("SUDO_UID", "SUDO_GID")
     ids = [int(value) for name in names if (value := os.environ.get(name, "")).isdecimal()]
-    if os.geteuid() != 0 or len(ids) < 2 or ids[0] == 0:
+    if os.geteuid() != 0 or len(ids) < 2 or ids[0] == 0 or rootless.inside():
         return None, []
     try:
         entry = pwd.getpwuid(ids[0])
@@ -272,6 +311,8 @@ def enter(
     *,
     from_mahimahi: str | None,
     scheme: str | None,
+    outside: str | None,
+    device: Device,
     seed: int,
     log: FilePath | None,
     mm_log: FilePath | None,
@@ -305,6 +346,8 @@ def enter(
         links,
         command,
         scheme=scheme,
+        outside=_words(outside) if outside else (),
+        device=device,
         seed=seed,
         packets_file=log,
         mm_logs=logs,

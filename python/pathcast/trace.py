@@ -78,6 +78,9 @@ class Trace:
     def __len__(self) -> int:
         return len(self._inner)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_pickle, (self.columns, self._inner.metadata_json(), self.file)
+
     @cached_property
     def columns(self) -> dict[str, Column]:
         """All columns by name, NaN for what is not known."""
@@ -131,6 +134,10 @@ class Trace:
         """
         with translated():
             self._inner.write(FilePath(file))
+
+
+def _from_pickle(columns: dict[str, Column], metadata_json: str, file: str) -> Trace:
+    return Trace(_internal.Trace(columns, metadata_json), file)
 
 
 def read_trace(

@@ -154,19 +154,6 @@ def test_a_scheme_that_the_kernel_lacks_comes_by_bpf_for_the_run(
     assert done.returncode == 0, done.stderr
 
 
-def test_without_privileges_emulate_says_what_it_needs(path_file):
-    if os.geteuid() != 0:
-        done = run("emulate", path_file(PATH), "--duration", 1)
-    else:
-        # root without the capabilities is nobody
-        drop = ["setpriv", "--bounding-set=-net_admin,-sys_admin", "--"]
-        command = [*drop, str(PATHCAST), "emulate", str(path_file(PATH)), "--duration", "1"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert "CAP_NET_ADMIN" in done.stderr
-    assert "simulator" in done.stderr
-
-
 def network_namespaces():
     """Every network namespace that some process is in or holds open."""
     found = set()

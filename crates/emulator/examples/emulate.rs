@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::sync::atomic::AtomicBool;
 
-use pathcast_emulator::{Options, capabilities, emulate};
+use pathcast_emulator::{DeviceKind, Options, capabilities, emulate};
 use pathcast_path::{Path, Span};
 use pathcast_probe::Method;
 
@@ -25,6 +25,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     if std::env::var_os("PATHCAST_TCP_INFO").is_some() {
         options.method = Method::TcpInfo;
     }
+    options.device = match std::env::var("PATHCAST_DEVICE").as_deref() {
+        Ok("tun") => Some(DeviceKind::Tun),
+        Ok("veth") => Some(DeviceKind::Veth),
+        _ => None,
+    };
     let progress = |elapsed_s: f64| eprint!("\r{elapsed_s:.1} s ");
     let (report, trace) = emulate(&options, &progress, &AtomicBool::new(false))?;
     eprintln!(

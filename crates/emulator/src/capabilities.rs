@@ -3,7 +3,7 @@
 use std::thread;
 
 use pathcast_kernel_schemes::{BPF_SCHEMES, available, try_bpf};
-use pathcast_netns::{Host, NetnsError, Settings};
+use pathcast_netns::{DeviceKind, Host, Namespace, Settings};
 use pathcast_probe::{realtime, tcp_probe_available};
 
 use crate::addresses::{End, Ip, SHAPE};
@@ -15,6 +15,8 @@ pub struct Capabilities {
     pub root: bool,
     /// It can make TUN devices.
     pub tun: bool,
+    /// It can make veth pairs and packet sockets, which do where there are no TUN devices.
+    pub veth: bool,
     /// Its threads can have real-time priority. Without it, most runs on a busy machine are invalid.
     pub fifo: bool,
     /// It can read the tcp_probe tracepoint. Without it, senders are polled each millisecond.
@@ -30,8 +32,13 @@ pub struct Capabilities {
 impl Capabilities {
     /// Whether [`crate::emulate`] can run at all.
     pub const fn can_emulate(&self) -> bool {
-        self.root && self.tun
+        self.root && (self.tun || self.veth)
     }
+}
+
+/// Whether this process may make network namespaces: if not, [`crate::enter_user_namespace`] may help.
+pub fn may_make_namespaces() -> bool {
+    Namespace::create().is_ok()
 }
 
 /// Tries everything that a run needs. Leaves nothing behind.
@@ -42,13 +49,18 @@ pub fn capabilities() -> Capabilities {
         slow_start_after_idle: true,
         ecn: false,
     };
-    let host = Host::create(&[Ip::V4.address(0, End::Near)], SHAPE, &settings);
-    let (root, tun) = match &host {
-        Ok(_) => (true, true),
-        Err(NetnsError::NoTun { .. }) => (true, false),
-        Err(_) => (false, false),
+    let address = Ip::V4.address(0, End::Near);
+    let root = may_make_namespaces();
+    let mut can_make = |kind| {
+        let host = Host::create(Some(kind), &[address], SHAPE, &settings);
+        let error = host.err().map(|error| error.to_string());
+        let can = error.is_none();
+        if root || kind == DeviceKind::Tun {
+            reasons.extend(error); // without namespaces, both say the same
+        }
+        can
     };
-    reasons.extend(host.err().map(|error| error.to_string()));
+    let (tun, veth) = (can_make(DeviceKind::Tun), can_make(DeviceKind::Veth));
     let fifo = thread::scope(|scope| {
         let trial = scope.spawn(|| realtime::request_fifo(1));
         trial
@@ -76,6 +88,7 @@ pub fn capabilities() -> Capabilities {
     Capabilities {
         root,
         tun,
+        veth,
         fifo: fifo.is_ok(),
         tcp_probe: tcp_probe.is_ok(),
         schemes,

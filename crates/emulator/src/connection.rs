@@ -248,7 +248,9 @@ fn datagram_socket(ip: Ip, flow: &Flow<'_>, end: End) -> Result<OwnedFd, Emulato
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(family(ip), SocketType::DGRAM, flags, None)?;
         bind(&socket, &SocketAddr::new(ip.address(flow.group, end), 0))?;
-        sockopt::set_socket_recv_buffer_size_force(&socket, DATAGRAM_BUFFER_BYTES)?;
+        // more than net.core.rmem_max is for root alone
+        sockopt::set_socket_recv_buffer_size_force(&socket, DATAGRAM_BUFFER_BYTES)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, DATAGRAM_BUFFER_BYTES))?;
         Ok(socket)
     };
     open().map_err(|errno| EmulatorError::from_io("opening a UDP socket", errno))

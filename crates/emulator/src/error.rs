@@ -27,7 +27,7 @@ pub enum EmulatorError {
     /// The process may not do what the emulator needs.
     #[error(
         "not permitted: {doing}: {source}; the emulator needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run \
-         it as root, or use the simulator, which needs no privileges"
+         it as root or in a user namespace, or use the simulator, which needs no privileges"
     )]
     NotPermitted {
         /// What was refused.
@@ -47,6 +47,17 @@ pub enum EmulatorError {
     /// A congestion control that cannot be had.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
+    /// Neither privileges nor a place where they are not needed.
+    #[error(
+        "without root (CAP_NET_ADMIN, CAP_SYS_ADMIN) the emulator runs in a user namespace, but \
+         this user may not make any ({source}): {why}; the simulator needs none"
+    )]
+    NoUserNamespace {
+        /// What is in the way, as far as can be told, and what to do.
+        why: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
     /// The command cannot be started.
     #[error("cannot start {program:?}: {source}; expected the name of a program")]
     Command {
@@ -54,6 +65,17 @@ pub enum EmulatorError {
         program: String,
         /// What the kernel says.
         source: io::Error,
+    },
+    /// The server outside of a shell is none.
+    #[error(
+        "{program:?}, which was to run outside, ended before it listened ({status}); expected a \
+         server that stays in the foreground"
+    )]
+    OutsideEnded {
+        /// What was started.
+        program: String,
+        /// How it ended.
+        status: std::process::ExitStatus,
     },
     /// No room for another shell.
     #[error("got {got} shells {what}, expected at most {most}")]
@@ -108,6 +130,7 @@ impl From<NetnsError> for EmulatorError {
         match error {
             NetnsError::NotPermitted { doing, source } => Self::NotPermitted { doing, source },
             NetnsError::NoTun { source } => Self::NoTun { source },
+            NetnsError::NoUserNamespace { why, source } => Self::NoUserNamespace { why, source },
             NetnsError::Kernel { doing, source } => Self::Kernel { doing, source },
         }
     }

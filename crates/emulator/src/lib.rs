@@ -1,8 +1,8 @@
 //! Runs the kernel's own TCP over an emulated path, in real time, on one machine.
 //!
-//! Two network namespaces without names hold the hosts; each has a TUN device; one real-time thread
-//! carries packets from one to the other over the same [`pathcast_scenario::Network`] that the
-//! simulator uses. [`emulate`] runs the flows of a scenario and gives a report and a trace;
+//! Two network namespaces without names hold the hosts; each has a TUN device, or a veth pair where there
+//! are none; one real-time thread carries packets from one to the other over the same
+//! [`pathcast_scenario::Network`] that the simulator uses. [`emulate`] runs the flows of a scenario and gives a report and a trace;
 //! [`capabilities`] tells beforehand whether it can be done here. Every run checks itself: one that
 //! slipped or lost packets outside the path says so and is marked invalid.
 //!
@@ -31,6 +31,7 @@ mod error;
 mod mm_log;
 mod options;
 mod outcome;
+mod outside;
 mod packet;
 mod packet_log;
 mod pipe;
@@ -44,9 +45,10 @@ mod sys;
 mod verdict;
 
 pub use addresses::Ip;
-pub use capabilities::{Capabilities, capabilities};
+pub use capabilities::{Capabilities, capabilities, may_make_namespaces};
 pub use error::EmulatorError;
 pub use options::Options;
+pub use pathcast_netns::{DeviceKind, enter_user_namespace, in_user_namespace};
 pub use run::emulate;
 pub use shell::{Crossed, ShellOptions, ShellReport, shell};
 pub use verdict::slip_bound;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pathcast_netns::Settings;
+use pathcast_netns::{DeviceKind, Settings};
 use pathcast_path::{Path, Span, Time};
 use pathcast_probe::Method;
 use pathcast_scenario::{FlowSpec, Heading, Scenario, Transport};
@@ -24,6 +24,8 @@ pub struct Options {
     pub method: Method,
     /// Which version of IP the flows use.
     pub ip: Ip,
+    /// What the packets go through; by default TUN devices where they can be had, else veth pairs.
+    pub device: Option<DeviceKind>,
     /// Where to write the log of all packets, if at all.
     pub packets_file: Option<PathBuf>,
     /// Where to write what became of each message, if at all.
@@ -48,6 +50,7 @@ impl Options {
             seed,
             method: Method::TcpProbe,
             ip: Ip::V4,
+            device: None,
             packets_file: None,
             messages_file: None,
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use pathcast_kernel_schemes::Schemes;
+use pathcast_netns::{DeviceKind, in_user_namespace};
 use pathcast_path::{Path, Span, Time};
 use pathcast_probe::{FlowTotals, Observation, Stopped};
 use pathcast_scenario::Transport;
@@ -23,6 +24,8 @@ pub(crate) struct Findings {
     pub(crate) fifo_refused: Option<String>,
     /// Settings that the kernel did not let us make.
     pub(crate) settings_refused: Vec<String>,
+    /// What the packets went through.
+    pub(crate) device: DeviceKind,
     /// Packets that the devices dropped by themselves.
     pub(crate) device_drops: u64,
     /// `None` if the run was stopped before the flows were connected.
@@ -69,6 +72,11 @@ pub(crate) fn conclude(
         (
             "pathcast".to_string(),
             env!("CARGO_PKG_VERSION").to_string(),
+        ),
+        ("device".to_string(), findings.device.to_string()),
+        (
+            "rootless".to_string(),
+            if in_user_namespace() { "yes" } else { "no" }.to_string(),
         ),
         (
             "slip_bound_us".to_string(),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pathcast_netns::{Protocol, Tun, read_headers};
+use pathcast_netns::{Device, Protocol, read_headers};
 use pathcast_path::{Counters, Dropped, PacketInfo, Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_scenario::{Network, Scenario, Transport, Way, route};
@@ -109,8 +109,8 @@ struct Crossing {
 /// Carries packets between two devices.
 pub(crate) struct Pump<'a> {
     clock: Clock,
-    near: &'a Tun,
-    far: &'a Tun,
+    near: &'a Device,
+    far: &'a Device,
     network: Network<Packet>,
     carried: Carried,
     pool: Pool,
@@ -126,16 +126,16 @@ impl<'a> Pump<'a> {
     pub(crate) fn new(
         scenario: &Scenario,
         seed: u64,
-        near: &'a Tun,
-        far: &'a Tun,
+        near: &'a Device,
+        far: &'a Device,
         packets: usize,
         log: Option<Log>,
     ) -> Result<Self, EmulatorError> {
         let kernel = |errno: rustix::io::Errno| EmulatorError::from_io("setting up epoll", errno);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(kernel)?;
-        for tun in [near, far] {
+        for device in [near, far] {
             let data = epoll::EventData::new_u64(0);
-            epoll::add(&epoll, tun, data, epoll::EventFlags::IN).map_err(kernel)?;
+            epoll::add(&epoll, device, data, epoll::EventFlags::IN).map_err(kernel)?;
         }
         let directions = scenario.links.iter();
         let fastest_bps = directions
@@ -183,8 +183,8 @@ impl<'a> Pump<'a> {
         while !stop.load(Ordering::Relaxed) {
             let mut worked = self.let_go(self.clock.now());
             let (mut more, (near, far)) = (false, (self.near, self.far));
-            for (end, tun) in [(End::Near, near), (End::Far, far)] {
-                let (more_in, came) = self.take_in(end, tun);
+            for (end, device) in [(End::Near, near), (End::Far, far)] {
+                let (more_in, came) = self.take_in(end, device);
                 more |= more_in;
                 worked |= came;
             }
@@ -238,7 +238,7 @@ impl<'a> Pump<'a> {
 
     /// Takes waiting packets off a device; whether there may be more, and whether there were any.
     #[inline]
-    fn take_in(&mut self, end: End, from: &Tun) -> (bool, bool) {
+    fn take_in(&mut self, end: End, from: &Device) -> (bool, bool) {
         for taken in 0..BATCH {
             let mut buffer = self.pool.take();
             let size = match from.read(&mut buffer[..]) {

@@ -176,15 +176,18 @@ impl Run<'_> {
                 .map(|group| self.options.ip.address(group, end))
                 .collect()
         };
-        let near = Host::create(&addresses(End::Near), SHAPE, &settings)?;
-        let far = Host::create(&addresses(End::Far), SHAPE, &settings)?;
+        let host = |kind, end| Host::create(kind, &addresses(end), SHAPE, &settings);
+        let near = host(self.options.device, End::Near)?;
+        let device = near.device.kind();
+        let far = host(Some(device), End::Far)?;
         let flows = self.run_flows(&near, &far, log)?;
-        let device_drops = near.device_drops()? + far.device_drops()?;
+        let device_drops = near.device.drops()? + far.device.drops()?;
         let settings_refused = near.refused;
         Ok(Findings {
             load_average,
             fifo_refused,
             settings_refused,
+            device,
             device_drops,
             flows,
         })
@@ -207,8 +210,8 @@ impl Run<'_> {
         let pump = Pump::new(
             scenario,
             seed,
-            &near.tun,
-            &far.tun,
+            &near.device,
+            &far.device,
             self.pool_packets(),
             log,
         )?;

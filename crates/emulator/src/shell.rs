@@ -1,8 +1,8 @@
 //! A command in a network namespace of its own, whose only way out is over links.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{
-    Namespace, Shape, Tun, configure, index, ipv4_address, parse_device_drops, route, set_sysctls,
+    Device, DeviceKind, Namespace, Shape, configure, index, ipv4_address, route, set_sysctls,
     switch_on_loopback,
 };
 use pathcast_path::{Counters, Direction, Path, Span};
@@ -29,6 +29,7 @@ use crate::error::EmulatorError;
 use crate::mm_log::MmLog;
 use crate::options::Options;
 use crate::outcome::origins;
+use crate::outside::Outside;
 use crate::packet_log::{Log, Message, Rows, if_wanted, log_of_everything};
 use crate::pump::{Pump, PumpReport};
 use crate::run::{PUMP_PRIORITY, RaiseOnDrop, join, spawn};
@@ -48,10 +49,14 @@ pub struct ShellOptions {
     /// The congestion control that TCP inside has unless it chooses another, if not that of the calling
     /// thread's network namespace.
     pub scheme: Option<String>,
-    /// What its environment has beside this process's own.
+    /// A server that runs outside meanwhile, likewise, if any.
+    pub outside: Option<(OsString, Vec<OsString>)>,
+    /// What the environment of both has beside this process's own.
     pub environment: Vec<(OsString, OsString)>,
     /// The user and the group that it runs as, if not those of this process.
     pub user: Option<(u32, u32)>,
+    /// What the packets go through; by default TUN devices where they can be had, else veth pairs.
+    pub device: Option<DeviceKind>,
     /// Where to write what happened to each packet, as Parquet, if at all.
     pub packets_file: Option<PathBuf>,
     /// Where to write mm-link's logs of the two directions, if at all: forward, reverse.
@@ -108,6 +113,9 @@ pub struct ShellReport {
 /// `signals` is called some times a second; a signal that it gives is sent to the command. What a
 /// terminal sends (Ctrl-C) reaches the command anyway: the caller sees to it that it survives that.
 ///
+/// The server outside, if there is one, is started first, and the command when it listens, or after
+/// 10 s; it is ended, with all of its process group, when the command has.
+///
 /// # Errors
 /// See [`EmulatorError`]. That the command fails is no error.
 pub fn shell(
@@ -118,7 +126,11 @@ pub fn shell(
     let schemes = Schemes::provide(options.scheme.as_deref())?;
     let scheme = options.scheme.as_deref();
     let scheme = scheme.map(|name| schemes.kernel_name(name));
-    let mut ends = Ends::create(&run, scheme)?;
+    let mut ends = Ends::create(&run, scheme, options.device)?;
+    let environment = ends.block.environment(scheme, &options.environment);
+    let outside = options.outside.as_ref();
+    let outside = outside.map(|server| Outside::start(server, &environment, options.user));
+    let _outside = outside.transpose()?;
     let (began_ns, began) = (monotonic_ns(), Instant::now());
     let logged = options.packets_file.is_some() || options.mm_logs.iter().any(Option::is_some);
     let (log, conclusion, messages) = match logged {
@@ -135,7 +147,7 @@ pub fn shell(
             })
         };
         let written = messages.map(write).transpose()?;
-        let (status, pumped) = carry(options, scheme, &run, &ends, log, signals)?;
+        let (status, pumped) = carry(options, &run, &ends, &environment, log, signals)?;
         let mut report = conclude(&run, &pumped, &mut ends, status)?;
         report.wall_s = began.elapsed().as_secs_f64();
         if let Some(conclusion) = conclusion {
@@ -257,38 +269,28 @@ impl Block {
     const fn base(self) -> Ipv4Addr {
         Ipv4Addr::from_bits((self.first >> BLOCK_BITS << BLOCK_BITS) + 1)
     }
+
+    /// What tells commands of these addresses and of TCP inside, and `more`.
+    fn environment(
+        self,
+        scheme: Option<&str>,
+        more: &[(OsString, OsString)],
+    ) -> Vec<(OsString, OsString)> {
+        let base = self.base().to_string();
+        let mut ours = vec![
+            ("PATHCAST_BASE", base.clone()),
+            ("MAHIMAHI_BASE", base),
+            ("PATHCAST_ADDRESS", self.inner().to_string()),
+        ];
+        ours.extend(scheme.map(|scheme| ("PATHCAST_SCHEME", scheme.to_string())));
+        let ours = ours.into_iter();
+        let ours = ours.map(|(name, value)| (name.into(), value.into()));
+        ours.chain(more.iter().cloned()).collect()
+    }
 }
 
 /// Which congestion control TCP has in the calling thread's network namespace.
 const SCHEME: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-
-/// A TUN device and the statistics of the namespace that it is in.
-struct Device {
-    tun: Tun,
-    name: String,
-    statistics: File,
-}
-
-impl Device {
-    fn of(tun: Tun, name: String) -> Result<Self, EmulatorError> {
-        let statistics = File::open("/proc/thread-self/net/dev")
-            .map_err(|error| EmulatorError::from_io("opening /proc/thread-self/net/dev", error))?;
-        Ok(Self {
-            tun,
-            name,
-            statistics,
-        })
-    }
-
-    /// Packets that the device itself dropped, in either direction.
-    fn drops(&mut self) -> Result<u64, EmulatorError> {
-        let mut text = String::new();
-        let read = self.statistics.rewind();
-        read.and_then(|()| self.statistics.read_to_string(&mut text))
-            .map_err(|error| EmulatorError::from_io("reading a device's statistics", error))?;
-        Ok(parse_device_drops(&text, &self.name).unwrap_or(0))
-    }
-}
 
 /// Both ends of the links.
 struct Ends {
@@ -302,17 +304,21 @@ struct Ends {
 
 impl Ends {
     /// The outer end in the calling thread's namespace, the inner end in a new one.
-    fn create(run: &Options, scheme: Option<&str>) -> Result<Self, EmulatorError> {
+    fn create(
+        run: &Options,
+        scheme: Option<&str>,
+        kind: Option<DeviceKind>,
+    ) -> Result<Self, EmulatorError> {
         let kernel = |doing: &'static str| move |error| EmulatorError::from_io(doing, error);
         let around = Block::around().map_err(kernel("looking for a shell around this one"))?;
-        let (tun, name) = Tun::create_named(&format!("{OUTER_DEVICE}%d"))?;
+        let outer = Device::create(kind, &format!("{OUTER_DEVICE}%d"), MTU)?;
+        let (kind, name) = (outer.kind(), outer.name());
         let number = name.strip_prefix(OUTER_DEVICE).and_then(|n| n.parse().ok());
         let block = Block::of(around, number.unwrap_or(u32::MAX - 1))?;
         // a kernel without IPv6 has nothing to switch off
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
-        configure(&name, &[block.outer().into()], block.shape())
-            .map_err(kernel("configuring the outer TUN device"))?;
-        let outer = Device::of(tun, name)?;
+        configure(name, &[block.outer().into()], block.shape())
+            .map_err(kernel("configuring the outer device"))?;
         let outside = fs::read_to_string(SCHEME).unwrap_or_else(|_| "cubic".into());
         let namespace = Namespace::create().map_err(kernel("creating a network namespace"))?;
         let made = namespace.run(|| -> Result<_, EmulatorError> {
@@ -332,7 +338,7 @@ impl Ends {
                 refused.push(format!("{what}: {error}"));
             }
             let name = format!("{INNER_DEVICE}{}", block.level);
-            let tun = Tun::create(&name)?;
+            let device = Device::create(Some(kind), &name, MTU)?;
             switch_on_loopback()
                 .and_then(|()| {
                     configure(
@@ -344,7 +350,7 @@ impl Ends {
                         },
                     )
                 })
-                .map_err(kernel("configuring the inner TUN device"))?;
+                .map_err(kernel("configuring the inner device"))?;
             let everywhere = Ipv4Addr::UNSPECIFIED;
             let first = Ipv4Addr::from_bits(block.first);
             index(&name)
@@ -355,7 +361,7 @@ impl Ends {
                     route::add(everywhere, 0, Some(index))
                 })
                 .map_err(kernel("adding routes"))?;
-            Ok((Device::of(tun, name)?, refused))
+            Ok((device, refused))
         });
         let (inner, refused) = made.map_err(kernel("entering a network namespace"))??;
         Ok(Self {
@@ -371,15 +377,15 @@ impl Ends {
 /// Starts the command, and carries its packets until it ends.
 fn carry(
     options: &ShellOptions,
-    scheme: Option<&str>,
     run: &Options,
     ends: &Ends,
+    environment: &[(OsString, OsString)],
     log: Option<Log>,
     signals: &dyn Fn() -> Option<i32>,
 ) -> Result<(ExitStatus, PumpReport), EmulatorError> {
     // half as many again as the links can hold
     let packets = (run.bytes_on_the_way() / u64::from(MTU) / 2 * 3).clamp(1024, 1 << 15);
-    let (near, far) = (&ends.inner.tun, &ends.outer.tun);
+    let (near, far) = (&ends.inner, &ends.outer);
     let pump = Pump::new(&run.scenario, run.seed, near, far, packets as usize, log)?;
     let pump = pump.carrying_everything();
     let stop_pump = AtomicBool::new(false);
@@ -391,7 +397,7 @@ fn carry(
         let (started, start) = channel();
         // the command dies with the thread that starts it, which therefore waits for it
         let command = spawn(scope, "pathcast-command", || {
-            let work = move || run_command(options, scheme, ends.block, &started);
+            let work = move || run_command(options, environment, &started);
             let ran = ends.namespace.run(work);
             ran.map_err(|error| EmulatorError::from_io("entering a network namespace", error))?
         })?;
@@ -406,26 +412,13 @@ fn carry(
 /// it when it has begun, and closes the channel when it has ended.
 fn run_command(
     options: &ShellOptions,
-    scheme: Option<&str>,
-    block: Block,
+    environment: &[(OsString, OsString)],
     started: &Sender<OwnedFd>,
 ) -> Result<ExitStatus, EmulatorError> {
     let (program, arguments) = &options.command;
     let mut command = Command::new(program);
     command.args(arguments);
-    let base = block.base().to_string();
-    command.env("PATHCAST_BASE", &base);
-    command.env("MAHIMAHI_BASE", &base);
-    command.env("PATHCAST_ADDRESS", block.inner().to_string());
-    if let Some(scheme) = scheme {
-        command.env("PATHCAST_SCHEME", scheme);
-    }
-    command.envs(
-        options
-            .environment
-            .iter()
-            .map(|(name, value)| (name, value)),
-    );
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     if let Some((user, group)) = options.user {
         command.uid(user).gid(group);
     }

@@ -76,11 +76,11 @@ impl Evidence {
         let counts = [
             (
                 self.device_drops,
-                "packets were dropped by the TUN devices, outside the path",
+                "packets were dropped by the devices, outside the path",
             ),
             (
                 self.device_errors,
-                "packets could not be read from or written to the TUN devices",
+                "packets could not be read from or written to the devices",
             ),
             (
                 self.records_lost,
@@ -154,7 +154,9 @@ mod tests {
         };
         assert!(reason(|e| e.slip_p99 = Span::from_millis(1)).contains("1 % of packets left more"));
         assert!(reason(|e| e.slip_p999 = Span::from_millis(2)).contains("0.1 % of packets"));
-        assert!(reason(|e| e.device_drops = 3).starts_with("3 packets were dropped by the TUN"));
+        assert!(
+            reason(|e| e.device_drops = 3).starts_with("3 packets were dropped by the devices")
+        );
         assert!(reason(|e| e.device_errors = 1).contains("read from or written to"));
         assert!(reason(|e| e.records_lost = 7).starts_with("7 records"));
         assert!(reason(|e| e.retransmits = 17).contains("sent only 17 again"));

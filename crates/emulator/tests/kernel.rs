@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pathcast_emulator::{EmulatorError, Options, capabilities, emulate};
+use pathcast_emulator::{DeviceKind, EmulatorError, Options, capabilities, emulate};
 use pathcast_kernel_schemes::SchemeError;
 use pathcast_probe::Method;
 use pathcast_trace::{Record, RunReport, Trace};
@@ -38,14 +38,24 @@ fn acknowledged_bps(trace: &Trace, from_s: f64, to_s: f64) -> f64 {
 #[test]
 fn a_cubic_flow_fills_the_link_and_repairs_each_drop() {
     let Some(_alone) = alone() else { return };
-    let options = options(
-        "rate = '100 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n",
-        &["cubic"],
-        5.0,
-    );
+    for device in [DeviceKind::Tun, DeviceKind::Veth] {
+        fills_the_link_and_repairs_each_drop(device);
+    }
+}
+
+fn fills_the_link_and_repairs_each_drop(device: DeviceKind) {
+    let options = Options {
+        device: Some(device),
+        ..options(
+            "rate = '100 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n",
+            &["cubic"],
+            5.0,
+        )
+    };
     let Some((report, trace)) = valid_run(&options) else {
         return;
     };
+    assert_eq!(trace.metadata.environment["device"], device.to_string());
     let (drops, to_repair) = (
         environment(&trace, "data_packets_dropped"),
         environment(&trace, "drops_to_repair"),
@@ -449,11 +459,12 @@ fn is_child() -> bool {
 fn nothing_is_left_behind_after_kill_9() {
     let Some(_alone) = alone() else { return };
     let (before, mut numbers) = (Machine::now(), Vec::new());
-    for _ in 0..3 {
+    for device in ["tun", "veth", "tun", "veth"] {
         let mut child = child(
             &std::env::current_exe().unwrap(),
             "as_a_child_run_until_killed",
         )
+        .env(CHILD, device)
         .spawn()
         .unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -491,11 +502,19 @@ fn as_a_child_run_until_killed() {
     if !is_child() {
         return;
     }
-    let options = options(
-        "rate = '50 Mbit/s'\ndelay = '50 ms'\n",
-        &["cubic", "bbr"],
-        3600.0,
-    );
+    let veth = std::env::var(CHILD).is_ok_and(|device| device == "veth");
+    let options = Options {
+        device: Some(if veth {
+            DeviceKind::Veth
+        } else {
+            DeviceKind::Tun
+        }),
+        ..options(
+            "rate = '50 Mbit/s'\ndelay = '50 ms'\n",
+            &["cubic", "bbr"],
+            3600.0,
+        )
+    };
     let say = |elapsed_s: f64| {
         if elapsed_s > 0.3 {
             println!("sending");

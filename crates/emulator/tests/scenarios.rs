@@ -4,7 +4,7 @@
 mod common;
 
 use common::{alone, valid_run};
-use pathcast_emulator::{EmulatorError, Ip, Options, emulate};
+use pathcast_emulator::{DeviceKind, EmulatorError, Ip, Options, emulate};
 use pathcast_path::Span;
 use pathcast_scenario::Scenario;
 use std::collections::BTreeMap;
@@ -25,7 +25,12 @@ const CORE: &str = "[links.core]\nrate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = '
 #[test]
 fn transfers_probes_and_requests_take_as_long_as_the_links_make_them() {
     let Some(_alone) = alone() else { return };
-    for ip in [Ip::V4, Ip::V6] {
+    for (ip, device) in [
+        (Ip::V4, None),
+        (Ip::V6, None),
+        (Ip::V4, Some(DeviceKind::Veth)),
+        (Ip::V6, Some(DeviceKind::Veth)),
+    ] {
         let text = format!(
             "{CORE}[[flows]]\nscheme = 'cubic'\nstart = '0 s'\n\
              workload = {{ kind = 'transfer', size = '2 MB' }}\n\
@@ -36,6 +41,7 @@ fn transfers_probes_and_requests_take_as_long_as_the_links_make_them() {
         );
         let options = Options {
             ip,
+            device,
             ..scenario(&text, 30.0)
         };
         let Some((report, trace)) = valid_run(&options) else {

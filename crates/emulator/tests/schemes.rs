@@ -267,6 +267,8 @@ fn in_shell(scheme: Option<&str>, script: &str) -> Result<i32, EmulatorError> {
         seed: 1,
         command: ("sh".into(), vec!["-c".into(), script.into()]),
         scheme: scheme.map(String::from),
+        outside: None,
+        device: None,
         environment: Vec::new(),
         user: None,
         packets_file: None,

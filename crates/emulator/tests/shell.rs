@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pathcast_emulator::{EmulatorError, ShellOptions, ShellReport, shell};
+use pathcast_emulator::{DeviceKind, EmulatorError, ShellOptions, ShellReport, shell};
 use pathcast_path::Path;
 
 use common::{alone, stolen_ticks};
@@ -32,8 +32,10 @@ fn options(path: &str, command: &[&str]) -> ShellOptions {
         seed: 1,
         command: (program.into(), arguments.iter().map(Into::into).collect()),
         scheme: None,
+        outside: None,
         environment: Vec::new(),
         user: None,
+        device: None,
         packets_file: None,
         mm_logs: [None, None],
     }
@@ -141,14 +143,25 @@ fn told() -> Option<(Ipv4Addr, u16, PathBuf)> {
     Some((base, port, variable(RESULT).into()))
 }
 
+const DEVICES: [DeviceKind; 2] = [DeviceKind::Tun, DeviceKind::Veth];
+
 const DELAY_ONLY: &str = "rate = '100 Mbit/s'\ndelay = '20 ms'\n[reverse]\ndelay = '10 ms'\n";
 
 #[test]
 fn the_round_trip_from_inside_is_that_of_the_path() {
     let Some(_alone) = alone() else { return };
+    for device in DEVICES {
+        round_trip_is_that_of_the_path(device);
+    }
+}
+
+fn round_trip_is_that_of_the_path(device: DeviceKind) {
     let (echo, file) = (Echo::start(), result_file("rtt"));
     let held = eventually(|| {
-        let report = run(&inside(DELAY_ONLY, "inside_ping", echo.port, &file));
+        let report = run(&ShellOptions {
+            device: Some(device),
+            ..inside(DELAY_ONLY, "inside_ping", echo.port, &file)
+        });
         assert_eq!(report.exit_code, 0);
         let rtts_ms = take_result(&file);
         let (least, median) = (rtts_ms[0], rtts_ms[rtts_ms.len() / 2]);
@@ -197,6 +210,12 @@ fn a_bulk_transfer_has_the_links_rate_each_way() {
     let Some(_alone) = alone() else { return };
     let path = "rate = '40 Mbit/s'\ndelay = '10 ms'\nqueue = '1 BDP'\n\
                 [reverse]\nrate = '20 Mbit/s'\nqueue = '1 BDP'\n";
+    for device in DEVICES {
+        transfers_at_the_links_rates(path, device);
+    }
+}
+
+fn transfers_at_the_links_rates(path: &str, device: DeviceKind) {
     let file = result_file("bulk");
     let held = eventually(|| {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
@@ -208,7 +227,10 @@ fn a_bulk_transfer_has_the_links_rate_each_way() {
             send(stream);
             up_bps
         });
-        let report = run(&inside(path, "inside_transfer", port, &file));
+        let report = run(&ShellOptions {
+            device: Some(device),
+            ..inside(path, "inside_transfer", port, &file)
+        });
         assert_eq!(report.exit_code, 0);
         let (up_bps, down_bps) = (server.join().unwrap(), take_result(&file)[0]);
         let payload = 1448.0 / 1500.0;

@@ -63,7 +63,7 @@ impl Party {
                 flows: Vec::new(),
             }),
         };
-        let host = Arc::new(Host::create(&[side.address()], SHAPE, &settings)?);
+        let host = Arc::new(Host::create(None, &[side.address()], SHAPE, &settings)?);
         Ok(Self { host, side, shared })
     }
 
@@ -291,7 +291,7 @@ impl Party {
                 "packets were not taken by this host's socket or device",
             ),
             (
-                self.host.device_drops()?,
+                self.host.device.drops()?,
                 "packets were dropped by the tunnel's device",
             ),
         ] {

@@ -272,7 +272,7 @@ impl Tunnel {
                     };
                     let event = epoll::EventData::new_u64(index.into());
                     let readable = epoll::EventFlags::IN;
-                    if epoll::add(&self.epoll, &host.tun, event, readable).is_ok() {
+                    if epoll::add(&self.epoll, &host.device, event, readable).is_ok() {
                         carried.host = Some(host);
                     }
                 }
@@ -294,7 +294,7 @@ impl Tunnel {
     fn forget(&mut self, index: u32) {
         if let Some(carried) = self.sessions.remove(&index) {
             if let Some(host) = &carried.host {
-                let _ = epoll::delete(&self.epoll, &host.tun);
+                let _ = epoll::delete(&self.epoll, &host.device);
             }
             carried.shared.over.store(true, Ordering::Relaxed);
         }
@@ -309,7 +309,7 @@ impl Tunnel {
             return;
         };
         for _ in 0..BATCH {
-            match host.tun.read(&mut self.content[..MTU as usize]) {
+            match host.device.read(&mut self.content[..MTU as usize]) {
                 Ok(Some(size)) => {
                     let packet = &self.content[..size];
                     if !is_packet(packet) {
@@ -461,7 +461,7 @@ impl Tunnel {
                     carried.shared.notes().log.note_received(number, came_ns);
                 }
                 if let Some(host) = &carried.host
-                    && host.tun.write(packet).is_err()
+                    && host.device.write(packet).is_err()
                 {
                     carried.shared.refused.fetch_add(1, Ordering::Relaxed);
                 }

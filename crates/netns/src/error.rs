@@ -24,6 +24,14 @@ pub enum NetnsError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// The user may not make user namespaces.
+    #[error("this user may not make user namespaces ({source}): {why}")]
+    NoUserNamespace {
+        /// What is in the way, as far as can be told, and what to do.
+        why: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
     /// The kernel refused something else.
     #[error("{doing}: {source}")]
     Kernel {

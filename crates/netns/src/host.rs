@@ -1,13 +1,13 @@
-//! One end of a path: a namespace with one TUN device.
+//! One end of a path: a namespace with one device.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+use std::fs;
+use std::io;
 use std::net::IpAddr;
 
+use crate::device::{Device, DeviceKind};
 use crate::error::NetnsError;
 use crate::interface::{Shape, configure};
 use crate::namespace::Namespace;
-use crate::tun::Tun;
 
 /// The device's name; each namespace has its own, so they do not collide.
 const DEVICE: &str = "path0";
@@ -28,19 +28,18 @@ pub struct Host {
     /// Where its sockets are.
     pub namespace: Namespace,
     /// What its packets go out and come in by.
-    pub tun: Tun,
-    /// `/proc/net/dev` as it looks from inside.
-    statistics: File,
+    pub device: Device,
     /// Settings that the kernel did not let us make.
     pub refused: Vec<String>,
 }
 
 impl Host {
-    /// A host with these addresses.
+    /// A host with these addresses and a device of this kind; see [`Device::create`].
     ///
     /// # Errors
-    /// The process lacks privileges, or the machine TUN devices.
+    /// The process lacks privileges, or the machine such devices.
     pub fn create(
+        kind: Option<DeviceKind>,
         addresses: &[IpAddr],
         shape: Shape,
         settings: &Settings,
@@ -51,37 +50,17 @@ impl Host {
         let made = namespace
             .run(|| -> Result<_, NetnsError> {
                 let refused = set_sysctls(settings, addresses);
-                let tun = Tun::create(DEVICE)?;
+                let device = Device::create(kind, DEVICE, shape.mtu)?;
                 configure(DEVICE, addresses, shape)
-                    .map_err(|error| kernel("configuring the TUN device", error))?;
-                let statistics = File::open("/proc/thread-self/net/dev")
-                    .map_err(|error| kernel("opening /proc/thread-self/net/dev", error))?;
-                Ok((tun, statistics, refused))
+                    .map_err(|error| kernel("configuring a device", error))?;
+                Ok((device, refused))
             })
             .map_err(|error| kernel("entering a network namespace", error))?;
-        let (tun, statistics, refused) = made?;
+        let (device, refused) = made?;
         Ok(Self {
             namespace,
-            tun,
-            statistics,
+            device,
             refused,
-        })
-    }
-
-    /// Packets that the device itself dropped, in either direction.
-    ///
-    /// # Errors
-    /// The statistics cannot be read.
-    pub fn device_drops(&self) -> Result<u64, NetnsError> {
-        let mut text = String::new();
-        let mut statistics = &self.statistics;
-        statistics
-            .rewind()
-            .and_then(|()| statistics.read_to_string(&mut text))
-            .map_err(|error| NetnsError::from_io("reading the device's statistics", error))?;
-        parse_device_drops(&text, DEVICE).ok_or_else(|| {
-            let missing = io::Error::other(format!("no line for {DEVICE} in {text:?}"));
-            NetnsError::from_io("reading the device's statistics", missing)
         })
     }
 }
@@ -128,33 +107,4 @@ pub fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<String> {
         }
     }
     refused
-}
-
-/// The two drop counts of `device` in `/proc/net/dev`.
-pub fn parse_device_drops(text: &str, device: &str) -> Option<u64> {
-    let counts = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
-    // bytes packets errs drop fifo frame compressed multicast | bytes packets errs drop ...
-    let counts: Vec<u64> = counts
-        .split_whitespace()
-        .filter_map(|n| n.parse().ok())
-        .collect();
-    Some(counts.get(3)? + counts.get(11)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn drops_of_both_directions_are_read() {
-        let text = "Inter-|   Receive                                                |  Transmit\n \
-             face |bytes packets errs drop fifo frame compressed multicast|bytes packets ...\n    \
-             lo: 3193 29 0 9 0 0 0 0 3193 29 0 9 0 0 0 0\n \
-             path0:  100 1 0 2 0 0 0 0 200 2 0 40 0 0 0 0\n";
-        assert_eq!(parse_device_drops(text, "path0"), Some(42));
-        assert_eq!(parse_device_drops(text, "path"), None);
-        assert_eq!(parse_device_drops("", "path0"), None);
-    }
 }

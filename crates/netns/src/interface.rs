@@ -1,12 +1,13 @@
 //! Addresses, sizes and flags of an interface.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::sys::{InterfaceRequest, add_ipv6_address, interface_ioctl};
+use crate::link::{add_ipv6_address, set_queue};
+use crate::sys::{InterfaceRequest, Offload, interface_ioctl, switch_off_offload};
 
 /// What an interface is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct Shape {
 
 /// Packets that may wait in the device until we read them. At the default of 500 to 1000, the device
 /// itself drops packets when the sender has a burst, and nobody is told.
-const DEVICE_QUEUE_PACKETS: i32 = 30_000;
+const DEVICE_QUEUE_PACKETS: u32 = 30_000;
 
 /// Gives interface `name` in the calling thread's namespace its addresses, and switches it on.
 ///
@@ -34,11 +35,7 @@ pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<(
     };
     let request = InterfaceRequest::new(name);
     set(request, libc::SIOCSIFMTU, &(shape.mtu as i32).to_ne_bytes())?;
-    set(
-        request,
-        libc::SIOCSIFTXQLEN,
-        &DEVICE_QUEUE_PACKETS.to_ne_bytes(),
-    )?;
+    set_queue(index(name)?, DEVICE_QUEUE_PACKETS)?; // its ioctl is for root alone
     let mask = Ipv4Addr::from_bits(u32::MAX << (32 - shape.prefix_v4));
     for (number, address) in addresses.iter().enumerate() {
         if let IpAddr::V4(address) = address {
@@ -51,21 +48,10 @@ pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<(
             set(labelled, libc::SIOCSIFNETMASK, &socket_address(mask))?;
         }
     }
-    switch_on(control.as_fd(), name)?;
-    let six: Vec<&Ipv6Addr> = addresses
-        .iter()
-        .filter_map(|address| match address {
-            IpAddr::V6(address) => Some(address),
-            IpAddr::V4(_) => None,
-        })
-        .collect();
-    if !six.is_empty() {
-        let mut index = request;
-        interface_ioctl(control.as_fd(), libc::SIOCGIFINDEX as _, &mut index)?;
-        let index = i32::from_ne_bytes(index.value[..4].try_into().expect("four bytes"));
-        let control = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
-        for address in six {
-            add_ipv6_address(control.as_fd(), index, *address, shape.prefix_v6)?;
+    switch_on(name)?;
+    for address in addresses {
+        if let IpAddr::V6(address) = address {
+            add_ipv6_address(index(name)?, *address, shape.prefix_v6)?;
         }
     }
     Ok(())
@@ -76,16 +62,32 @@ pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<(
 /// # Errors
 /// What the kernel says.
 pub fn switch_on_loopback() -> io::Result<()> {
-    let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    switch_on(control.as_fd(), "lo")
+    switch_on("lo")
 }
 
-fn switch_on(control: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+/// Switches on interface `name` in the calling thread's namespace.
+pub(crate) fn switch_on(name: &str) -> io::Result<()> {
+    let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut request = InterfaceRequest::new(name);
-    interface_ioctl(control, libc::SIOCGIFFLAGS, &mut request)?;
+    interface_ioctl(control.as_fd(), libc::SIOCGIFFLAGS, &mut request)?;
     let up = u16::from_ne_bytes([request.value[0], request.value[1]]) | libc::IFF_UP as u16;
     let mut request = InterfaceRequest::new(name).with(&up.to_ne_bytes());
-    interface_ioctl(control, libc::SIOCSIFFLAGS, &mut request)
+    interface_ioctl(control.as_fd(), libc::SIOCSIFFLAGS, &mut request)
+}
+
+/// Has interface `name` in the calling thread's namespace show packets as they would be on a wire: each
+/// of its own, with its checksums.
+pub(crate) fn switch_off_offloads(name: &str) -> io::Result<()> {
+    let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    for offload in [
+        Offload::MergeReceived,
+        Offload::SegmentLate,
+        Offload::SegmentTcp,
+        Offload::SendChecksums,
+    ] {
+        switch_off_offload(control.as_fd(), name, offload)?;
+    }
+    Ok(())
 }
 
 /// The number of interface `name` in the calling thread's namespace.

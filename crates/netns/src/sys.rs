@@ -1,7 +1,8 @@
 //! The system calls that no library wraps safely.
 
+pub(crate) mod packet;
+
 use std::io;
-use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -11,6 +12,13 @@ pub(crate) fn unshare_network() -> io::Result<()> {
     // SAFETY: only unsharing the table of descriptors (CLONE_FILES) can break other threads' view
     // of descriptors; this unshares the network alone.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(Into::into)
+}
+
+/// Moves this process, if it has but one thread, into a new user namespace and a new network namespace
+/// that belongs to it, for good.
+pub(crate) fn unshare_user_and_network() -> io::Result<()> {
+    // SAFETY: as above; the table of descriptors stays as it is.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNET) }.map_err(Into::into)
 }
 
 /// `struct ifreq`: an interface's name and 24 bytes whose meaning depends on the request.
@@ -64,31 +72,30 @@ pub(crate) fn interface_ioctl(
     }
 }
 
-const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
-
-/// Gives the interface with this index an IPv6 address; `socket` is of IPv6.
-pub(crate) fn add_ipv6_address(
-    socket: BorrowedFd<'_>,
-    index: i32,
-    address: Ipv6Addr,
-    prefix: u32,
-) -> io::Result<()> {
-    let mut request = libc::in6_ifreq {
-        ifr6_addr: libc::in6_addr {
-            s6_addr: address.octets(),
-        },
-        ifr6_prefixlen: prefix,
-        ifr6_ifindex: index,
-    };
-    // SAFETY: for a socket of IPv6, SIOCSIFADDR reads a `struct in6_ifreq`, and keeps nothing of it.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+/// What an interface may do in place of the kernel; the numbers are those of ethtool's commands.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Offload {
+    SendChecksums = 0x17, // ETHTOOL_STXCSUM
+    SegmentTcp = 0x1f,    // ETHTOOL_STSO
+    SegmentLate = 0x24,   // ETHTOOL_SGSO
+    MergeReceived = 0x2c, // ETHTOOL_SGRO
 }
+
+/// Switches off an offload of interface `name`.
+pub(crate) fn switch_off_offload(
+    control: BorrowedFd<'_>,
+    name: &str,
+    offload: Offload,
+) -> io::Result<()> {
+    let mut value = [offload as u32, 0]; // struct ethtool_value: command, number
+    let address = (&raw mut value).expose_provenance();
+    let mut request = InterfaceRequest::new(name).with(&address.to_ne_bytes());
+    // these commands read the 8 bytes of `value`, which outlives the call
+    interface_ioctl(control, libc::SIOCETHTOOL as libc::c_ulong, &mut request)
+}
+
+const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
 
 /// Sets an option of TCP that is an `int`.
 ///

@@ -15,20 +15,11 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Creates the device `name` in the calling thread's network namespace. It goes when it is
-    /// dropped.
+    /// Creates a device in the calling thread's network namespace, which goes when it is dropped. In
+    /// `pattern`, `%d` becomes the least number that no device has. Gives the name, too.
     ///
     /// # Errors
     /// The process lacks privileges, or the machine TUN devices.
-    pub fn create(name: &str) -> Result<Self, NetnsError> {
-        Self::create_named(name).map(|(tun, _)| tun)
-    }
-
-    /// As [`Tun::create`]; in `pattern`, `%d` becomes the least number that no device has. Gives the
-    /// name, too.
-    ///
-    /// # Errors
-    /// As [`Tun::create`].
     pub fn create_named(pattern: &str) -> Result<(Self, String), NetnsError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| match errno {

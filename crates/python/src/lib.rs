@@ -11,6 +11,7 @@ mod convert;
 mod errors;
 mod live;
 mod models;
+mod namespaces;
 mod path;
 mod runs;
 mod scenario;
@@ -37,6 +38,8 @@ mod _internal {
     use crate::live::{live_key, live_run, live_serve};
     #[pymodule_export]
     use crate::models::{Forecaster, evaluate, fit};
+    #[pymodule_export]
+    use crate::namespaces::{enter_user_namespace, may_make_namespaces};
     #[pymodule_export]
     use crate::path::{check_path, from_mahimahi, path_as, path_summary};
     #[pymodule_export]

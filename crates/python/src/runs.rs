@@ -23,17 +23,6 @@ pub fn simulator_schemes() -> Vec<&'static str> {
     Scheme::ALL.map(Scheme::name).to_vec()
 }
 
-/// What `capabilities` gives.
-type Found = (
-    bool,
-    bool,
-    bool,
-    bool,
-    Vec<String>,
-    Vec<String>,
-    Vec<String>,
-);
-
 fn thread_cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
@@ -173,6 +162,14 @@ fn named(message: String) -> TraceFileError {
     }
 }
 
+/// What is there, schemes, and why what is missing is missing.
+type Found = (
+    (bool, bool, bool, bool, bool),
+    Vec<String>,
+    Vec<String>,
+    Vec<String>,
+);
+
 #[cfg(target_os = "linux")]
 mod linux {
     use std::sync::Mutex;
@@ -183,6 +180,7 @@ mod linux {
 
     use super::*;
     use crate::errors::EmulatorError;
+    use crate::namespaces::device_kind;
     use crate::path::parse as parse_path;
     use crate::scenario::parse as parse_scenario;
 
@@ -190,7 +188,8 @@ mod linux {
     /// trace. Files are written as the run goes on.
     #[pyfunction]
     #[pyo3(signature = (
-        text, file, schemes, duration_s, seed, ipv6=false, packets_file=None, messages_file=None,
+        text, file, schemes, duration_s, seed, ipv6=false, device=None, packets_file=None,
+        messages_file=None,
         progress=None
     ))]
     #[allow(clippy::too_many_arguments)] // Python calls it by name
@@ -202,6 +201,7 @@ mod linux {
         duration_s: f64,
         seed: u64,
         ipv6: bool,
+        device: Option<&str>,
         packets_file: Option<PathBuf>,
         messages_file: Option<PathBuf>,
         progress: Option<Py<PyAny>>,
@@ -213,6 +213,7 @@ mod linux {
         };
         let options = Options {
             ip: if ipv6 { Ip::V6 } else { Ip::V4 },
+            device: device_kind(device)?,
             packets_file: packets_file.clone(),
             messages_file: messages_file.clone(),
             ..options
@@ -241,20 +242,19 @@ mod linux {
         ))
     }
 
-    /// What the emulator can do here: root, TUN, real-time priority, tcp_probe, schemes, reasons for
-    /// what is missing, and the schemes that BPF can add.
+    /// What the emulator can do here: root, TUN, veth, real-time priority, tcp_probe; schemes, reasons
+    /// for what is missing, and the schemes that BPF can add.
     #[pyfunction]
     pub fn capabilities(py: Python<'_>) -> Found {
         let found = py.detach(pathcast_emulator::capabilities);
-        (
+        let there = (
             found.root,
             found.tun,
+            found.veth,
             found.fifo,
             found.tcp_probe,
-            found.schemes,
-            found.reasons,
-            found.bpf_schemes,
-        )
+        );
+        (there, found.schemes, found.reasons, found.bpf_schemes)
     }
 }
 
@@ -279,10 +279,7 @@ mod linux {
     #[pyfunction]
     pub fn capabilities() -> Found {
         (
-            false,
-            false,
-            false,
-            false,
+            Default::default(),
             Vec::new(),
             vec![WHY.to_string()],
             Vec::new(),

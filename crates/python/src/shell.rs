@@ -15,6 +15,7 @@ mod linux {
 
     use super::*;
     use crate::errors::EmulatorError;
+    use crate::namespaces::device_kind;
     use crate::path::parse;
 
     /// Runs a command inside links in a row, from the command outwards: a report as JSON.
@@ -30,6 +31,8 @@ mod linux {
         scheme: Option<String>,
         environment: Vec<(OsString, OsString)>,
         user: Option<(u32, u32)>,
+        outside: Option<(OsString, Vec<OsString>)>,
+        device: Option<&str>,
         packets_file: Option<PathBuf>,
         mm_logs: (Option<PathBuf>, Option<PathBuf>),
         signals: Py<PyAny>,
@@ -43,6 +46,8 @@ mod linux {
             scheme,
             environment,
             user,
+            outside,
+            device: device_kind(device)?,
             packets_file,
             mm_logs: mm_logs.into(),
         };
