@@ -47,7 +47,6 @@ pub fn capabilities() -> Capabilities {
     let settings = Settings {
         buffer_bytes: 1 << 20,
         slow_start_after_idle: true,
-        ecn: false,
     };
     let address = Ip::V4.address(0, End::Near);
     let root = may_make_namespaces();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use pathcast_netns::route::Beginning;
 use pathcast_netns::{DeviceKind, Settings};
 use pathcast_path::{Path, Span, Time};
 use pathcast_probe::Method;
@@ -80,29 +81,19 @@ impl Options {
                 "{groups} groups of flows, expected at most {MAX_GROUPS}"
             ));
         }
-        let mut common: Option<(bool, bool)> = None;
+        let mut common: Option<bool> = None;
         for spec in &self.scenario.flows {
             let Transport::Tcp {
-                initial_window_packets,
                 slow_start_after_idle,
-                ecn,
                 ..
             } = &spec.transport
             else {
                 continue;
             };
-            if initial_window_packets.is_some() {
+            if common.get_or_insert(*slow_start_after_idle) != slow_start_after_idle {
                 return unsupported(
-                    "an initial_window, expected none: the kernel takes it from the route, not from \
-                     the socket"
-                        .into(),
-                );
-            }
-            let settings = (*slow_start_after_idle, *ecn);
-            if *common.get_or_insert(settings) != settings {
-                return unsupported(
-                    "flows that differ in slow_start_after_idle or ecn, expected one value of each: \
-                     they are settings of a host"
+                    "flows that differ in slow_start_after_idle, expected one value: it is a setting \
+                     of a host"
                         .into(),
                 );
             }
@@ -161,17 +152,34 @@ impl Options {
             .find_map(|spec| match &spec.transport {
                 Transport::Tcp {
                     slow_start_after_idle,
-                    ecn,
                     ..
-                } => Some((*slow_start_after_idle, *ecn)),
+                } => Some(*slow_start_after_idle),
                 Transport::Udp => None,
             });
-        let (slow_start_after_idle, ecn) = tcp.unwrap_or((true, false));
         Settings {
             buffer_bytes: self.buffer_bytes(),
-            slow_start_after_idle,
-            ecn,
+            slow_start_after_idle: tcp.unwrap_or(true),
         }
+    }
+
+    /// What connections of each group begin with.
+    pub(crate) fn beginnings(&self) -> impl Iterator<Item = (usize, &FlowSpec, Beginning)> {
+        let groups = self.scenario.flows.iter().enumerate();
+        groups.filter_map(|(group, spec)| match spec.transport {
+            Transport::Tcp {
+                initial_window_packets,
+                ecn,
+                ..
+            } => Some((
+                group,
+                spec,
+                Beginning {
+                    initial_window_packets,
+                    ecn,
+                },
+            )),
+            Transport::Udp => None,
+        })
     }
 
     /// The largest buffers that the kernel may give a socket: twice what the path can hold, and

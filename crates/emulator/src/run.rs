@@ -180,6 +180,13 @@ impl Run<'_> {
         let near = host(self.options.device, End::Near)?;
         let device = near.device.kind();
         let far = host(Some(device), End::Far)?;
+        for (group, spec, beginning) in self.options.beginnings() {
+            // whoever sends the data connects, to an address of the group's own
+            let from = End::source_of(spec.heading);
+            let host = if from == End::Near { &near } else { &far };
+            let to = self.options.ip.address(group, from.opposite());
+            host.begin_with(to, beginning)?;
+        }
         let flows = self.run_flows(&near, &far, log)?;
         let device_drops = near.device.drops()? + far.device.drops()?;
         let settings_refused = near.refused;

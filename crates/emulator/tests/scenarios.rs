@@ -219,22 +219,51 @@ fn the_log_has_each_packet_and_each_drop_is_sent_again() {
 
 #[test]
 fn what_a_host_cannot_do_for_one_flow_is_refused() {
-    let refusal = |flows: &str| {
-        let options = scenario(&format!("{CORE}{flows}"), 1.0);
-        emulate(&options, &|_| (), &AtomicBool::new(false)).unwrap_err()
-    };
-    for (flows, words) in [
-        (
-            "[[flows]]\nscheme = 'cubic'\ninitial_window = 4\n",
-            "initial_window",
-        ),
-        (
-            "[[flows]]\nscheme = 'cubic'\necn = true\n[[flows]]\nscheme = 'cubic'\n",
-            "settings of a host",
-        ),
-    ] {
-        let error = refusal(flows);
-        assert!(matches!(error, EmulatorError::Unsupported(_)), "{error:?}");
-        assert!(error.to_string().contains(words), "{error}");
+    let flows = "[[flows]]\nscheme = 'cubic'\nslow_start_after_idle = false\n\
+        [[flows]]\nscheme = 'cubic'\n";
+    let options = scenario(&format!("{CORE}{flows}"), 1.0);
+    let error = emulate(&options, &|_| (), &AtomicBool::new(false)).unwrap_err();
+    assert!(matches!(error, EmulatorError::Unsupported(_)), "{error:?}");
+    assert!(error.to_string().contains("setting of a host"), "{error}");
+}
+
+#[test]
+fn each_group_begins_with_its_own_window_and_its_own_wish_for_ecn() {
+    for ip in [Ip::V4, Ip::V6] {
+        let group = |window: u32, direction: &str| {
+            format!(
+                "[[flows]]\nscheme = 'reno'\ninitial_window = {window}\ndirection = '{direction}'\n\
+                 start = '0 s'\n"
+            )
+        };
+        // marks the packets of those who asked for it, and drops those of the others
+        let marking = "[links.core]\nrate = '20 Mbit/s'\ndelay = '20 ms'\n\
+            queue = { kind = 'codel', ecn = true, limit = '1000 packets' }\n";
+        let text = format!(
+            "{marking}{}{}ecn = true\n{}",
+            group(4, "forward"),
+            group(40, "forward"),
+            group(25, "reverse")
+        );
+        let options = Options {
+            ip,
+            ..scenario(&text, 3.0)
+        };
+        let Some((report, trace)) = valid_run(&options) else {
+            return;
+        };
+        let first: Vec<f64> = (0..3)
+            .map(|flow| trace.flow(flow).next().unwrap().cwnd_packets)
+            .collect();
+        for (window, first) in [4.0, 40.0, 25.0].into_iter().zip(&first) {
+            // the first record is of after the first acknowledgment
+            assert!(
+                (window..=window + 2.0).contains(first),
+                "{first} of {window}"
+            );
+        }
+        assert!(report.flows[0].retransmits > 0, "{report:?}");
+        let lost = report.flows[1].retransmits;
+        assert!(lost < report.flows[0].retransmits, "{report:?}");
     }
 }

@@ -25,7 +25,7 @@ use rustix::net::{
 use crate::control::{Endpoint, Results, Sender};
 use crate::endpoints::{Endpoints, EndpointsReport};
 use crate::error::LiveError;
-use crate::plan::{FIRST_FLOW_PORT, FLOW_PORT, MOST_FLOWS, SHAPE, Side, Task, settings};
+use crate::plan::{FIRST_FLOW_PORT, FLOW_PORT, MOST_FLOWS, SHAPE, Side, Task, beginning, settings};
 use crate::tunnel::Shared;
 
 const PROBE_PRIORITY: i32 = 45;
@@ -64,12 +64,17 @@ impl Party {
             }),
         };
         let host = Arc::new(Host::create(None, &[side.address()], SHAPE, &settings)?);
+        if let Some(scenario) = scenario {
+            host.begin_with(side.other().address(), beginning(scenario))?;
+        }
         Ok(Self { host, side, shared })
     }
 
     /// Settings of TCP as the scenario wants them.
     pub(crate) fn settle(&self, scenario: &Scenario) -> Result<Vec<String>, LiveError> {
         let settings = settings(scenario);
+        let peer = self.side.other().address();
+        self.host.begin_with(peer, beginning(scenario))?;
         self.inside(|| Ok(set_sysctls(&settings, &[self.side.address()])))
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use pathcast_netns::route::Beginning;
 use pathcast_netns::{Settings, Shape};
 use pathcast_path::{Path, Time};
 use pathcast_scenario::{Flow, FlowSpec, Heading, Scenario, Transport, Workload};
@@ -125,30 +126,20 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
     if flows == 0 || flows > MOST_FLOWS as u64 {
         return Err(format!("got {flows} flows, expected 1 to {MOST_FLOWS}"));
     }
-    let first = |flow: &FlowSpec| match &flow.transport {
-        Transport::Tcp {
-            slow_start_after_idle,
-            ecn,
-            ..
-        } => (*slow_start_after_idle, *ecn),
-        Transport::Udp => (true, false),
-    };
     for flow in &scenario.flows {
         match &flow.transport {
             Transport::Udp => return Err("got a flow of udp, expected tcp".into()),
-            Transport::Tcp {
-                initial_window_packets: Some(_),
-                ..
-            } => return Err("got initial_window: the kernel takes it from its routes".into()),
             Transport::Tcp { .. } => {}
         }
         if flow.delay.as_nanos() > 0 {
             return Err("got a delay of a flow's own, which a real path has not".into());
         }
-        if first(flow) != first(&scenario.flows[0]) {
-            return Err("got flows that differ in slow_start_after_idle or ecn, \
-                        expected the same: they are settings of the host"
-                .into());
+        if common(flow) != common(&scenario.flows[0]) {
+            return Err(
+                "got flows that differ in slow_start_after_idle, initial_window or ecn, expected \
+                 the same: they are settings of the host"
+                    .into(),
+            );
         }
     }
     Ok(())
@@ -158,18 +149,35 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
 pub(crate) fn settings(scenario: &Scenario) -> Settings {
     /// Windows for 10 Gbit/s over 50 ms.
     const BUFFER_BYTES: u64 = 64 << 20;
-    let (slow_start_after_idle, ecn) = match scenario.flows.first().map(|flow| &flow.transport) {
-        Some(Transport::Tcp {
-            slow_start_after_idle,
-            ecn,
-            ..
-        }) => (*slow_start_after_idle, *ecn),
-        _ => (true, false),
-    };
+    let (slow_start_after_idle, _) = scenario.flows.first().map(common).unwrap_or_default();
     Settings {
         buffer_bytes: BUFFER_BYTES,
         slow_start_after_idle,
-        ecn,
+    }
+}
+
+/// What connections begin with.
+pub(crate) fn beginning(scenario: &Scenario) -> Beginning {
+    let common = scenario.flows.first().map(common).unwrap_or_default();
+    common.1
+}
+
+/// What all flows of a host have in common: whether idle ones begin again, and how all begin.
+fn common(flow: &FlowSpec) -> (bool, Beginning) {
+    match flow.transport {
+        Transport::Tcp {
+            slow_start_after_idle,
+            initial_window_packets,
+            ecn,
+            ..
+        } => (
+            slow_start_after_idle,
+            Beginning {
+                initial_window_packets,
+                ecn,
+            },
+        ),
+        Transport::Udp => (true, Beginning::default()),
     }
 }
 
@@ -256,7 +264,10 @@ mod tests {
                 "scheme = 'udp'\nworkload = { kind = 'constant-rate', rate = '1 Mbit/s' }",
                 "udp",
             ),
-            ("scheme = 'cubic'\ninitial_window = 20", "initial_window"),
+            (
+                "scheme = 'cubic'\n[[flows]]\nscheme = 'cubic'\ninitial_window = 20",
+                "initial_window",
+            ),
             ("scheme = 'cubic'\ndelay = '3 ms'", "delay"),
             ("scheme = 'cubic'\ncount = 2000", "2000 flows"),
         ] {

@@ -6,8 +6,9 @@ use std::net::IpAddr;
 
 use crate::device::{Device, DeviceKind};
 use crate::error::NetnsError;
-use crate::interface::{Shape, configure};
+use crate::interface::{Shape, configure, index};
 use crate::namespace::Namespace;
+use crate::route::{Beginning, add_beginning};
 
 /// The device's name; each namespace has its own, so they do not collide.
 const DEVICE: &str = "path0";
@@ -19,8 +20,6 @@ pub struct Settings {
     pub buffer_bytes: u64,
     /// Whether a flow that was idle begins with a smaller window.
     pub slow_start_after_idle: bool,
-    /// Whether connections agree on ECN.
-    pub ecn: bool,
 }
 
 /// One end of a path.
@@ -65,6 +64,21 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Connections with `peer`, which is reached by the device, begin so.
+    ///
+    /// # Errors
+    /// What the kernel says of such a route.
+    pub fn begin_with(&self, peer: IpAddr, beginning: Beginning) -> Result<(), NetnsError> {
+        if beginning == Beginning::default() {
+            return Ok(());
+        }
+        let add = || add_beginning(peer, index(self.device.name())?, beginning);
+        let added = self.namespace.run(add).and_then(|added| added);
+        added.map_err(|error| NetnsError::from_io(format!("adding a route to {peer}"), error))
+    }
+}
+
 /// What the new namespace's TCP must not inherit. Gives what could not be set.
 pub fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<String> {
     let buffer_bytes = settings.buffer_bytes;
@@ -78,11 +92,8 @@ pub fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<String> {
             "net/ipv4/tcp_slow_start_after_idle",
             u8::from(settings.slow_start_after_idle).to_string(),
         ),
-        // 2: if the other asks for it
-        (
-            "net/ipv4/tcp_ecn",
-            if settings.ecn { "1" } else { "2" }.to_string(),
-        ),
+        // if the other asks for it; who asks is a matter of routes
+        ("net/ipv4/tcp_ecn", "2".to_string()),
     ];
     // no packets of the kernel's own on the path
     if addresses.iter().any(IpAddr::is_ipv6) {

@@ -19,7 +19,6 @@ fn host(kind: DeviceKind, address: IpAddr) -> Option<Host> {
     let settings = Settings {
         buffer_bytes: 1 << 20,
         slow_start_after_idle: true,
-        ecn: false,
     };
     let shape = Shape {
         mtu: MTU as u32,
