@@ -1,27 +1,17 @@
-//! Pathcast's own forecast: conditioned on the flow's state and on a horizon, with its uncertainty.
-//!
-//! Three layers, all strictly causal (only records up to the moment of prediction, and only forecasts
-//! whose truth is known by then):
-//! 1. *State*: the window law from where the flow is now, averaged over when the next losses come
-//!    ([`crate::renewal`]), with loss chances learned on this path ([`crate::hazard`]).
-//! 2. *Experts*: the state's median beside the history-based forecasts, pooled in logarithms and
-//!    weighed by how well each did lately at this horizon on this path. Where the law explains the
-//!    flow, the state takes all the weight; where the path is noise, means over the past do.
-//! 3. *Bands*: quantiles of what the pooled forecast was off by, scaled with how sure it was
-//!    (normalised conformal prediction, Papadopoulos 2008, with older residuals fading out).
+//! The forecaster: takes records, learns each second, forecasts when asked.
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
-use thiserror::Error;
-
-use crate::bands::Residuals;
+use super::horizon::{Horizon, Pending, median_and_spread};
+use super::steps::Steps;
+use super::{
+    Basis, Forecast, ForecastError, ForecasterOptions, Observation, Quantity, Weight, reward,
+};
 use crate::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
 use crate::epochs::{EpochDetector, FlowState};
-use crate::experts::{ByExpert, Pool, middle};
-pub use crate::experts::{EXPERTS, Expert};
+use crate::experts::{ByExpert, EXPERTS, middle};
 use crate::hazard::Hazard;
-use crate::renewal::{Law, Piece, Renewal, Reward};
+use crate::renewal::{Law, Renewal, Reward};
 use crate::rtt::{ASSUMED_RTT_S, RttSource, estimate_rtt_s, median};
 use crate::series::{Integral, MAX_CWND_PACKETS, Series, SeriesError};
 use crate::window::Cc;
@@ -40,7 +30,7 @@ const SHORT_SAMPLES: usize = 30;
 /// Spread in ln before the first table.
 const ASSUMED_SPREAD: f64 = 0.1;
 /// Values are not told apart below this (logarithms need > 0), packets or packets/s.
-const VALUE_FLOOR: f64 = 1e-3;
+pub(super) const VALUE_FLOOR: f64 = 1e-3;
 /// Seconds without a record after which history is dropped.
 const SILENCE_S: f64 = 3600.0;
 /// No forecast is above this, packets or packets/s: 10^10 packets/s are 100 Tbit/s.
@@ -49,129 +39,6 @@ const VALUE_CEILING: f64 = 1e10;
 const BELIEVABLE: f64 = 8.0;
 /// Estimates of the round-trip time that the median is taken of: those of the last five minutes.
 const RTT_ESTIMATES: usize = 30;
-/// Levels of the quantiles that a forecast carries.
-pub const QUANTILES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
-
-/// Why a forecaster or a forecast was refused.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[non_exhaustive]
-pub enum ForecastError {
-    /// A horizon that is no time.
-    #[error("horizon is {got} s, must be a finite number > 0")]
-    BadHorizon {
-        /// What was asked for, seconds.
-        got: f64,
-    },
-    /// A round-trip time that is no time.
-    #[error("rtt is {got} s, must be a finite number > 0")]
-    BadRtt {
-        /// What was given, seconds.
-        got: f64,
-    },
-    /// A horizon for which nothing was tabulated and learned.
-    #[error("no forecaster for a horizon of {got} s, have {known:?}")]
-    UnknownHorizon {
-        /// What was asked for, seconds.
-        got: f64,
-        /// The horizons given at the start, seconds.
-        known: Vec<f64>,
-    },
-    /// A record that cannot follow the one before.
-    #[error(transparent)]
-    Record(#[from] SeriesError),
-    /// No record yet.
-    #[error("nothing observed yet, at least one record is wanted")]
-    NothingObserved,
-}
-
-/// What a forecaster is told at the start.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ForecasterOptions {
-    /// Congestion control.
-    pub cc: Cc,
-    /// Round-trip time, seconds; from srtt or estimated if `None`.
-    pub rtt_s: Option<f64>,
-    /// Horizons that will be asked for, seconds.
-    pub horizons_s: Vec<f64>,
-}
-
-/// One record of a flow.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Observation {
-    /// Seconds, never before the last record's.
-    pub time_s: f64,
-    /// Window, packets, > 0.
-    pub cwnd_packets: f64,
-    /// Next sequence number, packets, cumulative. All records of a flow have it or none.
-    pub snd_nxt_packets: Option<f64>,
-    /// Smoothed round-trip time, seconds.
-    pub srtt_s: Option<f64>,
-}
-
-/// One expert's part in a forecast.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Weight {
-    /// Whose.
-    pub expert: Expert,
-    /// Its weight; all weights sum to 1.
-    pub weight: f64,
-    /// What it forecasts by itself, in the forecast's unit.
-    pub value: f64,
-}
-
-/// What is forecast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Quantity {
-    /// Time-weighted mean window over the horizon, packets: without sequence numbers.
-    MeanCwndPackets,
-    /// Growth of snd_nxt over the horizon, packets per second.
-    PacketsPerS,
-}
-
-/// What a forecast rests on.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Basis {
-    /// Loss events seen so far.
-    pub losses: u32,
-    /// Loss events remembered, each weighed by its age.
-    pub losses_remembered: f64,
-    /// Packets remembered, each weighed by its age.
-    pub packets_remembered: f64,
-    /// With no loss remembered: the loss probability exceeded with 5 % chance (rule of three).
-    pub loss_upper_bound: Option<f64>,
-    /// Forecasts of this horizon whose truth is known.
-    pub resolved: u32,
-    /// Round-trip time used, seconds.
-    pub rtt_s: f64,
-    /// Where it came from.
-    pub rtt_source: RttSource,
-    /// The rate at which the path was seen to saturate, packets/s; `None` if it was not.
-    pub capacity_packets_per_s: Option<f64>,
-}
-
-/// One forecast.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Forecast {
-    /// Moment of prediction, seconds.
-    pub time_s: f64,
-    /// Seconds ahead.
-    pub horizon_s: f64,
-    /// What is forecast, and its unit.
-    pub quantity: Quantity,
-    /// The one number to use: experts pooled.
-    pub point: f64,
-    /// Mean of the distribution.
-    pub mean: f64,
-    /// Quantiles at the levels of [`QUANTILES`], never decreasing.
-    pub quantiles: [f64; QUANTILES.len()],
-    /// Who contributed how much.
-    pub weights: Vec<Weight>,
-    /// What it rests on.
-    pub basis: Basis,
-    /// The flow's state at the moment of prediction.
-    pub state: FlowState,
-}
 
 /// Forecasts one flow, record by record. Holds no clock: time comes with the records.
 ///
@@ -229,31 +96,6 @@ pub struct Forecaster {
     reward: Reward,
     ceiling_packets: f64,
     horizons: Vec<Horizon>,
-}
-
-/// All that is learned for one horizon.
-#[derive(Debug, Clone)]
-struct Horizon {
-    horizon_s: f64,
-    table: Option<Renewal>,
-    pending: VecDeque<Pending>,
-    resolved: u32,
-    pool: Pool,
-    residuals: Residuals,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Pending {
-    time_s: f64,
-    ln_value: ByExpert,
-    ln_point: f64,
-    spread: f64,
-}
-
-/// snd_nxt over time: the last value holds.
-#[derive(Debug, Clone, Default)]
-struct Steps {
-    points: VecDeque<(f64, f64)>,
 }
 
 impl Forecaster {
@@ -615,7 +457,10 @@ impl Forecaster {
         if matches!(self.rtt_source, RttSource::Assumed | RttSource::Estimated) {
             self.estimate_rtt(now_s);
         }
-        self.learn_reward();
+        if self.quantity == Quantity::PacketsPerS {
+            let windows = self.sample_windows.iter().copied();
+            self.reward = reward::learn(windows.zip(self.samples.iter().copied()), self.rtt_s);
+        }
         self.hazard.smooth();
         let range = (0.5 * self.range.0, 2.0 * self.range.1);
         self.ceiling_packets = self.detector.ceiling_packets(now_s);
@@ -655,54 +500,6 @@ impl Forecaster {
             self.rtt_source = RttSource::Estimated;
             self.detector.set_rtt_s(rtt_s);
         }
-    }
-
-    /// What a window is worth. Below the path's capacity the rate is window over RTT; above it the
-    /// queue grows and the rate does not.
-    fn learn_reward(&mut self) {
-        if self.quantity == Quantity::MeanCwndPackets {
-            return;
-        }
-        let seconds: Vec<(f64, f64)> = (self.sample_windows.iter().copied())
-            .zip(self.samples.iter().copied())
-            .filter(|&(window, rate)| window > 0.0 && rate > 0.0)
-            .collect();
-        if seconds.len() < 3 {
-            self.reward = Reward {
-                per_packet: 1.0 / self.rtt_s,
-                limit: f64::INFINITY,
-            };
-            return;
-        }
-        let mut trips: Vec<f64> = seconds.iter().map(|(window, rate)| window / rate).collect();
-        trips.sort_by(f64::total_cmp);
-        // the lower quartile has the shorter queues
-        let mut short_s = trips[trips.len() / 4];
-        let mut queued: Vec<f64> = (seconds.iter())
-            .filter(|(window, rate)| window / rate > 1.15 * short_s)
-            .map(|&(_, rate)| rate)
-            .collect();
-        queued.sort_by(f64::total_cmp);
-        let limit = if queued.len() >= 3 && queued.len() * 10 >= seconds.len() {
-            queued[queued.len() * 9 / 10]
-        } else {
-            f64::INFINITY
-        };
-        if limit.is_finite() {
-            // with a standing queue only the least of all tell the path without it
-            short_s = trips[trips.len() / 20];
-        }
-        // what is left over (headers of the trace, pacing) is taken up by one factor
-        let off = median(
-            seconds
-                .iter()
-                .map(|(window, rate)| rate / (window / short_s).min(limit))
-                .collect(),
-        );
-        self.reward = Reward {
-            per_packet: off / short_s,
-            limit: off * limit,
-        };
     }
 
     /// What quantiles are kept within: a few times beyond what the flow has done and is expected to
@@ -779,250 +576,6 @@ impl Forecaster {
     }
 }
 
-impl Horizon {
-    fn new(horizon_s: f64) -> Self {
-        Self {
-            horizon_s,
-            table: None,
-            pending: VecDeque::new(),
-            resolved: 0,
-            pool: Pool::new(horizon_s),
-            residuals: Residuals::new(horizon_s),
-        }
-    }
-
-    fn learn(&mut self, forecast: &Pending, ln_truth: f64, now_s: f64) {
-        (self.pool).learn(&forecast.ln_value, forecast.ln_point, ln_truth, SAMPLE_S);
-        let residual = (ln_truth - forecast.ln_point) / forecast.spread;
-        self.residuals.push(now_s, residual);
-        self.resolved += 1;
-    }
-}
-
-impl Steps {
-    fn push(&mut self, time_s: f64, value: f64) {
-        self.points.push_back((time_s, value));
-    }
-
-    fn at(&self, time_s: f64) -> f64 {
-        let after = self.points.partition_point(|point| point.0 <= time_s);
-        self.points
-            .get(after.saturating_sub(1))
-            .map_or(0.0, |point| point.1)
-    }
-
-    fn forget_before(&mut self, time_s: f64) {
-        let old = self
-            .points
-            .partition_point(|point| point.0 <= time_s)
-            .saturating_sub(1);
-        self.points.drain(..old);
-    }
-}
-
-/// Median, and standard deviation in ln, of a mixture. Each piece stands as three points that have
-/// its mean and variance (Gauss-Hermite).
-fn median_and_spread(pieces: &[Piece]) -> (f64, f64) {
-    let mut points: Vec<(f64, f64)> = Vec::with_capacity(3 * pieces.len());
-    for piece in pieces {
-        let away = 3.0_f64.sqrt() * piece.sd;
-        points.push((piece.mean - away, piece.weight / 6.0));
-        points.push((piece.mean, piece.weight * 2.0 / 3.0));
-        points.push((piece.mean + away, piece.weight / 6.0));
-    }
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let at = |level: f64| {
-        let mut sum = 0.0;
-        let found = points.iter().find(|point| {
-            sum += point.1;
-            sum >= level
-        });
-        found
-            .or(points.last())
-            .map_or(VALUE_FLOOR, |point| point.0.max(VALUE_FLOOR))
-    };
-    // a normal law has 3.29 standard deviations between its 5 % and 95 % quantiles
-    (at(0.5), (at(0.95) / at(0.05)).ln() / 3.29)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options(horizons_s: &[f64]) -> ForecasterOptions {
-        ForecasterOptions {
-            cc: Cc::Reno,
-            rtt_s: Some(0.1),
-            horizons_s: horizons_s.to_vec(),
-        }
-    }
-
-    fn at(time_s: f64, cwnd_packets: f64) -> Observation {
-        Observation {
-            time_s,
-            cwnd_packets,
-            snd_nxt_packets: None,
-            srtt_s: None,
-        }
-    }
-
-    /// Reno between 100 and 200 packets: 10 s an epoch.
-    fn sawtooth(record: u32) -> Observation {
-        at(f64::from(record) * 0.1, f64::from(100 + record % 101))
-    }
-
-    fn after(records: u32) -> Forecaster {
-        let mut forecaster = Forecaster::new(&options(&[1.0, 5.0, 30.0])).unwrap();
-        for record in 0..records {
-            forecaster.observe(&sawtooth(record)).unwrap();
-        }
-        forecaster
-    }
-
-    #[test]
-    fn bad_options_are_refused() {
-        for got in [0.0, -1.0, f64::INFINITY] {
-            let error = Forecaster::new(&options(&[1.0, got])).unwrap_err();
-            assert_eq!(error, ForecastError::BadHorizon { got });
-        }
-        let bad = ForecasterOptions {
-            rtt_s: Some(0.0),
-            ..options(&[1.0])
-        };
-        assert_eq!(
-            Forecaster::new(&bad).unwrap_err(),
-            ForecastError::BadRtt { got: 0.0 }
-        );
-    }
-
-    #[test]
-    fn bad_records_are_refused_and_named() {
-        let mut forecaster = after(10);
-        let error = forecaster.observe(&at(0.5, 10.0)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "record 10: time_s is 0.5, must be >= 0.9 as in the record before"
-        );
-        assert!(forecaster.observe(&at(2.0, f64::NAN)).is_err());
-        assert!(forecaster.observe(&at(2.0, 0.0)).is_err());
-        assert!(forecaster.observe(&sawtooth(10)).is_ok());
-    }
-
-    #[test]
-    fn a_forecast_needs_a_record_and_a_known_horizon() {
-        let empty = Forecaster::new(&options(&[1.0])).unwrap();
-        assert_eq!(
-            empty.forecast(0.0, 1.0),
-            Err(ForecastError::NothingObserved)
-        );
-        let error = after(10).forecast(1.0, 2.0).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "no forecaster for a horizon of 2 s, have [1.0, 5.0, 30.0]"
-        );
-    }
-
-    #[test]
-    fn the_first_record_is_enough() {
-        let forecast = after(1).forecast(0.0, 1.0).unwrap();
-        assert!(
-            (forecast.point / 100.0 - 1.0).abs() < 0.1,
-            "{}",
-            forecast.point
-        );
-        assert_eq!(forecast.basis.losses, 0);
-        assert!(forecast.basis.loss_upper_bound.is_some());
-    }
-
-    #[test]
-    fn quantiles_never_decrease_and_weights_sum_to_one() {
-        for records in [1, 5, 50, 400, 3000] {
-            let forecaster = after(records);
-            for horizon_s in [1.0, 5.0, 30.0] {
-                let now_s = f64::from(records - 1) * 0.1;
-                let forecast = forecaster.forecast(now_s, horizon_s).unwrap();
-                assert!(forecast.quantiles.windows(2).all(|pair| pair[0] <= pair[1]));
-                let sum: f64 = forecast.weights.iter().map(|weight| weight.weight).sum();
-                assert!((sum - 1.0).abs() < 1e-12);
-                assert!(forecast.mean.is_finite() && forecast.point > 0.0);
-            }
-        }
-    }
-
-    #[test]
-    fn a_regular_sawtooth_is_learned() {
-        let forecaster = after(3000);
-        // record 2999 is at 170 packets: a second ahead it grows by 10, 175.5 on average
-        let forecast = forecaster.forecast(299.9, 1.0).unwrap();
-        assert!(
-            (forecast.point / 174.5 - 1.0).abs() < 0.01,
-            "{}",
-            forecast.point
-        );
-        // three epochs, whatever the phase: their mean
-        let forecast = forecaster.forecast(299.9, 30.0).unwrap();
-        assert!(
-            (forecast.point / 150.0 - 1.0).abs() < 0.03,
-            "{}",
-            forecast.point
-        );
-        assert_eq!(forecast.basis.losses, 29);
-    }
-
-    #[test]
-    fn asking_changes_nothing_and_the_same_records_give_the_same() {
-        let forecaster = after(2500);
-        let first = forecaster.forecast(249.9, 5.0).unwrap();
-        assert_eq!(forecaster.forecast(249.9, 5.0).unwrap(), first);
-        let mut again = after(1000);
-        for record in 1000..2500 {
-            again.forecast(f64::from(record) * 0.1, 1.0).unwrap();
-            again.observe(&sawtooth(record)).unwrap();
-        }
-        assert_eq!(again.forecast(249.9, 5.0).unwrap(), first);
-    }
-
-    #[test]
-    fn a_flow_that_is_held_back_is_not_expected_to_grow() {
-        let mut forecaster = after(50);
-        for record in 50..300 {
-            forecaster
-                .observe(&at(f64::from(record) * 0.1, 150.0))
-                .unwrap();
-        }
-        let forecast = forecaster.forecast(29.9, 5.0).unwrap();
-        assert!(
-            (forecast.point / 150.0 - 1.0).abs() < 0.03,
-            "{}",
-            forecast.point
-        );
-    }
-
-    #[test]
-    fn a_long_silence_is_skipped() {
-        let mut forecaster = after(1000);
-        forecaster.observe(&at(1e9, 150.0)).unwrap();
-        let forecast = forecaster.forecast(1e9, 5.0).unwrap();
-        assert!(forecast.point.is_finite() && forecast.point > 0.0);
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let (short, long) = (after(5_000), after(50_000));
-        let size = |f: &Forecaster| {
-            f.detector.losses().len()
-                + f.changes.len()
-                + f.samples.len()
-                + f.horizons
-                    .iter()
-                    .map(|h| h.pending.len() + h.residuals.len())
-                    .sum::<usize>()
-        };
-        assert!(
-            size(&long) < 4 * size(&short) + 5000,
-            "{} {}",
-            size(&short),
-            size(&long)
-        );
-    }
-}
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+use super::*;
+use crate::forecast::{ForecastError, ForecasterOptions, Observation};
+
+fn options(horizons_s: &[f64]) -> ForecasterOptions {
+    ForecasterOptions {
+        cc: Cc::Reno,
+        rtt_s: Some(0.1),
+        horizons_s: horizons_s.to_vec(),
+    }
+}
+
+fn at(time_s: f64, cwnd_packets: f64) -> Observation {
+    Observation {
+        time_s,
+        cwnd_packets,
+        snd_nxt_packets: None,
+        srtt_s: None,
+    }
+}
+
+/// Reno between 100 and 200 packets: 10 s an epoch.
+fn sawtooth(record: u32) -> Observation {
+    at(f64::from(record) * 0.1, f64::from(100 + record % 101))
+}
+
+fn after(records: u32) -> Forecaster {
+    let mut forecaster = Forecaster::new(&options(&[1.0, 5.0, 30.0])).unwrap();
+    for record in 0..records {
+        forecaster.observe(&sawtooth(record)).unwrap();
+    }
+    forecaster
+}
+
+#[test]
+fn bad_options_are_refused() {
+    for got in [0.0, -1.0, f64::INFINITY] {
+        let error = Forecaster::new(&options(&[1.0, got])).unwrap_err();
+        assert_eq!(error, ForecastError::BadHorizon { got });
+    }
+    let bad = ForecasterOptions {
+        rtt_s: Some(0.0),
+        ..options(&[1.0])
+    };
+    assert_eq!(
+        Forecaster::new(&bad).unwrap_err(),
+        ForecastError::BadRtt { got: 0.0 }
+    );
+}
+
+#[test]
+fn bad_records_are_refused_and_named() {
+    let mut forecaster = after(10);
+    let error = forecaster.observe(&at(0.5, 10.0)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "record 10: time_s is 0.5, must be >= 0.9 as in the record before"
+    );
+    assert!(forecaster.observe(&at(2.0, f64::NAN)).is_err());
+    assert!(forecaster.observe(&at(2.0, 0.0)).is_err());
+    assert!(forecaster.observe(&sawtooth(10)).is_ok());
+}
+
+#[test]
+fn a_forecast_needs_a_record_and_a_known_horizon() {
+    let empty = Forecaster::new(&options(&[1.0])).unwrap();
+    assert_eq!(
+        empty.forecast(0.0, 1.0),
+        Err(ForecastError::NothingObserved)
+    );
+    let error = after(10).forecast(1.0, 2.0).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no forecaster for a horizon of 2 s, have [1.0, 5.0, 30.0]"
+    );
+}
+
+#[test]
+fn the_first_record_is_enough() {
+    let forecast = after(1).forecast(0.0, 1.0).unwrap();
+    assert!(
+        (forecast.point / 100.0 - 1.0).abs() < 0.1,
+        "{}",
+        forecast.point
+    );
+    assert_eq!(forecast.basis.losses, 0);
+    assert!(forecast.basis.loss_upper_bound.is_some());
+}
+
+#[test]
+fn quantiles_never_decrease_and_weights_sum_to_one() {
+    for records in [1, 5, 50, 400, 3000] {
+        let forecaster = after(records);
+        for horizon_s in [1.0, 5.0, 30.0] {
+            let now_s = f64::from(records - 1) * 0.1;
+            let forecast = forecaster.forecast(now_s, horizon_s).unwrap();
+            assert!(forecast.quantiles.windows(2).all(|pair| pair[0] <= pair[1]));
+            let sum: f64 = forecast.weights.iter().map(|weight| weight.weight).sum();
+            assert!((sum - 1.0).abs() < 1e-12);
+            assert!(forecast.mean.is_finite() && forecast.point > 0.0);
+        }
+    }
+}
+
+#[test]
+fn a_regular_sawtooth_is_learned() {
+    let forecaster = after(3000);
+    // record 2999 is at 170 packets: a second ahead it grows by 10, 175.5 on average
+    let forecast = forecaster.forecast(299.9, 1.0).unwrap();
+    assert!(
+        (forecast.point / 174.5 - 1.0).abs() < 0.01,
+        "{}",
+        forecast.point
+    );
+    // three epochs, whatever the phase: their mean
+    let forecast = forecaster.forecast(299.9, 30.0).unwrap();
+    assert!(
+        (forecast.point / 150.0 - 1.0).abs() < 0.03,
+        "{}",
+        forecast.point
+    );
+    assert_eq!(forecast.basis.losses, 29);
+}
+
+#[test]
+fn asking_changes_nothing_and_the_same_records_give_the_same() {
+    let forecaster = after(2500);
+    let first = forecaster.forecast(249.9, 5.0).unwrap();
+    assert_eq!(forecaster.forecast(249.9, 5.0).unwrap(), first);
+    let mut again = after(1000);
+    for record in 1000..2500 {
+        again.forecast(f64::from(record) * 0.1, 1.0).unwrap();
+        again.observe(&sawtooth(record)).unwrap();
+    }
+    assert_eq!(again.forecast(249.9, 5.0).unwrap(), first);
+}
+
+#[test]
+fn a_flow_that_is_held_back_is_not_expected_to_grow() {
+    let mut forecaster = after(50);
+    for record in 50..300 {
+        forecaster
+            .observe(&at(f64::from(record) * 0.1, 150.0))
+            .unwrap();
+    }
+    let forecast = forecaster.forecast(29.9, 5.0).unwrap();
+    assert!(
+        (forecast.point / 150.0 - 1.0).abs() < 0.03,
+        "{}",
+        forecast.point
+    );
+}
+
+#[test]
+fn a_long_silence_is_skipped() {
+    let mut forecaster = after(1000);
+    forecaster.observe(&at(1e9, 150.0)).unwrap();
+    let forecast = forecaster.forecast(1e9, 5.0).unwrap();
+    assert!(forecast.point.is_finite() && forecast.point > 0.0);
+}
+
+#[test]
+fn memory_is_bounded() {
+    let (short, long) = (after(5_000), after(50_000));
+    let size = |f: &Forecaster| {
+        f.detector.losses().len()
+            + f.changes.len()
+            + f.samples.len()
+            + f.horizons
+                .iter()
+                .map(|h| h.pending.len() + h.residuals.len())
+                .sum::<usize>()
+    };
+    assert!(
+        size(&long) < 4 * size(&short) + 5000,
+        "{} {}",
+        size(&short),
+        size(&long)
+    );
+}
