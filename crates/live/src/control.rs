@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -99,6 +99,9 @@ pub(crate) struct Sender {
     pub(crate) mss_bytes: u32,
 }
 
+/// Frames that are read before anybody wants them: one who says more has to wait.
+const MOST_WAITING: usize = 2;
+
 enum Frame {
     Json(Vec<u8>),
     Bytes(Vec<u8>),
@@ -119,7 +122,7 @@ impl Control {
             .set_write_timeout(Some(LONG_PATIENCE))
             .map_err(talking)?;
         let mut reading = stream.try_clone().map_err(talking)?;
-        let (sender, frames) = channel();
+        let (sender, frames) = sync_channel(MOST_WAITING);
         let read = move || loop {
             let frame = read_frame(&mut reading, most_bytes);
             let over = frame.is_err();
