@@ -21,6 +21,7 @@ pub mod evaluate;
 pub mod experts;
 pub mod fit;
 pub mod forecast;
+pub mod formulas;
 pub mod hazard;
 pub mod loss_curve;
 pub mod renewal;
