@@ -23,6 +23,8 @@ import time
 from pathlib import Path
 
 PATHCAST = Path(sys.executable).with_name("pathcast")
+#: All endpoints are in SCHED_FIFO, below Pathcast's pump, and mahimahi is in it, too.
+ENDPOINT_PRIORITY = 40
 #: Payload in a full packet of 1500 bytes: headers of IP and TCP with timestamps.
 PAYLOAD = 1448 / 1500
 
@@ -90,6 +92,7 @@ def echoing():
     server.bind(("", 0))
 
     def serve():
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(ENDPOINT_PRIORITY))
         while True:
             data, sender = server.recvfrom(2000)
             if data == b"end":
@@ -111,14 +114,14 @@ def receiving():
     seen = []
 
     def serve():
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(ENDPOINT_PRIORITY))
         connection, _ = listener.accept()
+        connection.settimeout(2)  # the end is lost with the path
         total = 0
-        while True:
-            size = len(connection.recv(1 << 20))
-            if size == 0:
-                return
-            total += size
-            seen.append((time.monotonic(), total))
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            while size := len(connection.recv(1 << 20)):
+                total += size
+                seen.append((time.monotonic(), total))
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -130,13 +133,14 @@ def receiving():
 def commands(path, folder, user):
     """What a command has to be put behind, by tool."""
     file = path.pathcast(folder)
+    fifo = ["chrt", "-f", str(ENDPOINT_PRIORITY)]
     for device in ("tun", "veth"):
         report = folder / f"{device}.json"
-        shell = [PATHCAST, "shell", "-q", "--report", report, "--device", device, file, "--"]
+        shell = [*fifo, PATHCAST, "shell", "-q", "--report", report, "--device", device, file, "--"]
         yield f"pathcast, {device}", shell, report
     if shutil.which("mm-delay") is not None:
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-        yield "mahimahi", [*become, *path.mahimahi(folder)], None
+        yield "mahimahi", [*fifo, *become, *path.mahimahi(folder)], None
 
 
 def quantile(values, q):
@@ -171,8 +175,8 @@ def bulk(path, folder, user, seconds):
             (first, before), (last, after) = inside[0], inside[-1]
             return (after - before) * 8e-6 / (last - first)
 
-        whole = mbps(begin, begin + seconds)
-        steady = mbps(begin + seconds / 2, min(end, begin + seconds))
+        end = min(end, begin + seconds)
+        whole, steady = mbps(begin, end), mbps(begin + seconds / 2, end)
         said = "-"
         if report is not None:
             found = json.loads(report.read_text())
