@@ -353,6 +353,13 @@ def convert(
             "packet-delivery trace if .trace."
         ),
     ] = None,
+    egress: Annotated[
+        FilePath | None,
+        typer.Option(
+            help="Of a Pantheon tunnel whose logs are not merged: that of what left it; INPUT is that "
+            "of what entered it."
+        ),
+    ] = None,
     flow: Annotated[
         int | None,
         typer.Option(help="The one flow to take; default: all, of a capture the busiest.", min=0),
@@ -366,7 +373,9 @@ def convert(
     for written in (output, packets):
         if written is not None:
             check_output(written)
-    done = convert_trace(file, output, packets=packets, flow=flow, keep_prefix=keep_prefix)
+    done = convert_trace(
+        file, output, packets=packets, egress=egress, flow=flow, keep_prefix=keep_prefix
+    )
     for warning in done.warnings:
         err.print(warning, markup=False, soft_wrap=True)
     if as_json:

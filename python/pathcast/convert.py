@@ -41,6 +41,7 @@ def convert(
     output: str | os.PathLike[str] | None = None,
     *,
     packets: str | os.PathLike[str] | None = None,
+    egress: str | os.PathLike[str] | None = None,
     flow: int | None = None,
     keep_prefix: bool = False,
 ) -> Conversion:
@@ -51,6 +52,7 @@ def convert(
         output: where the trace goes: CSV of one flow's windows if it ends in `.csv`, else Parquet.
         packets: where the packet table goes, of formats that know packets: a log of mm-link if it
             ends in `.log`, a packet-delivery trace of mahimahi if in `.trace`, else Parquet.
+        egress: the log of what left a Pantheon tunnel, if the input is that of what entered it.
         flow: the one flow to take; by default all, but of a packet capture the busiest, 0.
         keep_prefix: of a file that is damaged, take what comes before the damage.
 
@@ -66,6 +68,7 @@ def convert(
     if output is None and packets is None:
         raise TraceError(f"{file}: nothing to write: give an output, or a file for packets")
     source = FilePath(file)
+    other_end = None if egress is None else FilePath(egress)
     said: dict[str, Any] = {"format": "", "warnings": [], "goodput_bps": {}}
     rows: int | None = None
     count: int | None = None
@@ -75,7 +78,7 @@ def convert(
             if _internal.recognise(source) == _PANTHEON_PERF:
                 said = json.loads(_internal.convert_pantheon_perf(source, target, keep_prefix))
             else:
-                inner, text = _internal.import_trace(source, keep_prefix, flow)
+                inner, text = _internal.import_trace(source, keep_prefix, flow, other_end)
                 said = json.loads(text)
                 if target.suffix == ".csv":
                     _internal.export_csv(inner, target)
@@ -84,7 +87,9 @@ def convert(
             rows = said["rows"]
         if packets is not None:
             target = FilePath(packets)
-            of_packets = json.loads(_internal.convert_packets(source, target, keep_prefix, flow))
+            of_packets = json.loads(
+                _internal.convert_packets(source, target, keep_prefix, flow, other_end)
+            )
             count = of_packets["rows"]
             said["format"] = of_packets["format"]
             said["warnings"] = list(dict.fromkeys(said["warnings"] + of_packets["warnings"]))

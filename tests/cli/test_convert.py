@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import pyarrow.parquet
 import pytest
 
 import pathcast
@@ -88,6 +89,34 @@ def test_packets_go_through_the_formats_that_have_them(tmp_path, path_file):
         "rate = { kind = 'mahimahi', file = 'link.trace' }\ndelay = '10 ms'\nqueue = '9 packets'\n"
     )
     assert pathcast.Path.load(tmp_path / "path.toml").queue_packets == 9
+
+
+def test_the_logs_of_both_ends_of_a_tunnel_are_put_together(tmp_path):
+    # a packet a millisecond, 20 ms on the way, each tenth lost; one clock is 7 s ahead of the other's log
+    ingress = ["# mm-tunnelclient ingress: 7000.000\n"]
+    egress = ["# mm-tunnelserver egress: 0.000\n"]
+    for number in range(1000):
+        ingress.append(f"{number:.3f} - {number} - 1500\n")
+        if number % 10:
+            egress.append(f"{7000 + number + 20:.3f} - {number} - 1500\n")
+    one, other = tmp_path / "datalink.ingress", tmp_path / "datalink.egress"
+    one.write_text("".join(ingress))
+    other.write_text("".join(egress))
+    done = run("convert", one, "-o", tmp_path / "t.parquet")
+    assert done.returncode == 2
+    assert "--egress" in done.stderr
+    packets = tmp_path / "packets.parquet"
+    trace = tmp_path / "t.parquet"
+    done = run("convert", one, "--egress", other, "-o", trace, "--packets", packets)
+    assert done.returncode == 0, done.stderr
+    table = pyarrow.parquet.read_table(packets)
+    delays = table["one_way_delay_s"].drop_null().to_numpy()
+    assert len(delays) == 900
+    assert abs(delays - 0.02).max() < 1e-6
+    assert len(pathcast.read_trace(trace)) > 100
+    done = run("convert", one, "--egress", tmp_path / "none", "--packets", packets)
+    assert done.returncode == 2
+    assert "none" in done.stderr
 
 
 def test_pantheons_summary_becomes_a_table(tmp_path):

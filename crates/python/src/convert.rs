@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pathcast_trace::{
-    Damage, Format, Metadata, ReadOptions, Source, read_packets, read_pantheon_perf,
-    write_delivery_trace, write_mm_link_log, write_packets, write_rows,
+    Damage, Format, Metadata, ReadOptions, Source, merge_tunnel_ends, packets_of_bytes, read_bytes,
+    read_packets, read_pantheon_perf, read_with, write_delivery_trace, write_mm_link_log,
+    write_packets, write_rows,
 };
 use pyo3::prelude::*;
 
@@ -46,17 +47,28 @@ pub fn recognise(file: PathBuf) -> PyResult<String> {
     Ok(format.to_string())
 }
 
-/// Reads a trace in any known format; with what is to be said of it.
+/// Reads a trace in any known format, or of what entered and what left a Pantheon tunnel; with what is
+/// to be said of it.
 #[pyfunction]
-#[pyo3(signature = (file, keep_prefix, flow=None))]
+#[pyo3(signature = (file, keep_prefix, flow=None, egress=None))]
 pub fn import_trace(
     py: Python<'_>,
     file: PathBuf,
     keep_prefix: bool,
     flow: Option<u32>,
+    egress: Option<PathBuf>,
 ) -> PyResult<(Trace, String)> {
+    let options = options(keep_prefix, flow);
     let imported = py
-        .detach(|| pathcast_trace::read_with(&file, &options(keep_prefix, flow)))
+        .detach(|| match &egress {
+            None => read_with(&file, &options),
+            Some(egress) => {
+                let (log, warnings) = merge_tunnel_ends(&file, egress, &options)?;
+                let mut imported = read_bytes(&file, &log, &options)?;
+                imported.warnings.splice(..0, warnings);
+                Ok(imported)
+            }
+        })
         .map_err(|error| trace_error(&error))?;
     let rows = imported.trace.records.len();
     let said = said(
@@ -78,16 +90,26 @@ pub fn export_csv(py: Python<'_>, trace: &Trace, file: PathBuf) -> PyResult<()> 
 /// Reads packets and writes them as the ending of `output` says: `.log` of mm-link, `.trace` of
 /// mahimahi, else Parquet.
 #[pyfunction]
-#[pyo3(signature = (file, output, keep_prefix, flow=None))]
+#[pyo3(signature = (file, output, keep_prefix, flow=None, egress=None))]
 pub fn convert_packets(
     py: Python<'_>,
     file: PathBuf,
     output: PathBuf,
     keep_prefix: bool,
     flow: Option<u32>,
+    egress: Option<PathBuf>,
 ) -> PyResult<String> {
+    let options = options(keep_prefix, flow);
     py.detach(|| {
-        let packets = read_packets(&file, &options(keep_prefix, flow))?;
+        let packets = match &egress {
+            None => read_packets(&file, &options)?,
+            Some(egress) => {
+                let (log, warnings) = merge_tunnel_ends(&file, egress, &options)?;
+                let mut packets = packets_of_bytes(&file, &log, &options)?;
+                packets.warnings.splice(..0, warnings);
+                packets
+            }
+        };
         match output.extension().and_then(|ending| ending.to_str()) {
             Some("log") => write_mm_link_log(&output, &packets.records)?,
             Some("trace") => _ = write_delivery_trace(&output, &packets.records)?,

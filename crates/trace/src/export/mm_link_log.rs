@@ -40,7 +40,7 @@ fn write(out: &mut impl Write, packets: &[PacketRecord]) -> std::io::Result<()> 
             continue; // another link's
         }
         let now_ms = milliseconds(packet.time_s);
-        let bytes = packet.size_bytes + TUN_BYTES;
+        let bytes = u64::from(packet.size_bytes) + u64::from(TUN_BYTES);
         let name = (packet.flow, packet.seq);
         if packet.event == PacketEvent::Sent {
             under_way.entry(name).or_default().push_back(now_ms);

@@ -9,6 +9,7 @@ mod input;
 mod iperf3;
 mod mahimahi;
 mod pantheon;
+mod pantheon_ends;
 mod pantheon_perf;
 mod pcap;
 mod qlog;
@@ -27,6 +28,7 @@ use crate::parquet_file::read_parquet;
 use crate::record::{MAX_ROWS, Metadata, PacketRecord, Record, Source, Trace};
 
 pub use detect::Format;
+pub use pantheon_ends::merge_tunnel_ends;
 pub use pantheon_perf::{PerfRow, read_pantheon_perf};
 
 use detect::{HEAD_BYTES, KNOWN, detect};
@@ -192,8 +194,8 @@ fn read_input(input: Input<'_>, options: &ReadOptions) -> Result<Imported, Trace
         }
         Format::PantheonEnd => {
             return no_windows(
-                "it knows packets of one end only; expected the *_datalink_run*.log \
-                that Pantheon merges out of both ends'",
+                "it knows packets of one end only; give the log of the other end, too (--egress), or \
+                 the *_datalink_run*.log that Pantheon merges out of both",
             );
         }
         Format::PantheonPerf => {

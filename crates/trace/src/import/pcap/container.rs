@@ -11,6 +11,9 @@ use crate::import::input::Input;
 
 /// A packet or block larger than this is damage; the largest that captures have is 256 KiB.
 const MAX_BLOCK_BYTES: u32 = 4 << 20;
+/// No packet is larger on a wire: with BIG TCP, 512 KiB are the most. One that said more would be cut
+/// into millions of segments.
+const MAX_WIRE_BYTES: u32 = 1 << 20;
 const MAX_INTERFACES: usize = 4096;
 
 const NS: u128 = 1_000_000_000;
@@ -197,6 +200,7 @@ impl<'a> Frames<'a> {
                 format!("got a packet of {captured_bytes} B, expected at most {MAX_BLOCK_BYTES}");
             return Err(self.wrong(offset, message));
         }
+        self.check_wire(offset, wire_bytes)?;
         self.fill(captured_bytes, buffer, "a packet")?;
         let time_ns =
             i64::from(seconds) * NS as i64 + (u128::from(fraction) * (NS / per_second)) as i64;
@@ -206,6 +210,16 @@ impl<'a> Frames<'a> {
             wire_bytes,
             offset,
         }))
+    }
+
+    fn check_wire(&self, offset: u64, wire_bytes: u32) -> Result<(), TraceError> {
+        if wire_bytes <= MAX_WIRE_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "got a packet of {wire_bytes} B on the wire, expected at most {MAX_WIRE_BYTES}"
+        );
+        Err(self.wrong(offset, message))
     }
 
     /// The length of a block, of which the type has been read, without what stands around its body.
@@ -348,6 +362,7 @@ impl<'a> Frames<'a> {
             );
             return Err(self.wrong(offset, message));
         }
+        self.check_wire(offset, wire_bytes)?;
         buffer.truncate(20 + captured_bytes as usize);
         buffer.drain(..20);
         Ok(Some(Frame {

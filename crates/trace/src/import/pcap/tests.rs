@@ -399,3 +399,14 @@ never_panics!(
     pcap(&script(), 113, true, cooked),
     pcapng(&script()),
 );
+
+#[test]
+fn a_packet_that_says_it_was_gigabytes_is_damage_and_not_millions_of_segments() {
+    let mut file = pcap(&script(), 101, false, Tcp::ipv4);
+    file[36..40].copy_from_slice(&0xffff_fbf1u32.to_le_bytes());
+    let error = packets(&file).unwrap_err();
+    assert!(
+        error.starts_with("f: byte 24: got a packet of 4294966257 B on the wire"),
+        "{error}"
+    );
+}

@@ -8,6 +8,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
+/// No datagram is larger; a size that says more is taken as that.
+const MOST_PACKET_BYTES: f64 = 65_535.0;
+
 /// What happened.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
@@ -109,7 +112,7 @@ impl RawEvent {
                     .0
                     .or(header.packet_size.0)
                     .or(data.packet_size.0);
-                let size_bytes = size.unwrap_or(0.0) as u32;
+                let size_bytes = size.unwrap_or(0.0).clamp(0.0, MOST_PACKET_BYTES) as u32;
                 let number = header.packet_number.0.filter(|_| application);
                 number.map(|number| match name {
                     "packet_sent" => What::Sent {

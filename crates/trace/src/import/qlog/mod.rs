@@ -210,6 +210,13 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_of_gigabytes_is_the_largest_datagram() {
+        let huge = CONTAINED.replace("900", "4294967295");
+        let packets = packets(huge).unwrap().records;
+        assert_eq!(packets[0].size_bytes, 65_535);
+    }
+
+    #[test]
     fn a_sequence_with_the_newer_names_and_times_between_events_is_read() {
         let read = read(SEQUENCE).unwrap();
         let rows = &read.trace.records;
