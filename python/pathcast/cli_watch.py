@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path as FilePath
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
+from pathcast.console import err, out, print_json
 from pathcast.watch import Method, WatchedFlow, WatchProgress, WatchReport
 from pathcast.watch import watch as watch_flows
 
 #: Flows that the table shows at most; `--json` has all.
 MOST_ROWS = 40
-
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
 
 
 def watch(
@@ -75,11 +70,11 @@ def watch(
             progress=progress,
         )
     if as_json:
-        sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")
+        print_json(report.to_dict())
         return
     _print(report)
     if output is not None:
-        _out.print(f"trace written to {output}", soft_wrap=True)
+        out.print(f"trace written to {output}", soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -103,9 +98,9 @@ def _progress(duration_s: float | None) -> Iterator[WatchProgress]:
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
-        console=_err,
+        console=err,
         transient=True,
-        disable=not _err.is_terminal,
+        disable=not err.is_terminal,
     ) as line:
         task = line.add_task(f"watching ({end})")
 
@@ -145,19 +140,19 @@ def _print(report: WatchReport) -> None:
             table.add_column(name, justify="right")
         for number, flow in shown:
             table.add_row(*_row(number, flow))
-        _out.print(table)
+        out.print(table)
     if len(busiest) > MOST_ROWS:
-        _out.print(f"and {len(busiest) - MOST_ROWS} flows that sent less; --json has all")
-    _out.print(
+        out.print(f"and {len(busiest) - MOST_ROWS} flows that sent less; --json has all")
+    out.print(
         f"{len(report.flows)} flows, {report.records} records by {report.method} in "
         f"{report.duration_s:.1f} s, {report.cpu_s:.2f} s of processor time"
     )
     if report.fallback_because is not None:
-        _err.print(report.fallback_because, markup=False, soft_wrap=True)
+        err.print(report.fallback_because, markup=False, soft_wrap=True)
     for count, what in (
         (report.records_lost, "records were lost: the trace has gaps"),
         (report.flows_elsewhere, "flows in other network namespaces, or too short to ask for"),
         (report.flows_left_out, "flows were too many to be watched"),
     ):
         if count:
-            _err.print(f"{count} {what}")
+            err.print(f"{count} {what}")
