@@ -1,10 +1,10 @@
 //! The applications of all flows, both ends, on one thread: each writes what its workload says and
 //! reads all that arrives.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pathcast_netns::set_tcp_option;
+use pathcast_netns::renew_receive_window;
 use pathcast_path::{Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_scenario::{Datagrams, Source, Timers, Transport, Workload, Write};
@@ -395,7 +395,8 @@ impl<'a> Applications<'a> {
                 if let Some(window) = flow.window
                     && side == Side::Sink as usize
                 {
-                    set_receive_window(socket, window);
+                    // it was taken when the flow was connected, and is no reason to end the run now
+                    let _ = renew_receive_window(socket, window);
                 }
                 while let Some(message) = pipe.take_delivered() {
                     any = true;
@@ -504,12 +505,4 @@ impl FlowOutcome {
             .get_or_insert_with(|| Box::new(DelayHistogram::coarse()))
             .record(now.since(written).as_nanos());
     }
-}
-
-/// Holds the receiver's window at `bytes`. The kernel forgets it whenever packets of another size
-/// change its idea of their overhead (tcp_measure_rcv_mss), so that it has to be told again.
-fn set_receive_window(socket: BorrowedFd<'_>, bytes: u64) {
-    let window = bytes.min(i32::MAX as u64) as i32;
-    // it was taken when the flow was connected, and is no reason to end the run now
-    let _ = set_tcp_option(socket, libc::TCP_WINDOW_CLAMP, window);
 }

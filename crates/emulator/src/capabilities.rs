@@ -76,7 +76,7 @@ pub fn capabilities() -> Capabilities {
     let schemes = available();
     let mut bpf_schemes: Vec<String> = BPF_SCHEMES.map(String::from).into();
     bpf_schemes.retain(|name| !schemes.contains(name));
-    if !(root && tun) {
+    if !(root && (tun || veth)) {
         bpf_schemes.clear(); // no run, no scheme
     } else if !bpf_schemes.is_empty()
         && let Err(error) = try_bpf()

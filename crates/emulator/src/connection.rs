@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pathcast_kernel_schemes::Schemes;
-use pathcast_netns::{Host, set_tcp_option};
+use pathcast_netns::{Host, limit_receive_window, set_receive_buffer, set_tcp_option};
 use pathcast_scenario::{Heading, Transport};
 use rustix::io::Errno;
 use rustix::net::{
@@ -169,13 +169,7 @@ impl<'a> Sockets<'a> {
                 ..
             } = flow.spec.transport
             {
-                let window = bytes.min(i32::MAX as u64) as i32;
-                // a buffer that the kernel may grow takes the window with it (tcp_rcvbuf_grow);
-                // one that was set stays, with room for the window and its packets' overhead
-                let buffer_bytes = (4 * bytes).clamp(64 << 10, i32::MAX as u64 / 2) as usize;
-                sockopt::set_socket_recv_buffer_size_force(&receiver, buffer_bytes)
-                    .map_err(|errno| EmulatorError::from_io("setting the receive buffer", errno))?;
-                set_tcp_option(receiver.as_fd(), libc::TCP_WINDOW_CLAMP, window)
+                limit_receive_window(receiver.as_fd(), bytes)
                     .map_err(|error| EmulatorError::from_io("setting the receive window", error))?;
             }
             let near_port = match flow.spec.heading {
@@ -244,16 +238,14 @@ fn sender(ip: Ip, flow: &Flow<'_>, schemes: &Schemes, end: End) -> Result<OwnedF
 }
 
 fn datagram_socket(ip: Ip, flow: &Flow<'_>, end: End) -> Result<OwnedFd, EmulatorError> {
-    let open = || -> Result<OwnedFd, Errno> {
+    let open = || -> io::Result<OwnedFd> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(family(ip), SocketType::DGRAM, flags, None)?;
         bind(&socket, &SocketAddr::new(ip.address(flow.group, end), 0))?;
-        // more than net.core.rmem_max is for root alone
-        sockopt::set_socket_recv_buffer_size_force(&socket, DATAGRAM_BUFFER_BYTES)
-            .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, DATAGRAM_BUFFER_BYTES))?;
+        set_receive_buffer(socket.as_fd(), DATAGRAM_BUFFER_BYTES)?;
         Ok(socket)
     };
-    open().map_err(|errno| EmulatorError::from_io("opening a UDP socket", errno))
+    open().map_err(|error| EmulatorError::from_io("opening a UDP socket", error))
 }
 
 const fn family(ip: Ip) -> AddressFamily {

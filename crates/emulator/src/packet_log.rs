@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use pathcast_netns::read_headers;
+use pathcast_netns::{PayloadCount, read_headers};
 use pathcast_path::DropReason;
 use pathcast_trace::{
     DelaySplit, Direction, MessageRecord, Metadata, PacketEvent, PacketRecord, TableWriter,
@@ -347,8 +347,8 @@ struct Naming {
     flows: Flows,
     /// The flows that have come so far, if that is how they are numbered.
     seen: BTreeMap<Conversation, u32>,
-    /// Of each flow and direction: the first sequence number seen, and the last one, unwrapped.
-    sequences: BTreeMap<(u32, u8), (u64, u64)>,
+    /// Of each flow and direction.
+    sequences: BTreeMap<(u32, u8), PayloadCount>,
 }
 
 impl Naming {
@@ -394,17 +394,11 @@ impl Naming {
         })
     }
 
-    /// The number of a segment's first payload byte, from 0: a SYN, which has the first number, takes
-    /// one that is no payload.
     fn unwrap(&mut self, flow: u32, direction: Direction, sequence: u32) -> u64 {
-        let (first, last) = self
-            .sequences
+        self.sequences
             .entry((flow, direction as u8))
-            .or_insert((u64::from(sequence) + 1, u64::from(sequence)));
-        // the nearest number with these last 32 bits
-        let step = sequence.wrapping_sub(*last as u32) as i32;
-        *last = last.saturating_add_signed(i64::from(step));
-        last.saturating_sub(*first)
+            .or_insert_with(|| PayloadCount::beginning(sequence))
+            .advance(sequence)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pathcast_netns::set_tcp_option;
+use pathcast_netns::renew_receive_window;
 use pathcast_path::Time;
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_scenario::{Source, Timers, Workload, Write};
@@ -17,7 +17,6 @@ use rustix::time::Timespec;
 
 use crate::error::LiveError;
 use crate::message::{HEAD_BYTES, Head, Reader};
-use crate::party::TCP_WINDOW_CLAMP;
 use crate::plan::Task;
 
 /// Bytes written or read at once.
@@ -99,7 +98,7 @@ struct Endpoint {
     out: VecDeque<Out>,
     watched: bool,
     /// The kernel forgets it when packets of another size change its idea of their overhead.
-    receive_window: Option<i32>,
+    receive_window: Option<u64>,
     outcome: EndpointOutcome,
     over: bool,
 }
@@ -390,7 +389,7 @@ impl Endpoints {
             flow.outcome.arrived_bytes += size;
             if let Some(window) = flow.receive_window {
                 // it was taken when the flow was connected, and is no reason to end the run now
-                let _ = set_tcp_option(flow.socket.as_fd(), TCP_WINDOW_CLAMP, window);
+                let _ = renew_receive_window(flow.socket.as_fd(), window);
             }
             match &mut flow.role {
                 Role::Counts => {}

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use pathcast_netns::{Protocol, read_headers};
+use pathcast_netns::{PayloadCount, Protocol, read_headers};
 use pathcast_trace::{DelayHistogram, Direction, PacketEvent, PacketRecord};
 
 use crate::plan::{FIRST_FLOW_PORT, FLOW_PORT};
@@ -181,12 +181,12 @@ pub(crate) fn merge(
 ) -> Crossed {
     let arrivals: BTreeMap<u64, u64> = received.iter().map(|row| (row.number, row.at_ns)).collect();
     let mut crossed = Crossed::default();
-    let mut sequences: BTreeMap<(u32, bool), Unwrapped> = BTreeMap::new();
+    let mut sequences: BTreeMap<(u32, bool), PayloadCount> = BTreeMap::new();
     for row in sent {
         let time_s = sent_at(row.at_ns);
         let sequence = sequences
             .entry((row.flow, row.with_data))
-            .or_insert_with(|| Unwrapped::beginning(row.sequence));
+            .or_insert_with(|| PayloadCount::beginning(row.sequence));
         let record = PacketRecord {
             time_s,
             flow: row.flow,
@@ -237,27 +237,6 @@ pub(crate) fn histogram(delays: &[f64]) -> DelayHistogram {
         histogram.record((delay_s * 1e9).max(0.0) as u64);
     }
     histogram
-}
-
-/// Sequence numbers that never wrap, from 0 for the first byte after the SYN.
-struct Unwrapped {
-    first: u64,
-    last: u64,
-}
-
-impl Unwrapped {
-    fn beginning(sequence: u32) -> Self {
-        Self {
-            first: u64::from(sequence) + 1,
-            last: sequence.into(),
-        }
-    }
-
-    fn advance(&mut self, sequence: u32) -> u64 {
-        let step = sequence.wrapping_sub(self.last as u32) as i32;
-        self.last = self.last.saturating_add_signed(step.into());
-        self.last.saturating_sub(self.first)
-    }
 }
 
 #[cfg(test)]

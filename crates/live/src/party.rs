@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pathcast_kernel_schemes::Schemes;
-use pathcast_netns::{Host, set_sysctls, set_tcp_option};
+use pathcast_netns::{Host, limit_receive_window, set_sysctls, set_tcp_option};
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_probe::{Method, Observation, Probe};
 use pathcast_scenario::{Scenario, Workload};
@@ -36,9 +36,8 @@ pub(crate) const TUNNEL_PRIORITY: i32 = 50;
 const CONNECT_WITHIN: Duration = Duration::from_secs(40);
 /// What may wait unsent in a socket whose application stops writing now and then.
 const UNSENT_BYTES: i32 = 128 << 10;
-/// `TCP_NOTSENT_LOWAT` and `TCP_WINDOW_CLAMP` of linux/tcp.h.
+/// Of linux/tcp.h.
 const TCP_NOTSENT_LOWAT: i32 = 25;
-pub(crate) const TCP_WINDOW_CLAMP: i32 = 10;
 
 /// One host in a run.
 pub(crate) struct Party {
@@ -54,16 +53,12 @@ impl Party {
         scenario: Option<&Scenario>,
         shared: Arc<Shared>,
     ) -> Result<Self, LiveError> {
-        let settings = match scenario {
-            Some(scenario) => settings(scenario),
-            None => settings(&Scenario {
-                name: String::new(),
-                duration: None,
-                links: Vec::new(),
-                flows: Vec::new(),
-            }),
-        };
-        let host = Arc::new(Host::create(None, &[side.address()], SHAPE, &settings)?);
+        let host = Arc::new(Host::create(
+            None,
+            &[side.address()],
+            SHAPE,
+            &settings(scenario),
+        )?);
         if let Some(scenario) = scenario {
             host.begin_with(side.other().address(), beginning(scenario))?;
         }
@@ -72,7 +67,7 @@ impl Party {
 
     /// Settings of TCP as the scenario wants them.
     pub(crate) fn settle(&self, scenario: &Scenario) -> Result<Vec<String>, LiveError> {
-        let settings = settings(scenario);
+        let settings = settings(Some(scenario));
         let peer = self.side.other().address();
         self.host.begin_with(peer, beginning(scenario))?;
         self.inside(|| Ok(set_sysctls(&settings, &[self.side.address()])))
@@ -344,7 +339,7 @@ fn prepare(socket: &OwnedFd, task: &Task) -> io::Result<()> {
         set_tcp_option(socket.as_fd(), TCP_NOTSENT_LOWAT, UNSENT_BYTES)?;
     }
     if let Some(window) = task.receive_window() {
-        set_tcp_option(socket.as_fd(), TCP_WINDOW_CLAMP, window)?;
+        limit_receive_window(socket.as_fd(), window)?;
     }
     Ok(())
 }

@@ -146,10 +146,12 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
 }
 
 /// What the hosts' TCP is like.
-pub(crate) fn settings(scenario: &Scenario) -> Settings {
+pub(crate) fn settings(scenario: Option<&Scenario>) -> Settings {
     /// Windows for 10 Gbit/s over 50 ms.
     const BUFFER_BYTES: u64 = 64 << 20;
-    let (slow_start_after_idle, _) = scenario.flows.first().map(common).unwrap_or_default();
+    let (slow_start_after_idle, _) = scenario
+        .and_then(|scenario| scenario.flows.first())
+        .map_or((true, Beginning::default()), common);
     Settings {
         buffer_bytes: BUFFER_BYTES,
         slow_start_after_idle,
@@ -202,12 +204,12 @@ impl Task {
     }
 
     /// The most that this host takes, in bytes, if it receives and there is such a limit.
-    pub(crate) fn receive_window(&self) -> Option<i32> {
+    pub(crate) fn receive_window(&self) -> Option<u64> {
         match self.spec.transport {
             Transport::Tcp {
-                receive_window_bytes: Some(bytes),
+                receive_window_bytes,
                 ..
-            } if !self.sends => Some(bytes.min(i32::MAX as u64) as i32),
+            } if !self.sends => receive_window_bytes,
             _ => None,
         }
     }

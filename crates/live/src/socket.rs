@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 
+use pathcast_netns::set_receive_buffer;
 use rustix::fs::fstat;
 use rustix::net::sockopt;
 
@@ -15,10 +17,7 @@ const BUFFER_BYTES: usize = 16 << 20;
 pub(crate) fn open(address: SocketAddr) -> Result<UdpSocket, LiveError> {
     let opening = |error| LiveError::from_io(format!("opening UDP socket {address}"), error);
     let socket = UdpSocket::bind(address).map_err(opening)?;
-    // without privileges, as much as the kernel gives
-    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
-        let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
-    }
+    let _ = set_receive_buffer(socket.as_fd(), BUFFER_BYTES);
     let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER_BYTES);
     Ok(socket)
 }

@@ -14,6 +14,8 @@ mod link;
 mod namespace;
 mod netlink;
 pub mod route;
+mod sequence;
+mod socket;
 mod statistics;
 // unshare, packet sockets and the ioctls of TUN devices and interfaces have no safe wrapper in the
 // libraries we use; all of them are called from here and nowhere else
@@ -30,6 +32,8 @@ pub use headers::{Headers, Protocol, read_headers};
 pub use host::{Host, Settings, set_sysctls};
 pub use interface::{Shape, configure, index, ipv4_address, switch_on_loopback};
 pub use namespace::Namespace;
+pub use sequence::PayloadCount;
+pub use socket::{limit_receive_window, renew_receive_window, set_receive_buffer};
 pub use sys::set_tcp_option;
 pub use tun::Tun;
 pub use user::{enter_user_namespace, in_user_namespace};

@@ -1,0 +1,27 @@
+//! TCP's sequence numbers as they stand in packets, as counts of payload that never wrap.
+
+/// Follows the numbers of one direction of a connection; right as long as they move by less than 2 GiB
+/// from one packet to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct PayloadCount {
+    first: u64,
+    last: u64,
+}
+
+impl PayloadCount {
+    /// Counts from the first packet seen: a SYN, which has the first number, takes one that is no payload.
+    pub fn beginning(sequence: u32) -> Self {
+        Self {
+            first: u64::from(sequence) + 1,
+            last: sequence.into(),
+        }
+    }
+
+    /// The number of a segment's first payload byte, from 0; that of the SYN is 0, too.
+    pub fn advance(&mut self, sequence: u32) -> u64 {
+        // the nearest number with these last 32 bits
+        let step = sequence.wrapping_sub(self.last as u32) as i32;
+        self.last = self.last.saturating_add_signed(step.into());
+        self.last.saturating_sub(self.first)
+    }
+}
