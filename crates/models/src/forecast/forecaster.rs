@@ -239,6 +239,26 @@ impl Forecaster {
     /// [`ForecastError::UnknownHorizon`] if it was not given at the start;
     /// [`ForecastError::NothingObserved`] before the first record.
     pub fn forecast(&self, now_s: f64, horizon_s: f64) -> Result<Forecast, ForecastError> {
+        let now_s = self.last.map_or(now_s, |last| now_s.max(last.time_s));
+        self.forecast_from(&self.detector.state(now_s), now_s, horizon_s)
+    }
+
+    /// The flow's state at `now_s`, at or after the last record.
+    pub fn state(&self, now_s: f64) -> FlowState {
+        self.detector.state(now_s)
+    }
+
+    /// Forecasts as [`Forecaster::forecast`] does, but from a state that the caller gives: what would a
+    /// flow do here that has, say, half the window?
+    ///
+    /// # Errors
+    /// As [`Forecaster::forecast`].
+    pub fn forecast_from(
+        &self,
+        state: &FlowState,
+        now_s: f64,
+        horizon_s: f64,
+    ) -> Result<Forecast, ForecastError> {
         let Some(horizon) = self.horizons.iter().find(|h| h.horizon_s == horizon_s) else {
             let known = self.horizons.iter().map(|h| h.horizon_s).collect();
             return Err(ForecastError::UnknownHorizon {
@@ -250,8 +270,7 @@ impl Forecaster {
             return Err(ForecastError::NothingObserved);
         };
         let now_s = now_s.max(last.time_s);
-        let state = self.detector.state(now_s);
-        let (guess, weights) = self.guess(horizon, &state, now_s);
+        let (guess, weights) = self.guess(horizon, state, now_s);
         let believable = self.believable(guess.ln_point.exp());
         let at = |cut: f64| {
             let value = (guess.ln_point + guess.spread * cut).exp();
@@ -284,7 +303,7 @@ impl Forecaster {
                 rtt_source: self.rtt_source,
                 capacity_packets_per_s: self.reward.limit.is_finite().then_some(self.reward.limit),
             },
-            state,
+            state: *state,
         })
     }
 
