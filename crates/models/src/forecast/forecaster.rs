@@ -203,7 +203,10 @@ impl Forecaster {
                 .last_loss_s()
                 .map_or(f64::INFINITY, |loss| t - loss);
             let packets = self.last_level * (t - last.time_s) / self.rtt_s;
-            self.hazard.sent(self.last_level, packets, age_s);
+            // while a loss is being repaired there is no other: no exposure
+            if age_s >= self.rtt_s {
+                self.hazard.sent(self.last_level, packets, age_s);
+            }
         }
         self.count_losses();
         self.range = (self.range.0.min(level), self.range.1.max(level));
