@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::horizon::{Horizon, Pending, median_and_spread};
+use super::horizon::{Horizon, Pending, Summary, summarise};
 use super::steps::Steps;
 use super::{
     Basis, Forecast, ForecastError, ForecasterOptions, Observation, Quantity, Weight, reward,
 };
 use crate::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
 use crate::epochs::{EpochDetector, FlowState};
-use crate::experts::{ByExpert, EXPERTS, middle};
+use crate::experts::{ByExpert, EXPERTS, Expert, middle};
 use crate::hazard::Hazard;
 use crate::renewal::{Law, Renewal, Reward};
 use crate::rtt::{ASSUMED_RTT_S, RttSource, estimate_rtt_s, median};
@@ -534,6 +534,13 @@ impl Forecaster {
         )
     }
 
+    /// The rate by the window and the newest round-trip time, packets/s; `None` if either is not known or
+    /// a window is forecast.
+    fn now_packets_per_s(&self, state: &FlowState) -> Option<f64> {
+        let srtt_s = self.last?.srtt_s?;
+        (self.quantity == Quantity::PacketsPerS).then(|| state.cwnd_packets / srtt_s)
+    }
+
     fn law(&self) -> Law<'_> {
         Law {
             cc: self.cc,
@@ -547,9 +554,13 @@ impl Forecaster {
     /// All experts' forecasts for one horizon, pooled.
     fn guess(&self, horizon: &Horizon, state: &FlowState, now_s: f64) -> (Pending, ByExpert) {
         let now_worth = self.reward.of(state.cwnd_packets);
-        let (state_median, state_spread) = match &horizon.table {
-            Some(table) => median_and_spread(&table.forecast(self.law(), state, now_s)),
-            None => (now_worth, ASSUMED_SPREAD),
+        let by_state = match &horizon.table {
+            Some(table) => summarise(&table.forecast(self.law(), state, now_s)),
+            None => Summary {
+                median: now_worth,
+                likely: now_worth,
+                spread: ASSUMED_SPREAD,
+            },
         };
         let (front, back) = self.samples.as_slices();
         let samples: Vec<f64>;
@@ -565,8 +576,11 @@ impl Forecaster {
             (self.ticks > 0).then(|| self.sum_of_all * SAMPLE_S / f64::from(self.ticks));
         let short = &samples[samples.len().saturating_sub(SHORT_SAMPLES)..];
         let value: ByExpert = [
-            state_median,
-            state_median * horizon.pool.bias().exp(),
+            by_state.median,
+            by_state.median * horizon.pool.bias().exp(),
+            by_state.likely,
+            // of the others: below
+            1.0,
             or_now(last_sample(samples)),
             or_now(self.ewma.forecast()),
             or_now(self.holt_winters.forecast()),
@@ -574,9 +588,11 @@ impl Forecaster {
             or_now(window_mean(short)),
             or_now(window_mean(samples)),
             or_now(mean_of_all),
-            now_worth,
+            self.now_packets_per_s(state).unwrap_or(now_worth),
         ];
-        let ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
+        let mut ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
+        let ln_queue = ln_value[Expert::Now as usize] - now_worth.max(VALUE_FLOOR).ln();
+        ln_value[Expert::Regression as usize] = horizon.regression.ln_value(&ln_value, ln_queue);
         let weights = horizon.pool.weights();
         let ln_point = middle(&ln_value, &weights);
         let disagreement: f64 = ln_value
@@ -584,12 +600,13 @@ impl Forecaster {
             .zip(&weights)
             .map(|(v, w)| w * (v - ln_point).powi(2))
             .sum();
-        let own = weights[0] * state_spread;
+        let own = weights[0] * by_state.spread;
         let spread = (own * own + disagreement + horizon.pool.usual_error().powi(2)).sqrt();
         (
             Pending {
                 time_s: now_s,
                 ln_value,
+                ln_queue,
                 ln_point,
                 spread,
             },

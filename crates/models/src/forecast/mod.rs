@@ -12,6 +12,7 @@
 
 mod forecaster;
 mod horizon;
+mod regression;
 mod reward;
 mod steps;
 
