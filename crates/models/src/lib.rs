@@ -22,11 +22,13 @@ pub mod experts;
 pub mod fit;
 pub mod forecast;
 pub mod formulas;
+pub mod gamma;
 pub mod hazard;
 pub mod loss_curve;
 pub mod renewal;
 pub mod rtt;
 pub mod series;
+mod smoothing;
 pub mod window;
 
 pub use epochs::{Detection, Epoch, EpochDetector, FlowState, Loss, Phase, find_epochs};
