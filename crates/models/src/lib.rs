@@ -25,6 +25,7 @@ pub mod formulas;
 pub mod gamma;
 pub mod hazard;
 pub mod loss_curve;
+pub mod online_curve;
 pub mod renewal;
 pub mod rtt;
 pub mod series;
