@@ -26,6 +26,7 @@ from pathcast.exceptions import (
     SimulationError,
     TraceError,
 )
+from pathcast.follow import CurveEstimate, Followed, FollowedCurve, PathChange, follow
 from pathcast.models import (
     MODELS,
     QUANTILE_LEVELS,
@@ -65,6 +66,7 @@ __all__ = [
     "Capabilities",
     "ClusterError",
     "Conversion",
+    "CurveEstimate",
     "CurvePoint",
     "EmulatorError",
     "Epoch",
@@ -73,6 +75,8 @@ __all__ = [
     "FlowFit",
     "FlowReport",
     "FlowSeries",
+    "Followed",
+    "FollowedCurve",
     "Forecast",
     "Forecaster",
     "HorizonScore",
@@ -81,6 +85,7 @@ __all__ = [
     "MessageReport",
     "ModelError",
     "Path",
+    "PathChange",
     "PathFileError",
     "PathcastError",
     "Predictions",
@@ -102,6 +107,7 @@ __all__ = [
     "emulate",
     "evaluate",
     "fit",
+    "follow",
     "pooled",
     "read_trace",
     "simulate",

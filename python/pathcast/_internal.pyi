@@ -148,6 +148,12 @@ def evaluate(
     rtt_s: float | None = None,
     keep_predictions: bool = False,
 ) -> str: ...
+def follow(
+    flows: Sequence[_Columns],
+    window_s: float,
+    cc: str | None = None,
+    rtt_s: float | None = None,
+) -> str: ...
 def live_key(file: Path) -> None: ...
 def live_serve(
     listen: str,

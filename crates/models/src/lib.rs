@@ -15,11 +15,13 @@
 
 mod bands;
 pub mod baselines;
+pub mod change;
 pub mod econ;
 pub mod epochs;
 pub mod evaluate;
 pub mod experts;
 pub mod fit;
+pub mod follow;
 pub mod forecast;
 pub mod formulas;
 pub mod gamma;

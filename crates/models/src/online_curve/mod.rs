@@ -104,7 +104,7 @@ pub struct CurveBasis {
 /// p(cwnd, npc) over a sliding window.
 ///
 /// A record costs O(1): one addition, and once in a tenth of the window a pass over 624 cells. Memory
-/// is [`OnlineCurve::memory_bytes`], 6.3 KB for each number of connections told apart, however many
+/// is [`OnlineCurve::memory_bytes`], 6.4 KB for each number of connections told apart, however many
 /// packets come. The window slides by tenths: what is forgotten is between one and 1.1 windows old.
 ///
 /// ```

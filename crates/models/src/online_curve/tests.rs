@@ -87,7 +87,8 @@ fn a_path_takes_a_few_kilobytes_however_much_comes() {
 
 #[test]
 fn bounds_hold_the_truth_about_as_often_as_they_say() {
-    let truths: [(&str, fn(f64) -> f64); 4] = [
+    type Truth = fn(f64) -> f64;
+    let truths: [(&str, Truth); 4] = [
         ("1e-3", |_| 1e-3),
         ("1e-4", |_| 1e-4),
         ("rising", |w| 1e-5 * (w / 20.0).powi(2)),
