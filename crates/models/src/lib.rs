@@ -41,8 +41,8 @@ pub use evaluate::{
 };
 pub use fit::{Fit, FitOptions, fit};
 pub use forecast::{
-    Basis, Expert, Forecast, ForecastError, Forecaster, ForecasterOptions, Observation, QUANTILES,
-    Quantity, Weight,
+    Basis, Expert, Forecast, ForecastError, Forecaster, ForecasterOptions, Note, Notes,
+    Observation, OnBreak, QUANTILES, Quantity, Weight,
 };
 pub use loss_curve::{Counting, CurvePoint, LossCurve, LossCurveBuilder, LossCurves};
 pub use rtt::{RttSource, estimate_rtt_s, guess_cc};

@@ -109,7 +109,8 @@ impl CurveFeed {
             self.rtt_s = keep * self.rtt_s + (1.0 - keep) * srtt_s;
             self.detector.set_rtt_s(self.rtt_s);
         }
-        self.detector.push(now.time_s, now.cwnd_packets);
+        self.detector
+            .observe(now.time_s, now.cwnd_packets, now.snd_nxt_packets);
         let mut fed = Fed::default();
         if let Some(last) = self.last {
             // a record is written as an acknowledgment comes in, before it is acted upon: what was sent
