@@ -245,7 +245,7 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
         }
         let rtt_s = forecaster.rtt_s();
         if curve.is_none() || second % 10 == 0 {
-            curve = part(series, now_s - TRAINING_S, now_s).map(|past| {
+            let latest = part(series, now_s - TRAINING_S, now_s).map(|past| {
                 let options = FitOptions {
                     cc: Some(cc),
                     rtt_s: Some(rtt_s),
@@ -253,17 +253,20 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
                 };
                 fit(&past, &options).curve
             });
+            // a pause of the trace leaves the curve of before
+            curve = latest.or(curve);
         }
         let cwnd = series.cwnd_packets()[next - 1];
-        let econ = curve.as_ref().map_or(f64::NAN, |curve| {
-            let rate = econ::congestion_avoidance(cc, cwnd, rtt_s, |w| curve.loss_probability(w))
-                .rate_packets_per_s;
-            if truth.snd_nxt.is_some() {
-                rate
-            } else {
-                rate * rtt_s
-            }
+        // without a curve what the window is worth
+        let econ = curve.as_ref().map_or(cwnd / rtt_s, |curve| {
+            econ::congestion_avoidance(cc, cwnd, rtt_s, |w| curve.loss_probability(w))
+                .rate_packets_per_s
         });
+        let econ = if truth.snd_nxt.is_some() {
+            econ
+        } else {
+            econ * rtt_s
+        };
         for (horizon_s, predictions) in options.horizons_s.iter().zip(&mut predictions) {
             if now_s + horizon_s > series.end_s() {
                 continue;
