@@ -16,6 +16,7 @@
 mod bands;
 pub mod baselines;
 pub mod change;
+pub mod clusters;
 pub mod econ;
 pub mod epochs;
 pub mod evaluate;
