@@ -13,6 +13,7 @@ scores = pathcast.evaluate(trace, [1, 5, 10]).horizons
 from importlib.metadata import version
 
 from pathcast.batch import Results, Simulation, simulate_many
+from pathcast.clusters import ClusterCurve, ClusterPoint, LevelBasis, LossClusters
 from pathcast.convert import Conversion, convert
 from pathcast.exceptions import (
     ClusterError,
@@ -64,7 +65,9 @@ __all__ = [
     "MODELS",
     "QUANTILE_LEVELS",
     "Capabilities",
+    "ClusterCurve",
     "ClusterError",
+    "ClusterPoint",
     "Conversion",
     "CurveEstimate",
     "CurvePoint",
@@ -80,7 +83,9 @@ __all__ = [
     "Forecast",
     "Forecaster",
     "HorizonScore",
+    "LevelBasis",
     "LiveError",
+    "LossClusters",
     "LossCurve",
     "MessageReport",
     "ModelError",

@@ -46,10 +46,40 @@ class Watch:
 
 class Forecaster:
     def __init__(
-        self, cc: str, horizons_s: Sequence[float], rtt_s: float | None = None
+        self,
+        cc: str,
+        horizons_s: Sequence[float],
+        rtt_s: float | None = None,
+        restart_on_break: bool = False,
     ) -> None: ...
     def observe(self, flow: _Columns) -> None: ...
     def forecast(self, now_s: float, horizon_s: float) -> str: ...
+
+class LossClusters:
+    def __init__(self) -> None: ...
+    @classmethod
+    def from_json(cls, text: str) -> LossClusters: ...
+    def to_json(self) -> str: ...
+    def __len__(self) -> int: ...
+    def add(
+        self,
+        flows: Sequence[_Columns],
+        client: str,
+        network: str | None,
+        region: str | None,
+        now_s: float,
+        cc: str | None = None,
+        rtt_s: float | None = None,
+    ) -> None: ...
+    def remove(self, client: str) -> None: ...
+    def curve(
+        self,
+        client: str | None,
+        network: str | None,
+        region: str | None,
+        now_s: float,
+        pooling: str,
+    ) -> str: ...
 
 class ArrowTable:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...

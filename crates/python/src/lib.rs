@@ -7,6 +7,7 @@
 #![allow(clippy::needless_pass_by_value)]
 
 mod batch;
+mod clusters;
 mod convert;
 mod errors;
 mod follow;
@@ -26,6 +27,8 @@ use pyo3::prelude::*;
 mod _internal {
     #[pymodule_export]
     use crate::batch::{ArrowTable, check_simulations, simulate_many};
+    #[pymodule_export]
+    use crate::clusters::LossClusters;
     #[pymodule_export]
     use crate::convert::{
         convert_packets, convert_pantheon_perf, export_csv, import_trace, recognise,
