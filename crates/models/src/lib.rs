@@ -8,6 +8,8 @@
 //! | forecasts against truth | [`evaluate()`]`(&Series, &`[`EvaluateOptions`]`)` | [`Evaluation`] `{horizons: [{horizon_s, windows, median_error_pct, coverage90, predictions}], ...}` |
 //! | forecast a live flow | [`Forecaster::new`], [`observe`](Forecaster::observe), [`advance`](Forecaster::advance), [`forecast`](Forecaster::forecast)`(now_s, horizon_s)` | [`Forecast`] `{point, mean, quantiles, weights, basis, state, ...}` |
 //! | the paper's model | [`econ::congestion_avoidance`], [`econ::slow_start`] | [`econ::Econ`] |
+//! | a path's curve and changes, online | [`follow::Follower`], [`online_curve`], [`change`] | [`online_curve::CurveEstimate`], [`change::Change`] |
+//! | a new client's curve | [`clusters::Clusters`] | [`clusters::ClusterCurve`] |
 //! | baselines | [`baselines`] | numbers |
 //!
 //! All outputs derive `serde::Serialize` with the keys above. What each model is, how it is judged
