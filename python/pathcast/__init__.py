@@ -13,6 +13,7 @@ scores = pathcast.evaluate(trace, [1, 5, 10]).horizons
 from importlib.metadata import version
 
 from pathcast.batch import Results, Simulation, simulate_many
+from pathcast.clusters import ClusterCurve, ClusterPoint, LevelBasis, LossClusters
 from pathcast.convert import Conversion, convert
 from pathcast.estimators import Estimate, Estimator, State
 from pathcast.exceptions import (
@@ -27,6 +28,7 @@ from pathcast.exceptions import (
     SimulationError,
     TraceError,
 )
+from pathcast.follow import CurveEstimate, Followed, FollowedCurve, PathChange, follow
 from pathcast.models import (
     MODELS,
     QUANTILE_LEVELS,
@@ -66,8 +68,11 @@ __all__ = [
     "QUANTILE_LEVELS",
     "SUITED",
     "Capabilities",
+    "ClusterCurve",
     "ClusterError",
+    "ClusterPoint",
     "Conversion",
+    "CurveEstimate",
     "CurvePoint",
     "EmulatorError",
     "Epoch",
@@ -78,14 +83,19 @@ __all__ = [
     "FlowFit",
     "FlowReport",
     "FlowSeries",
+    "Followed",
+    "FollowedCurve",
     "Forecast",
     "Forecaster",
     "HorizonScore",
+    "LevelBasis",
     "LiveError",
+    "LossClusters",
     "LossCurve",
     "MessageReport",
     "ModelError",
     "Path",
+    "PathChange",
     "PathFileError",
     "PathcastError",
     "Predictions",
@@ -108,6 +118,7 @@ __all__ = [
     "emulate",
     "evaluate",
     "fit",
+    "follow",
     "pooled",
     "read_trace",
     "simulate",

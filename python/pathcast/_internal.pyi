@@ -47,7 +47,11 @@ class Watch:
 
 class Forecaster:
     def __init__(
-        self, cc: str, horizons_s: Sequence[float], rtt_s: float | None = None
+        self,
+        cc: str,
+        horizons_s: Sequence[float],
+        rtt_s: float | None = None,
+        restart_on_break: bool = False,
     ) -> None: ...
     def observe(self, flow: _Columns) -> None: ...
     def forecast(self, now_s: float, horizon_s: float) -> str: ...
@@ -66,6 +70,32 @@ class Estimator:
     def forecast(
         self, state: dict[str, Any], horizon_s: float
     ) -> tuple[str, float, float, list[float]]: ...
+
+class LossClusters:
+    def __init__(self) -> None: ...
+    @classmethod
+    def from_json(cls, text: str) -> LossClusters: ...
+    def to_json(self) -> str: ...
+    def __len__(self) -> int: ...
+    def add(
+        self,
+        flows: Sequence[_Columns],
+        client: str,
+        network: str | None,
+        region: str | None,
+        now_s: float,
+        cc: str | None = None,
+        rtt_s: float | None = None,
+    ) -> None: ...
+    def remove(self, client: str) -> None: ...
+    def curve(
+        self,
+        client: str | None,
+        network: str | None,
+        region: str | None,
+        now_s: float,
+        pooling: str,
+    ) -> str: ...
 
 class ArrowTable:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
@@ -163,6 +193,12 @@ def evaluate(
     cc: str | None = None,
     rtt_s: float | None = None,
     keep_predictions: bool = False,
+) -> str: ...
+def follow(
+    flows: Sequence[_Columns],
+    window_s: float,
+    cc: str | None = None,
+    rtt_s: float | None = None,
 ) -> str: ...
 def model_names() -> list[tuple[str, list[str]]]: ...
 def live_key(file: Path) -> None: ...

@@ -18,6 +18,8 @@ from rich.table import Table
 from pathcast import (
     __version__,
     batch,
+    cli_clusters,
+    cli_follow,
     cli_live,
     cli_watch,
     demo,
@@ -58,6 +60,8 @@ path_app = typer.Typer(help="Show paths.", no_args_is_help=True)
 app.add_typer(path_app, name="path")
 app.add_typer(cli_live.app, name="live")
 app.command()(cli_watch.watch)
+app.command()(cli_follow.follow)
+app.command()(cli_clusters.curve)
 
 PathFile = Annotated[
     FilePath, typer.Argument(metavar="PATH.toml", help="The path; see docs/path-file.md.")
@@ -396,12 +400,19 @@ def fit(
     ] = None,
     cc: Cc = None,
     rtt: Rtt = None,
+    clusters: cli_clusters.ClustersFile = None,
+    prefix: cli_clusters.Prefix = None,
+    network: cli_clusters.Network = None,
+    region: cli_clusters.Region = None,
     as_json: Json = False,
 ) -> None:
     """Find loss epochs and fit the loss curve p(cwnd)."""
-    if output is not None:
-        check_output(output)
-    fitted = models.fit([read_trace(trace) for trace in traces], cc=cc, rtt_s=rtt)
+    for written in (output, clusters):
+        if written is not None:
+            check_output(written)
+    loaded = [read_trace(trace) for trace in traces]
+    fitted = models.fit(loaded, cc=cc, rtt_s=rtt)
+    cli_clusters.add_to_store(clusters, loaded, prefix, network, region, cc, rtt)
     result = fitted.to_dict()
     if output is not None:
         write_beside(output, json.dumps(result, allow_nan=False) + "\n")
@@ -424,8 +435,9 @@ def fit(
             else f"no loss in {curve.packets:.3g} packets: p(cwnd) is 0 as far as this trace says"
         )
         out.print(f"loss curve for {curve.npc} parallel connection(s): {said}")
-    if output is not None:
-        out.print(f"curve written to {output}")
+    for what, written in (("curve written", output), ("evidence added", clusters)):
+        if written is not None:
+            out.print(f"{what} to {written}")
 
 
 def _score_table(scores: tuple[models.HorizonScore, ...]) -> Table:

@@ -491,21 +491,34 @@ class Forecaster:
 
     """
 
-    def __init__(self, cc: str, horizons_s: Sequence[float], *, rtt_s: float | None = None) -> None:
+    def __init__(
+        self,
+        cc: str,
+        horizons_s: Sequence[float],
+        *,
+        rtt_s: float | None = None,
+        on_break: Literal["refuse", "restart"] = "refuse",
+    ) -> None:
         """A forecaster that has seen nothing.
 
         Args:
             cc: `cubic` or `reno`.
             horizons_s: the horizons that will be asked for, in seconds.
             rtt_s: round-trip time in seconds; by default from srtt, else estimated.
+            on_break: when time or the sequence number goes back: `refuse` the record, or `restart`
+                there with what was learned of the path; `basis["notes"]` then says so. Docs:
+                loss-curves.md.
 
         Raises:
             ModelError: an unknown `cc`, or a time that is not greater than 0.
 
         """
         check_rtt(rtt_s)
+        if on_break not in ("refuse", "restart"):
+            raise ModelError(f"on_break is {on_break!r}, expected 'refuse' or 'restart'")
+        horizons_s = [float(h) for h in horizons_s]
         with translated():
-            self._inner = _internal.Forecaster(cc, [float(h) for h in horizons_s], rtt_s)
+            self._inner = _internal.Forecaster(cc, horizons_s, rtt_s, on_break == "restart")
 
     def observe(self, records: FlowSeries) -> None:
         """Takes records that follow those before.

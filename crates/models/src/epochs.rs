@@ -50,6 +50,15 @@ const HELD_PART: f64 = 0.01;
 /// Standstills that last longer are learned from, seconds: CUBIC rests so long at its plateau.
 const HELD_SCALE_S: f64 = 3.0;
 
+/// An idle sender begins anew: after this long without a record, seconds, and in round trips, ...
+const IDLE_S: f64 = 0.9;
+const IDLE_RTTS: f64 = 3.0;
+/// ... with less than this part of the window, which no decrease leaves, ...
+const IDLE_PART: f64 = 0.45;
+/// ... but, unlike after a timeout, not with less than the restart window (RFC 6928; Linux halves
+/// towards it for each timeout that passed).
+const RESTART_PACKETS: f64 = 10.0;
+
 /// One growth of the window and the fall that ends it (the paper's TDP).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Epoch {
@@ -127,6 +136,9 @@ pub struct EpochDetector {
     /// Levels about a fifth of GROWTH_OVER_S apart, oldest first.
     recent: VecDeque<(f64, f64)>,
     standstill: Standstill,
+    /// Time and sequence number of the last record.
+    last: Option<(f64, Option<f64>)>,
+    lost_in_slow_start: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -174,6 +186,8 @@ impl EpochDetector {
             before_fall: None,
             recent: VecDeque::new(),
             standstill: Standstill::default(),
+            last: None,
+            lost_in_slow_start: false,
         }
     }
 
@@ -278,6 +292,71 @@ impl EpochDetector {
             - epoch.window_packets(then_s - s.avoidance_s);
         // one packet of each kind assumed: short spans say little
         ((s.level - then + 1.0) / (law + 1.0)).clamp(0.0, GROWTH_MAX)
+    }
+
+    /// Whether the newest loss ended a slow start.
+    pub fn lost_in_slow_start(&self) -> bool {
+        self.lost_in_slow_start
+    }
+
+    /// Takes the next record, with the next sequence number in packets if it is known. True if the
+    /// sender was idle and begins anew, which is no loss.
+    pub fn observe(
+        &mut self,
+        time_s: f64,
+        cwnd_packets: f64,
+        snd_nxt_packets: Option<f64>,
+    ) -> bool {
+        let last = self.last.replace((time_s, snd_nxt_packets));
+        let level = self.now.level;
+        let idle = last.is_some_and(|(last_s, before)| {
+            let quiet = match (before, snd_nxt_packets) {
+                (Some(before), Some(after)) => after - before <= level,
+                _ => true,
+            };
+            quiet && time_s - last_s > IDLE_S.max(IDLE_RTTS * self.rtt_s)
+        });
+        // with a fall under way already, this record is not the first after the pause
+        let restarts = idle
+            && self.pending.is_empty()
+            && cwnd_packets < IDLE_PART * level
+            && cwnd_packets >= RESTART_PACKETS.min(level);
+        if restarts {
+            self.begin_anew(time_s, cwnd_packets);
+        } else {
+            self.push(time_s, cwnd_packets);
+        }
+        restarts
+    }
+
+    /// Slow start from the restart window up to three quarters of the window before (RFC 5681,
+    /// section 4.1; RFC 7661 and Linux for the threshold).
+    fn begin_anew(&mut self, t: f64, w: f64) {
+        self.pending.clear();
+        self.before_fall = None;
+        self.recent.clear();
+        let ssthresh = if self.now.ssthresh.is_finite() {
+            self.now.ssthresh.max(0.75 * self.now.level)
+        } else {
+            f64::INFINITY
+        };
+        self.now = Sawtooth {
+            level: w,
+            level_s: t,
+            start_s: t,
+            start: w,
+            low: w,
+            avoidance_s: t,
+            avoidance: w,
+            w_max: self.now.w_max,
+            ssthresh,
+            slow_start: true,
+            probe_s: t,
+            probe: w,
+            last_loss_s: self.now.last_loss_s,
+            ..Sawtooth::default()
+        };
+        (self.standstill.since_s, self.standstill.level) = (t, w);
     }
 
     /// Takes the next record.
@@ -554,6 +633,7 @@ impl EpochDetector {
                 cwnd_packets: s.level,
             });
             n.last_loss_s = Some(s.level_s);
+            self.lost_in_slow_start = s.slow_start;
             n.w_max = fast_convergence(s.level, s.w_max);
             n.ssthresh = s.level * self.cc.beta();
             n.unconfirmed = true;
@@ -692,8 +772,13 @@ pub struct Detection {
 /// ```
 pub fn find_epochs(series: &Series, cc: Cc, rtt_s: f64) -> Detection {
     let mut detector = EpochDetector::new(cc, rtt_s);
-    for (&t, &w) in series.time_s().iter().zip(series.cwnd_packets()) {
-        detector.push(t, w);
+    for (i, (&t, &w)) in series
+        .time_s()
+        .iter()
+        .zip(series.cwnd_packets())
+        .enumerate()
+    {
+        detector.observe(t, w, series.snd_nxt_packets().map(|column| column[i]));
     }
     Detection {
         epochs: detector.epochs,

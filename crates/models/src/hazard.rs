@@ -5,27 +5,34 @@
 //! Here losses and exposure are pooled over neighbouring windows (in ln cwnd) and each scale is
 //! shrunk to the next wider one, as a Gamma-Poisson hierarchy does.
 
-/// ln of the ratio between neighbouring bins.
-const STEP: f64 = 0.02;
+use std::sync::LazyLock;
+
+use crate::smoothing::{SHRINK, Scales};
+
 /// Bins from one packet up to e^(600 * 0.02) = 160,000 packets.
 const BINS: usize = 600;
-/// Bandwidths in ln cwnd, widest first. The narrowest resolves a drop-tail queue's few per cent.
-const BANDWIDTHS: [f64; 4] = [0.6, 0.25, 0.1, 0.04];
-/// Pseudo-losses by which the wider scale weighs in the narrower: at least and at most.
-const SHRINK: (f64, f64) = (0.5, 50.0);
-/// How much the loss probability is assumed to vary from one scale to the next, as a squared coefficient
-/// of variation, and how many squared losses that counts as.
-const VARIATION_PRIOR: (f64, f64) = (0.5, 4.0);
+/// The bins, a fiftieth of ln cwnd each.
+static SCALES: LazyLock<Scales> = LazyLock::new(|| Scales::new(0.02, BINS));
 /// Bounds of the ages since the last loss at which clustering is measured, seconds.
 const AGES_S: [f64; 7] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 /// Pseudo-losses by which "no clustering" weighs at each age.
 const AGE_SHRINK: f64 = 3.0;
 
+/// A weight is brought back to 1 before it can overflow.
+const WEIGHT_MAX: f64 = 1e100;
+
 /// Losses and packets by window, forgetting exponentially.
+///
+/// Nothing is multiplied as time goes by: what is new weighs more and more, and a count is told by
+/// its ratio to the weight of now. So forgetting takes O(1).
 #[derive(Debug, Clone)]
 pub struct Hazard {
+    /// What one packet or loss of now weighs.
+    weight: f64,
     packets: Vec<f64>,
     losses: Vec<f64>,
+    all_packets: f64,
+    all_losses: f64,
     age_losses: [f64; AGES_S.len() + 1],
     age_expected: [f64; AGES_S.len() + 1],
     smoothed: Vec<f64>,
@@ -34,8 +41,11 @@ pub struct Hazard {
 impl Default for Hazard {
     fn default() -> Self {
         Self {
+            weight: 1.0,
             packets: vec![0.0; BINS],
             losses: vec![0.0; BINS],
+            all_packets: 0.0,
+            all_losses: 0.0,
             age_losses: [0.0; AGES_S.len() + 1],
             age_expected: [0.0; AGES_S.len() + 1],
             smoothed: Vec::new(),
@@ -46,110 +56,91 @@ impl Default for Hazard {
 impl Hazard {
     /// `packets` were sent at a window, `age_s` after the last loss.
     pub fn sent(&mut self, cwnd_packets: f64, packets: f64, age_s: f64) {
+        let packets = packets * self.weight;
         if !self.smoothed.is_empty() {
             self.age_expected[age_bin(age_s)] += packets * self.base(cwnd_packets);
         }
-        self.packets[bin(cwnd_packets)] += packets;
+        self.packets[SCALES.bin(cwnd_packets)] += packets;
+        self.all_packets += packets;
     }
 
     /// A loss was met at a window, `age_s` after the one before.
     pub fn lost(&mut self, cwnd_packets: f64, age_s: f64) {
-        self.losses[bin(cwnd_packets)] += 1.0;
+        self.losses[SCALES.bin(cwnd_packets)] += self.weight;
+        self.all_losses += self.weight;
         if !self.smoothed.is_empty() {
-            self.age_losses[age_bin(age_s)] += 1.0;
+            self.age_losses[age_bin(age_s)] += self.weight;
         }
     }
 
     /// A loss proved spurious.
     pub fn not_lost(&mut self, cwnd_packets: f64, age_s: f64) {
-        let count = &mut self.losses[bin(cwnd_packets)];
-        *count = (*count - 1.0).max(0.0);
+        let count = &mut self.losses[SCALES.bin(cwnd_packets)];
+        let taken = count.min(self.weight);
+        *count -= taken;
+        self.all_losses = (self.all_losses - taken).max(0.0);
         let count = &mut self.age_losses[age_bin(age_s)];
-        *count = (*count - 1.0).max(0.0);
+        *count = (*count - self.weight).max(0.0);
     }
 
     /// Multiplies all counts by `keep`, 0..=1.
     pub fn forget(&mut self, keep: f64) {
+        self.weight /= keep;
+        if self.weight < WEIGHT_MAX {
+            return;
+        }
+        // one who forgets all divides by 0, and 1/infinity is the 0 that counts then get
+        let rescale = 1.0 / self.weight;
         let counts = self.packets.iter_mut().chain(&mut self.losses);
         counts
             .chain(&mut self.age_losses)
             .chain(&mut self.age_expected)
-            .for_each(|c| *c *= keep);
+            .chain([&mut self.all_packets, &mut self.all_losses])
+            .for_each(|count| *count *= rescale);
+        self.weight = 1.0;
     }
 
     /// Losses remembered, each weighed by what is not yet forgotten of it.
     pub fn losses(&self) -> f64 {
-        self.losses.iter().sum()
+        self.all_losses / self.weight
     }
 
     /// Packets remembered.
     pub fn packets(&self) -> f64 {
-        self.packets.iter().sum()
+        self.all_packets / self.weight
     }
 
     /// Recomputes the smoothed curve from the counts.
     pub fn smooth(&mut self) {
-        let all = self.packets().max(1.0);
-        // half a pseudo-loss: Jeffreys' prior, so that no loss seen is not "never"
-        let overall = (self.losses() + 0.5) / all;
-        let mut wider = vec![overall; BINS];
-        let seen: Vec<usize> = (0..BINS).filter(|&b| self.packets[b] > 0.0).collect();
-        let (Some(&first), Some(&last)) = (seen.first(), seen.last()) else {
-            self.smoothed = wider;
+        let overall = self.overall();
+        let has = |&b: &usize| self.packets[b] > 0.0;
+        let (Some(first), Some(last)) = ((0..BINS).find(has), (0..BINS).rev().find(has)) else {
+            self.smoothed = vec![overall; BINS];
             return;
         };
-        for bandwidth in BANDWIDTHS {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small and positive
-            let reach = (3.0 * bandwidth / STEP) as usize;
-            let kernel: Vec<f64> = (0..=reach)
-                .map(|k| (-0.5 * (k as f64 * STEP / bandwidth).powi(2)).exp())
-                .collect();
-            let shrink = self.shrink(&wider, bandwidth, first, last);
-            let mut narrower = wider.clone();
-            for (b, value) in narrower.iter_mut().enumerate().take(last + 1).skip(first) {
-                let (mut losses, mut packets) = (0.0, 0.0);
-                for c in b.saturating_sub(reach).max(first)..=(b + reach).min(last) {
-                    let weight = kernel[b.abs_diff(c)];
-                    losses += weight * self.losses[c];
-                    packets += weight * self.packets[c];
-                }
-                // posterior mean of a Gamma(shrink, shrink / wider) rate after the pooled counts
-                *value = (losses + shrink) / (packets + shrink / wider[b]);
-            }
-            wider = narrower;
-        }
+        let unit = 1.0 / self.weight;
+        let counts = |b: usize| (self.packets[b] * unit, self.losses[b] * unit);
         // beyond what was seen, the edge counts
-        let (low, high) = (wider[first], wider[last]);
-        wider[..first].fill(low);
-        wider[last + 1..].fill(high);
-        self.smoothed = wider;
+        let seen = (first, last);
+        let shrinks = SCALES.shrinks(counts, seen, overall);
+        let smoothed = (first..=last)
+            .map(|b| (SCALES.posterior_with(&shrinks, counts, seen, b, overall)).mean())
+            .collect::<Vec<f64>>();
+        let at = |b: usize| smoothed[b.clamp(first, last) - first];
+        self.smoothed = (0..BINS).map(at).collect();
     }
 
-    /// Pseudo-losses of the wider scale: few where losses vary more from window to window than chance
-    /// has it, many where they do not. By moments: in blocks as wide as the kernel, losses differ from what
-    /// the wider scale expects by chance (their expectation) and by real variation (its square times the
-    /// squared coefficient of variation, 1/shrink).
-    fn shrink(&self, wider: &[f64], bandwidth: f64, first: usize, last: usize) -> f64 {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small and positive
-        let block = ((2.5 * bandwidth / STEP) as usize).max(1);
-        let (prior, weight) = VARIATION_PRIOR;
-        let (mut beyond_chance, mut squares) = (prior * weight, weight);
-        for from in (first..=last).step_by(block) {
-            let bins = from..(from + block).min(last + 1);
-            let lost: f64 = bins.clone().map(|b| self.losses[b]).sum();
-            let expected: f64 = bins.map(|b| self.packets[b] * wider[b]).sum();
-            beyond_chance += (lost - expected).powi(2) - expected;
-            squares += expected * expected;
-        }
-        (squares / beyond_chance.max(f64::MIN_POSITIVE)).clamp(SHRINK.0, SHRINK.1)
+    /// Half a pseudo-loss beside those seen, Jeffreys' prior, so that no loss seen is not "never".
+    fn overall(&self) -> f64 {
+        (self.losses() + SHRINK) / self.packets().max(1.0)
     }
 
     /// Probability that a packet sent at this window is lost, clustering left aside.
     pub fn base(&self, cwnd_packets: f64) -> f64 {
         if self.smoothed.is_empty() {
-            return (self.losses() + 0.5) / self.packets().max(1.0);
+            return self.overall();
         }
-        let x = cwnd_packets.max(1.0).ln() / STEP;
+        let x = SCALES.place(cwnd_packets);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped below
         let b = (x as usize).min(BINS - 2);
         let part = (x - b as f64).min(1.0);
@@ -160,15 +151,11 @@ impl Hazard {
     /// have in common is no clustering: the base was another when they were counted.
     pub fn clustering(&self, age_s: f64) -> f64 {
         let a = age_bin(age_s);
-        let all = |counts: &[f64]| counts.iter().sum::<f64>() + AGE_SHRINK;
+        let all = |counts: &[f64]| counts.iter().sum::<f64>() + AGE_SHRINK * self.weight;
         let common = all(&self.age_losses) / all(&self.age_expected);
-        (self.age_losses[a] + AGE_SHRINK) / (common * self.age_expected[a] + AGE_SHRINK)
+        let shrink = AGE_SHRINK * self.weight;
+        (self.age_losses[a] + shrink) / (common * self.age_expected[a] + shrink)
     }
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped
-fn bin(cwnd_packets: f64) -> usize {
-    ((cwnd_packets.max(1.0).ln() / STEP).round() as usize).min(BINS - 1)
 }
 
 fn age_bin(age_s: f64) -> usize {
@@ -269,5 +256,26 @@ mod tests {
         for age_s in [0.7, 3.0, 20.0] {
             assert!((hazard.clustering(age_s) - 1.0).abs() < 0.05);
         }
+    }
+
+    #[test]
+    fn a_long_time_of_forgetting_is_that_of_its_parts() {
+        let (mut hazard, keep) = (Hazard::default(), (-1.0_f64 / 400.0).exp());
+        // past the point where weights are brought back to 1, and not by chance of a single time
+        for second in 0..200_000_u32 {
+            hazard.sent(100.0, 500.0, 1.0);
+            if second % 20 == 0 {
+                hazard.lost(100.0, 1.0);
+            }
+            hazard.forget(keep);
+        }
+        let packets = 500.0 * keep / (1.0 - keep);
+        assert!((hazard.packets() / packets - 1.0).abs() < 1e-9);
+        assert!((hazard.losses() / (packets / 10_000.0) - 1.0).abs() < 0.03);
+        hazard.smooth();
+        assert!((hazard.base(100.0) / 1e-4 - 1.0).abs() < 0.1);
+        hazard.forget(0.0);
+        assert_eq!((hazard.packets(), hazard.losses()), (0.0, 0.0));
+        assert!(hazard.clustering(1.0).is_finite());
     }
 }

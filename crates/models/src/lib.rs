@@ -9,6 +9,8 @@
 //! | forecast a live flow | [`Forecaster::new`], [`observe`](Forecaster::observe), [`advance`](Forecaster::advance), [`forecast`](Forecaster::forecast)`(now_s, horizon_s)` | [`Forecast`] `{point, mean, quantiles, weights, basis, state, ...}` |
 //! | any model, one interface | [`Estimator::fit`]`(Model, &Series, &`[`EstimatorOptions`]`)`, [`forecast`](Estimator::forecast)`(&State, horizon_s)` | [`Estimate`] `{point, mean, quantiles}` |
 //! | the paper's model | [`econ::congestion_avoidance`], [`econ::slow_start`] | [`econ::Econ`] |
+//! | a path's curve and changes, online | [`follow::Follower`], [`online_curve`], [`change`] | [`online_curve::CurveEstimate`], [`change::Change`] |
+//! | a new client's curve | [`clusters::Clusters`] | [`clusters::ClusterCurve`] |
 //! | baselines | [`baselines`] | numbers |
 //!
 //! All outputs derive `serde::Serialize` with the keys above. What each model is, how it is judged
@@ -16,19 +18,25 @@
 
 mod bands;
 pub mod baselines;
+pub mod change;
+pub mod clusters;
 pub mod econ;
 pub mod epochs;
 pub mod estimators;
 pub mod evaluate;
 pub mod experts;
 pub mod fit;
+pub mod follow;
 pub mod forecast;
 pub mod formulas;
+pub mod gamma;
 pub mod hazard;
 pub mod loss_curve;
+pub mod online_curve;
 pub mod renewal;
 pub mod rtt;
 pub mod series;
+mod smoothing;
 pub mod window;
 
 pub use epochs::{Detection, Epoch, EpochDetector, FlowState, Loss, Phase, find_epochs};
@@ -38,8 +46,8 @@ pub use evaluate::{
 };
 pub use fit::{Fit, FitOptions, fit};
 pub use forecast::{
-    Basis, Expert, Forecast, ForecastError, Forecaster, ForecasterOptions, Observation, QUANTILES,
-    Quantity, Weight,
+    Basis, Expert, Forecast, ForecastError, Forecaster, ForecasterOptions, Note, Notes,
+    Observation, OnBreak, QUANTILES, Quantity, Weight,
 };
 pub use loss_curve::{Counting, CurvePoint, LossCurve, LossCurveBuilder, LossCurves};
 pub use rtt::{RttSource, estimate_rtt_s, guess_cc};

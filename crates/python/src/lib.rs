@@ -7,9 +7,11 @@
 #![allow(clippy::needless_pass_by_value)]
 
 mod batch;
+mod clusters;
 mod convert;
 mod errors;
 mod estimators;
+mod follow;
 mod live;
 mod models;
 mod namespaces;
@@ -27,6 +29,8 @@ mod _internal {
     #[pymodule_export]
     use crate::batch::{ArrowTable, check_simulations, simulate_many};
     #[pymodule_export]
+    use crate::clusters::LossClusters;
+    #[pymodule_export]
     use crate::convert::{
         convert_packets, convert_pantheon_perf, export_csv, import_trace, recognise,
     };
@@ -37,6 +41,8 @@ mod _internal {
     };
     #[pymodule_export]
     use crate::estimators::{Estimator, model_names};
+    #[pymodule_export]
+    use crate::follow::follow;
     #[pymodule_export]
     use crate::live::{live_key, live_run, live_serve};
     #[pymodule_export]

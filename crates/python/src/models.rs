@@ -4,7 +4,7 @@ use numpy::PyReadonlyArray1;
 use pathcast_models::loss_curve::{LossCurveBuilder, LossCurves};
 use pathcast_models::{
     Cc, Counting, Detection, EvaluateOptions, Fit, FitOptions, ForecasterOptions, Observation,
-    Protocol, Series, SeriesError,
+    OnBreak, Protocol, Series, SeriesError,
 };
 use pyo3::prelude::*;
 use serde::Serialize;
@@ -164,16 +164,26 @@ pub struct Forecaster(pathcast_models::Forecaster);
 #[pymethods]
 impl Forecaster {
     #[new]
-    #[pyo3(signature = (cc, horizons_s, rtt_s=None))]
-    fn new(cc: &str, horizons_s: Vec<f64>, rtt_s: Option<f64>) -> PyResult<Self> {
+    #[pyo3(signature = (cc, horizons_s, rtt_s=None, restart_on_break=false))]
+    fn new(
+        cc: &str,
+        horizons_s: Vec<f64>,
+        rtt_s: Option<f64>,
+        restart_on_break: bool,
+    ) -> PyResult<Self> {
         let cc = congestion_control(Some(cc))?.expect("was some");
         let options = ForecasterOptions {
             cc,
             rtt_s,
             horizons_s,
         };
+        let on_break = if restart_on_break {
+            OnBreak::Restart
+        } else {
+            OnBreak::Refuse
+        };
         pathcast_models::Forecaster::new(&options)
-            .map(Self)
+            .map(|forecaster| Self(forecaster.on_break(on_break)))
             .map_err(model_error)
     }
 

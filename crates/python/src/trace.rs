@@ -79,7 +79,9 @@ impl Trace {
         fill("cwnd_packets", Some(cwnd), |r, v| {
             r.cwnd_packets = v;
         })?;
-        Ok(Self(pathcast_trace::Trace { metadata, records }))
+        let mut trace = pathcast_trace::Trace { metadata, records };
+        trace.unwrap_counters();
+        Ok(Self(trace))
     }
 
     /// All columns by name, each an array of float64, NaN for what is not known.

@@ -204,6 +204,38 @@ impl Trace {
             .filter(move |record| record.flow == flow)
     }
 
+    /// Lets counters that wrap at 2^32, as TCP's sequence numbers do, go on counting.
+    ///
+    /// A counter wraps where it falls by more than 2^31; one that has a value of more than 32 bits is no
+    /// such counter and is left as it is. Falls by less are left as well: models refuse them by name.
+    pub fn unwrap_counters(&mut self) {
+        let counters: [fn(&mut Record) -> &mut Option<u64>; 2] =
+            [|row| &mut row.snd_nxt_bytes, |row| &mut row.snd_una_bytes];
+        for counter in counters {
+            if (self.records.iter_mut())
+                .any(|row| counter(row).is_some_and(|v| v > u32::MAX.into()))
+            {
+                continue;
+            }
+            // by flow: the last value as it stood, and what to add
+            let mut last: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+            for row in &mut self.records {
+                let flow = row.flow;
+                if let Some(value) = counter(row) {
+                    let (before, add) = last.entry(flow).or_insert((*value, 0));
+                    if before.saturating_sub(*value) > 1 << 31 {
+                        *add += 1 << 32;
+                    } else if value.saturating_sub(*before) > 1 << 31 && *add > 0 {
+                        // a late row from before the wrap
+                        *add -= 1 << 32;
+                    }
+                    *before = *value;
+                    *value += *add;
+                }
+            }
+        }
+    }
+
     /// The flows that have rows, ascending.
     pub fn flows(&self) -> Vec<u32> {
         let mut flows: Vec<u32> = self.records.iter().map(|record| record.flow).collect();

@@ -110,11 +110,12 @@ impl Learned {
     }
 
     fn econ(&self, state: &State) -> f64 {
+        let (flow, rtt_s) = (state.flow, self.rtt_s());
         let Some(curve) = &self.curve else {
-            return f64::NAN;
+            // without a curve what the window is worth
+            return self.in_unit(flow.cwnd_packets / rtt_s);
         };
         let loss = |w: f64| curve.loss_probability(w);
-        let (flow, rtt_s) = (state.flow, self.rtt_s());
         let econ = if flow.phase == Phase::SlowStart {
             econ::slow_start(flow.cwnd_packets, flow.ssthresh_packets, rtt_s, loss)
         } else {

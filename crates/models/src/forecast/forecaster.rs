@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use super::horizon::{Horizon, Pending, Summary, summarise};
 use super::steps::Steps;
 use super::{
-    Basis, Forecast, ForecastError, ForecasterOptions, Observation, Quantity, Weight, reward,
+    Basis, Forecast, ForecastError, ForecasterOptions, Note, Notes, Observation, Quantity, Weight,
+    reward,
 };
 use crate::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
 use crate::epochs::{EpochDetector, FlowState};
@@ -13,8 +14,12 @@ use crate::experts::{ByExpert, EXPERTS, Expert, middle};
 use crate::hazard::Hazard;
 use crate::renewal::{Law, Renewal, Reward};
 use crate::rtt::{ASSUMED_RTT_S, RttSource, estimate_rtt_s, median};
-use crate::series::{Integral, MAX_CWND_PACKETS, Series, SeriesError};
+use crate::series::{Integral, Interleaving, MAX_CWND_PACKETS, Series, SeriesError};
 use crate::window::Cc;
+
+#[path = "breaks.rs"]
+mod breaks;
+pub use breaks::OnBreak;
 
 /// Seconds per sample of history.
 pub const SAMPLE_S: f64 = 1.0;
@@ -83,6 +88,11 @@ pub struct Forecaster {
     /// Losses in the hazard that may still be withdrawn: time, window, age of the epoch.
     counted: VecDeque<(f64, f64, f64)>,
     losses: u32,
+    /// Of these, those that ended no slow start.
+    avoidance_losses: u32,
+    on_break: OnBreak,
+    notes: Notes,
+    interleaving: Interleaving,
     range: (f64, f64),
     start_s: f64,
     ticks: u32,
@@ -133,6 +143,10 @@ impl Forecaster {
             rtt_estimates_s: VecDeque::new(),
             counted: VecDeque::new(),
             losses: 0,
+            avoidance_losses: 0,
+            on_break: OnBreak::default(),
+            notes: Notes::default(),
+            interleaving: Interleaving::default(),
             range: (f64::INFINITY, 0.0),
             start_s: 0.0,
             ticks: 0,
@@ -171,8 +185,9 @@ impl Forecaster {
     /// [`ForecastError::Record`] names the record (counted from 0) that is not finite, not positive
     /// or out of order; it is then not taken.
     pub fn observe(&mut self, record: &Observation) -> Result<(), ForecastError> {
-        self.check(record)?;
+        let record = &self.mended(record)?;
         let t = record.time_s;
+        self.interleaving.push(record.cwnd_packets);
         if self.last.is_none() {
             self.start_s = t;
             if record.snd_nxt_packets.is_some() {
@@ -195,9 +210,13 @@ impl Forecaster {
             self.rtt_source = RttSource::Srtt;
             self.detector.set_rtt_s(self.rtt_s);
         }
-        self.detector.push(t, record.cwnd_packets);
+        if (self.detector).observe(t, record.cwnd_packets, record.snd_nxt_packets) {
+            self.notes.add(Note::IdleRestart);
+        }
         let level = self.detector.level_packets();
-        if let Some(last) = self.last {
+        if let Some(last) = self.last
+            && t - last.time_s <= SILENCE_S
+        {
             let age_s = self
                 .detector
                 .last_loss_s()
@@ -305,6 +324,15 @@ impl Forecaster {
                 rtt_s: self.rtt_s,
                 rtt_source: self.rtt_source,
                 capacity_packets_per_s: self.reward.limit.is_finite().then_some(self.reward.limit),
+                notes: (self.notes)
+                    .with(Note::NoLoss, self.losses == 0)
+                    .with(Note::OneLoss, self.losses == 1)
+                    .with(
+                        Note::SlowStartLossesOnly,
+                        self.losses > 0 && self.avoidance_losses == 0,
+                    )
+                    .with(Note::Held, state.held_s > 0.0)
+                    .with(Note::MixedFlows, self.interleaving.is_mixed()),
             },
             state: *state,
         })
@@ -367,6 +395,7 @@ impl Forecaster {
         {
             self.hazard.not_lost(cwnd, age_s);
             self.losses -= 1;
+            self.avoidance_losses = self.avoidance_losses.min(self.losses);
             self.counted.pop_back();
         }
         let counted_s = self.counted.back().map_or(f64::NEG_INFINITY, |loss| loss.0);
@@ -376,6 +405,7 @@ impl Forecaster {
             let age_s = time_s - counted_s;
             self.hazard.lost(cwnd, age_s);
             self.losses += 1;
+            self.avoidance_losses += u32::from(!self.detector.lost_in_slow_start());
             self.counted.push_back((time_s, cwnd, age_s));
             if self.counted.len() > 4 {
                 self.counted.pop_front();

@@ -12,6 +12,7 @@
 
 mod forecaster;
 mod horizon;
+mod notes;
 mod regression;
 mod reward;
 mod steps;
@@ -26,7 +27,8 @@ use crate::rtt::RttSource;
 use crate::series::SeriesError;
 use crate::window::Cc;
 
-pub use forecaster::{Forecaster, SAMPLE_S, TRAINING_S};
+pub use forecaster::{Forecaster, OnBreak, SAMPLE_S, TRAINING_S};
+pub use notes::{Note, Notes};
 
 /// Levels of the quantiles that a forecast carries.
 pub const QUANTILES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
@@ -133,6 +135,8 @@ pub struct Basis {
     pub rtt_source: RttSource,
     /// The rate at which the path was seen to saturate, packets/s; `None` if it was not.
     pub capacity_packets_per_s: Option<f64>,
+    /// What was odd about the records.
+    pub notes: Notes,
 }
 
 /// One forecast.

@@ -1,0 +1,181 @@
+"""A path followed online: its loss curve in a sliding window, and when it changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pathcast import _internal
+from pathcast.exceptions import ModelError, translated
+from pathcast.models import _chosen_cc, _columns, check_rtt
+from pathcast.trace import Trace
+
+#: Length of the sliding window by default, in seconds (Cao et al., IMC 2019, section 5.1).
+WINDOW_S = 100.0
+
+
+@dataclass(frozen=True)
+class PathChange:
+    """A change of the path.
+
+    Attributes:
+        flow: the flow that showed it.
+        kind: `rtt`, the round-trip time without queues, or `loss_rate`.
+        at_s: when it is believed to have happened, in seconds of the trace.
+        detected_s: when that was known well enough.
+        before: before it: seconds, or loss events per packet.
+        after: after it.
+        probability: how sure that is.
+
+    """
+
+    flow: int
+    kind: Literal["rtt", "loss_rate"]
+    at_s: float
+    detected_s: float
+    before: float
+    after: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class CurveEstimate:
+    """The loss probability at one window, and how well it is known.
+
+    Attributes:
+        cwnd_packets: the window.
+        loss_probability: of a packet sent at it.
+        low: it is below this with 5 % chance.
+        high: it is above this with 5 % chance; without any loss `3 / packets`.
+        packets: packets that speak for this window, those of windows nearby weighed less.
+        losses: losses that do.
+        source: `own`: losses seen with as many connections; `other_npc`: with others; `no_loss`:
+            none was seen.
+
+    """
+
+    cwnd_packets: float
+    loss_probability: float
+    low: float
+    high: float
+    packets: float
+    losses: float
+    source: str
+
+
+@dataclass(frozen=True)
+class FollowedCurve:
+    """p(cwnd) of the sliding window for one number of parallel connections.
+
+    Attributes:
+        npc: parallel connections.
+        packets: packets in the window.
+        losses: losses in it.
+        upper_bound: without losses, what the probability exceeds with 5 % chance; else None.
+        points: ascending by window.
+
+    """
+
+    npc: int
+    packets: float
+    losses: int
+    upper_bound: float | None
+    points: tuple[CurveEstimate, ...]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What one who followed a path knows at the end.
+
+    Attributes:
+        file: where the trace came from; empty if nowhere.
+        window_s: length of the sliding window in seconds.
+        memory_bytes: what the curve takes.
+        changes: oldest first.
+        curves: one for each number of parallel connections.
+
+    """
+
+    file: str
+    window_s: float
+    memory_bytes: int
+    changes: tuple[PathChange, ...]
+    curves: tuple[FollowedCurve, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `pathcast follow --json` prints it."""
+        return {
+            "trace": self.file,
+            "window_s": self.window_s,
+            "memory_bytes": self.memory_bytes,
+            "changes": [vars(change) for change in self.changes],
+            "curves": [
+                vars(curve) | {"points": [vars(point) for point in curve.points]}
+                for curve in self.curves
+            ],
+        }
+
+
+def follow(
+    trace: Trace,
+    *,
+    window_s: float = WINDOW_S,
+    cc: str | None = None,
+    rtt_s: float | None = None,
+) -> Followed:
+    """Follows the flows of a trace, record by record, as a live service does.
+
+    The curve holds the last `window_s` seconds, and after a change what came since.
+
+    Args:
+        trace: all its flows ran in parallel over one path.
+        window_s: length of the sliding window in seconds.
+        cc: `cubic` or `reno`; by default what the trace says, else guessed from the window.
+        rtt_s: round-trip time in seconds; by default the trace's srtt, else 0.1 s.
+
+    Raises:
+        ModelError: a flow with fewer than two records, an unknown `cc`, or a time that is none.
+
+    Example:
+        >>> import numpy as np
+        >>> sawtooth = {"time_s": np.arange(1100) * 0.1, "cwnd_packets": 10 + np.arange(1100) % 11}
+        >>> followed = follow(Trace.from_columns(sawtooth), cc="reno")
+        >>> followed.changes, followed.curves[0].losses
+        ((), 99)
+        >>> point = followed.curves[0].points[-1]  # a loss each time that 20 packets are sent at 20
+        >>> point.low < 1 / 20 < point.high
+        True
+
+    """
+    check_rtt(rtt_s)
+    try:
+        with translated():
+            text = _internal.follow(
+                [_columns(trace.flow(flow)) for flow in trace.flows],
+                float(window_s),
+                _chosen_cc(trace, trace.flows[0], cc),
+                rtt_s,
+            )
+    except ModelError as error:
+        raise ModelError(f"{trace.file}: {error}" if trace.file else str(error)) from None
+    result = json.loads(text)
+    flows = trace.flows
+    return Followed(
+        trace.file,
+        float(window_s),
+        result["memory_bytes"],
+        tuple(
+            PathChange(**(change | {"flow": flows[change["flow"]]})) for change in result["changes"]
+        ),
+        tuple(
+            FollowedCurve(
+                curve["npc"],
+                curve["packets"],
+                curve["losses"],
+                curve["upper_bound"],
+                tuple(CurveEstimate(**point) for point in curve["points"]),
+            )
+            for curve in result["curves"]
+        ),
+    )
