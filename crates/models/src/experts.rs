@@ -141,6 +141,15 @@ impl Pool {
         self.bias = (keep * self.bias.0 + off, keep * self.bias.1 + 1.0);
     }
 
+    /// The path changed: what was known of the experts counts less.
+    pub(crate) fn forget(&mut self, keep: f64) {
+        let ln_error = self.error.map(|sum| sum / self.weight);
+        self.weight *= keep;
+        self.error = ln_error.map(|ln_error| ln_error * self.weight);
+        self.pooled_error *= keep;
+        self.bias.0 *= keep;
+    }
+
     /// What ln of the truth lately was above ln of the state's forecast, on average.
     pub(crate) fn bias(&self) -> f64 {
         self.bias.0 / self.bias.1

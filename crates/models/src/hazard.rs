@@ -100,6 +100,22 @@ impl Hazard {
         self.weight = 1.0;
     }
 
+    /// The path changed: what is remembered keeps its form over windows, but counts as `losses` losses at
+    /// `loss_probability` by and large.
+    pub fn step_to(&mut self, loss_probability: f64, losses: f64) {
+        let scale = |total: f64, wanted: f64| if total > 0.0 { wanted / total } else { 0.0 };
+        let of_packets = scale(self.packets(), losses / loss_probability);
+        let of_losses = scale(self.losses(), losses);
+        self.packets
+            .iter_mut()
+            .for_each(|count| *count *= of_packets);
+        self.losses.iter_mut().for_each(|count| *count *= of_losses);
+        self.all_packets *= of_packets;
+        self.all_losses *= of_losses;
+        self.age_losses.fill(0.0);
+        self.age_expected.fill(0.0);
+    }
+
     /// Losses remembered, each weighed by what is not yet forgotten of it.
     pub fn losses(&self) -> f64 {
         self.all_losses / self.weight
@@ -220,6 +236,25 @@ mod tests {
         (0..10).for_each(|_| hazard.lost(100.0, 0.7));
         assert!(hazard.clustering(0.7) > 2.0);
         assert!((hazard.clustering(20.0) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_step_keeps_the_form_and_is_soon_overcome() {
+        let mut hazard = Hazard::default();
+        hazard.sent(100.0, 1e6, 10.0);
+        hazard.sent(1000.0, 1e6, 10.0);
+        (0..10).for_each(|_| hazard.lost(100.0, 10.0));
+        (0..200).for_each(|_| hazard.lost(1000.0, 10.0));
+        hazard.smooth();
+        let form = hazard.base(1000.0) / hazard.base(100.0);
+        hazard.step_to(1e-3, 3.0);
+        assert!((hazard.losses() - 3.0).abs() < 1e-9 && (hazard.packets() - 3000.0).abs() < 1e-6);
+        hazard.smooth();
+        assert!(hazard.base(1000.0) > hazard.base(100.0) && form > 5.0);
+        hazard.sent(100.0, 1e6, 10.0);
+        (0..100).for_each(|_| hazard.lost(100.0, 10.0));
+        hazard.smooth();
+        assert!((hazard.base(100.0) / 1e-4 - 1.0).abs() < 0.2);
     }
 
     #[test]

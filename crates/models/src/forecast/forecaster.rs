@@ -9,6 +9,7 @@ use super::{
     reward,
 };
 use crate::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
+use crate::change::ChangeDetector;
 use crate::epochs::{EpochDetector, FlowState};
 use crate::experts::{ByExpert, EXPERTS, Expert, middle};
 use crate::hazard::Hazard;
@@ -19,6 +20,8 @@ use crate::window::Cc;
 
 #[path = "breaks.rs"]
 mod breaks;
+#[path = "changes.rs"]
+mod changes;
 pub use breaks::OnBreak;
 
 /// Seconds per sample of history.
@@ -75,6 +78,7 @@ pub struct Forecaster {
     rtt_source: RttSource,
     detector: EpochDetector,
     hazard: Hazard,
+    changes_of_path: ChangeDetector,
     last: Option<Observation>,
     last_level: f64,
     records: usize,
@@ -98,7 +102,10 @@ pub struct Forecaster {
     ticks: u32,
     samples: VecDeque<f64>,
     sample_windows: VecDeque<f64>,
-    sum_of_all: f64,
+    /// Of the samples since the path last changed, and how many they are.
+    sum_of_all: (f64, u32),
+    /// Until this second everything is fitted anew each second.
+    refit_until: u32,
     /// Least and greatest sample so far.
     sample_range: (f64, f64),
     ewma: Ewma,
@@ -133,6 +140,7 @@ impl Forecaster {
             rtt_source,
             detector: EpochDetector::new(options.cc, rtt_s),
             hazard: Hazard::default(),
+            changes_of_path: ChangeDetector::default(),
             last: None,
             last_level: 0.0,
             records: 0,
@@ -152,7 +160,8 @@ impl Forecaster {
             ticks: 0,
             samples: VecDeque::new(),
             sample_windows: VecDeque::new(),
-            sum_of_all: 0.0,
+            sum_of_all: (0.0, 0),
+            refit_until: (REFIT_S / SAMPLE_S) as u32,
             sample_range: (f64::INFINITY, 0.0),
             ewma: Ewma::default(),
             holt_winters: HoltWinters::default(),
@@ -227,7 +236,9 @@ impl Forecaster {
                 self.hazard.sent(self.last_level, packets, age_s);
             }
         }
+        let losses = self.losses;
         self.count_losses();
+        self.follow_changes(record, self.losses.saturating_sub(losses));
         self.range = (self.range.0.min(level), self.range.1.max(level));
         self.cwnd.push(t, record.cwnd_packets);
         if let Some(snd_nxt) = record.snd_nxt_packets {
@@ -439,7 +450,8 @@ impl Forecaster {
         self.ticks = 0;
         self.samples.clear();
         self.sample_windows.clear();
-        self.sum_of_all = 0.0;
+        self.sum_of_all = (0.0, 0);
+        self.refit_until = (REFIT_S / SAMPLE_S) as u32;
         self.ewma = Ewma::default();
         self.holt_winters = HoltWinters::default();
         self.horizons
@@ -453,7 +465,8 @@ impl Forecaster {
         let sample = self.truth(from_s, now_s);
         self.samples.push_back(sample);
         self.sample_windows.push_back(self.cwnd.mean(from_s, now_s));
-        self.sum_of_all += sample;
+        self.sum_of_all.0 += sample;
+        self.sum_of_all.1 += 1;
         self.ewma.push(sample);
         self.holt_winters.push(sample);
         self.sample_range = (
@@ -467,7 +480,7 @@ impl Forecaster {
         }
         self.hazard.forget((-SAMPLE_S / LOSS_MEMORY_S).exp());
         let refit_ticks = (REFIT_S / SAMPLE_S) as u32;
-        if self.ticks <= refit_ticks || self.ticks.is_multiple_of(refit_ticks) {
+        if self.ticks <= self.refit_until || self.ticks.is_multiple_of(refit_ticks) {
             self.refit(now_s);
         }
         let mut horizons = std::mem::take(&mut self.horizons);
@@ -603,7 +616,7 @@ impl Forecaster {
         // before the first sample everything is what the window is worth now
         let or_now = |value: Option<f64>| value.unwrap_or(now_worth);
         let mean_of_all =
-            (self.ticks > 0).then(|| self.sum_of_all * SAMPLE_S / f64::from(self.ticks));
+            (self.sum_of_all.1 > 0).then(|| self.sum_of_all.0 / f64::from(self.sum_of_all.1));
         let short = &samples[samples.len().saturating_sub(SHORT_SAMPLES)..];
         let value: ByExpert = [
             by_state.median,

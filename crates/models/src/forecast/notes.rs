@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 /// One oddity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[repr(u8)]
+#[repr(u16)]
 pub enum Note {
     /// No loss was seen: the forecast rests on growth, on the past's means and on the bound that so many
     /// packets without a loss set.
@@ -23,11 +23,13 @@ pub enum Note {
     ClockStep,
     /// The sequence number went back: as after a clock step.
     CounterReset,
+    /// The path changed: what was learned before counts little since then.
+    PathChanged,
     /// Windows jump to and fro: these are the records of several flows, and the forecast is of none.
     MixedFlows,
 }
 
-const ALL: [Note; 8] = [
+const ALL: [Note; 9] = [
     Note::NoLoss,
     Note::OneLoss,
     Note::SlowStartLossesOnly,
@@ -35,17 +37,18 @@ const ALL: [Note; 8] = [
     Note::IdleRestart,
     Note::ClockStep,
     Note::CounterReset,
+    Note::PathChanged,
     Note::MixedFlows,
 ];
 
 /// A set of [`Note`]s; in JSON a list of their names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Notes(u8);
+pub struct Notes(u16);
 
 impl Notes {
     /// Adds one.
     pub fn add(&mut self, note: Note) {
-        self.0 |= 1 << note as u8;
+        self.0 |= 1 << note as u16;
     }
 
     /// The same with one more, if it holds.
@@ -59,7 +62,7 @@ impl Notes {
 
     /// Whether it is one of them.
     pub fn contains(self, note: Note) -> bool {
-        self.0 & (1 << note as u8) != 0
+        self.0 & (1 << note as u16) != 0
     }
 
     /// All of them.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::forecast::{ForecastError, ForecasterOptions, Observation};
+use crate::forecast::{Expert, ForecastError, ForecasterOptions, Note, Observation};
 
 fn options(horizons_s: &[f64]) -> ForecasterOptions {
     ForecasterOptions {
@@ -175,5 +175,47 @@ fn memory_is_bounded() {
         "{} {}",
         size(&short),
         size(&long)
+    );
+}
+
+/// A sawtooth of Reno that sends what its window and round trip allow; the round trip doubles after 200 s.
+#[test]
+fn after_a_step_of_the_round_trip_the_past_counts_little() {
+    let mut forecaster = Forecaster::new(&ForecasterOptions {
+        rtt_s: None,
+        ..options(&[10.0])
+    })
+    .unwrap();
+    let (mut now_s, mut sent, mut window) = (0.0, 0.0, 100.0);
+    let mut noted = Vec::new();
+    while now_s < 230.0 {
+        let rtt_s = if now_s < 200.0 { 0.1 } else { 0.2 };
+        let record = Observation {
+            snd_nxt_packets: Some(sent),
+            srtt_s: Some(rtt_s),
+            ..at(now_s, window)
+        };
+        forecaster.observe(&record).unwrap();
+        now_s += rtt_s;
+        sent += window;
+        window = if window < 200.0 { window + 1.0 } else { 100.0 };
+        let notes = forecaster.forecast(now_s, 10.0).unwrap().basis.notes;
+        noted.push((now_s, notes.contains(Note::PathChanged)));
+    }
+    let (found_s, _) = noted.iter().find(|noted| noted.1).expect("a change");
+    assert!((200.0..210.0).contains(found_s), "{found_s}");
+    let forecast = forecaster.forecast(now_s, 10.0).unwrap();
+    assert!((forecast.basis.rtt_s - 0.2).abs() < 0.002);
+    // 150 packets on average, five times a second; before it was ten
+    let short = forecast
+        .weights
+        .iter()
+        .find(|weight| weight.expert == Expert::WindowMean)
+        .unwrap();
+    assert!(short.value < 900.0, "{}", short.value);
+    assert!(
+        (500.0..1000.0).contains(&forecast.point),
+        "{}",
+        forecast.point
     );
 }
