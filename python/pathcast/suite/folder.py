@@ -2,7 +2,8 @@
 
 ```text
 suite/
-  cells/NAME/trace.parquet  cell.json    one cell
+  cells/NAME/trace.parquet  cell.json    one cell, run on the kernel
+  simulated/NAME/...                     one cell, simulated
   results.json  tables/  figures/  report.html
 ```
 """
@@ -63,7 +64,7 @@ class Folder:
 
         """
         try:
-            (self.path / "cells").mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise PathcastError(f"{self.path}: cannot be used: {error.strerror}") from None
@@ -78,17 +79,31 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def of(self, cell: Cell) -> FilePath:
+    def of(self, cell: Cell, world: str) -> FilePath:
         """The folder of a cell."""
-        return self.path / "cells" / cell.name
+        return self.path / ("cells" if world == "emulator" else "simulated") / cell.name
+
+    def made(self, cell: Cell, world: str) -> FilePath:
+        """Where the trace of a cell goes; makes its folder.
+
+        Raises:
+            PathcastError: it cannot be made.
+
+        """
+        folder = self.of(cell, world)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PathcastError(f"{folder}: cannot be made: {error.strerror}") from None
+        return folder / "trace.parquet"
 
     def find(self, cell: Cell, world: str) -> tuple[Record | None, str]:
         """A valid run of just this cell that is kept here, or None and why there is none.
 
         A file that is damaged counts as none: the cell is run again.
         """
-        file = self.of(cell) / "cell.json"
-        trace_file = self.of(cell) / "trace.parquet"
+        file = self.of(cell, world) / "cell.json"
+        trace_file = self.of(cell, world) / "trace.parquet"
         try:
             if file.stat().st_size > _MAX_BYTES:
                 return None, f"{file} is far too large"
@@ -132,13 +147,8 @@ class Folder:
             PathcastError: it cannot be written.
 
         """
-        folder = self.of(cell)
-        trace_file = folder / "trace.parquet"
+        trace_file = self.made(cell, world)
         valid = bool(report["valid"])
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise PathcastError(f"{folder}: cannot be made: {error.strerror}") from None
         if trace is not None:
             write_beside(trace_file, trace)
         values = {
@@ -153,7 +163,9 @@ class Folder:
             "report": report,
             "trace_sha256": _sha256(trace_file) if valid else None,
         }
-        write_beside(folder / "cell.json", json.dumps(values, allow_nan=False, indent=1) + "\n")
+        write_beside(
+            trace_file.with_name("cell.json"), json.dumps(values, allow_nan=False, indent=1) + "\n"
+        )
         reasons = tuple(tuple(one) for one in invalid_because)
         return Record(valid, reasons, report, trace_file)
 

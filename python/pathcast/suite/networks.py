@@ -64,9 +64,9 @@ SETTINGS = (
     Network("azure", "loss-1e-5", "azure", (("loss", "1e-5"),), _WIRED),
     Network("azure", "loss-1e-4", "azure", (("loss", "1e-4"),), _WIRED),
     Network("azure", "loss-1e-3", "azure", (("loss", "1e-3"),), _WIRED, short=False),
-    Network("southeast", "loss-1e-5", "southeast", (("loss", "1e-5"),), _WIRED, short=False),
+    Network("southeast", "loss-1e-5", "southeast", (("loss", "1e-5"),), _WIRED),
     Network("southeast", "loss-1e-4", "southeast", (("loss", "1e-4"),), _WIRED),
-    Network("southeast", "loss-1e-3", "southeast", (("loss", "1e-3"),), _WIRED),
+    Network("southeast", "loss-1e-3", "southeast", (("loss", "1e-3"),), _WIRED, short=False),
     Network("northeast", "", "northeast", npcs=((1, 4, 10), _ONE_TO_TEN)),
     Network("long-distance", "60ms", "long-distance", (("delay", '"30 ms"'),), _WIRED),
     Network("long-distance", "200ms", "long-distance", (("delay", '"100 ms"'),), _WIRED),
@@ -110,9 +110,9 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Names the cell's folder: `azure-loss-1e-4-cubic-npc1-seed1`."""
-        parts = (self.network.name, self.network.setting, self.scheme)
-        return "-".join([*filter(None, parts), f"npc{self.npc}", f"seed{self.seed}"])
+        """Names the cell's folder: `azure-loss-1e-4-cubic-npc1-seed1-120s`."""
+        parts = filter(None, (self.network.name, self.network.setting, self.scheme))
+        return "-".join([*parts, f"npc{self.npc}", f"seed{self.seed}", f"{self.duration_s:g}s"])
 
     def scenario(self) -> Scenario:
         """What is run."""
@@ -134,11 +134,10 @@ def changed(toml: str, changes: Iterable[tuple[str, str]]) -> str:
 
     """
     for key, value in changes:
-        toml, found = re.subn(
-            rf"^{re.escape(key)} = .*$", lambda _, k=key, v=value: f"{k} = {v}", toml, count=1, flags=re.M
-        )  # fmt: skip
-        if not found:
+        line = re.search(rf"^{re.escape(key)} = .*$", toml, flags=re.M)
+        if line is None:
             raise PathcastError(f"there is no line `{key} = ...` to change")
+        toml = f"{toml[: line.start()]}{key} = {value}{toml[line.end() :]}"
     return toml
 
 

@@ -64,7 +64,7 @@ class Status:
     @property
     def left_s(self) -> float:
         """Seconds that what is left will take, about."""
-        under_way = sum(self.running.values())
+        under_way = sum(list(self.running.values()))  # threads write to it
         return max(0.0, self.work_s - self.done_s - under_way) / self.at_once
 
 
@@ -230,9 +230,9 @@ def _run_here(
                 raise _Stopped
 
         tell(0.0)
-        folder.of(cell).mkdir(parents=True, exist_ok=True)
-        file = folder.of(cell) / "trace.parquet"
-        report, invalid = run_cell(cell, planned.world, file, attempts=attempts, progress=tell)
+        report, invalid = run_cell(
+            cell, planned.world, folder.made(cell, planned.world), attempts=attempts, progress=tell
+        )
         return folder.keep(cell, planned.world, report, invalid, None)
 
     with ThreadPoolExecutor(planned.at_once) as pool:
