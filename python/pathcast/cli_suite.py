@@ -51,7 +51,11 @@ def suite(
     ] = World.EMULATOR,
     at_once: Annotated[
         int | None,
-        typer.Option(help="Cells at once; default: two for each processor.", min=1, max=1000),
+        typer.Option(
+            help="Cells at once; default: two for each processor, if memory has room.",
+            min=1,
+            max=1000,
+        ),
     ] = None,
     attempts: Annotated[
         int, typer.Option(help="How often a cell is run until it is valid.", min=1, max=100)
@@ -164,7 +168,7 @@ def _announce(planned: Plan, output: FilePath, cluster: str | None) -> None:
     if planned.world is World.SIMULATOR:
         out.print(f"{missing} cells, simulated")
         return
-    disk = f"at most {max(1.0, planned.disk_bytes / 1e6):.0f} MB of traces"
+    disk = f"about {_size(planned.disk_bytes)} of traces"
     if cluster is not None:
         hours = _duration(planned.work_s)
         out.print(f"{missing} cells on {escape(cluster)}: {hours} of runs in all; {disk}")
@@ -175,6 +179,10 @@ def _announce(planned: Plan, output: FilePath, cluster: str | None) -> None:
         "command goes on",
         soft_wrap=True,
     )
+
+
+def _size(size_bytes: float) -> str:
+    return f"{size_bytes / 1e9:.0f} GB" if size_bytes >= 3e9 else f"{size_bytes / 1e6:.0f} MB"
 
 
 def _duration(seconds: float) -> str:

@@ -18,6 +18,9 @@ from pathcast.suite.networks import SCHEMES, Cell
 from pathcast.suite.scores import Scored, Source, score_flow
 from pathcast.trace import Trace, read_trace
 
+#: Traces longer than this, in seconds, are judged one after another: one of an hour takes gigabytes of memory.
+_LONG_S = 1200.0
+
 
 @dataclass
 class Judged:
@@ -70,7 +73,8 @@ def judge(
             jobs.append(_job(_judge_cell, cell, record))
     for file in trace_files:
         jobs.append(_job(_judge_file, file))
-    parts = _in_threads(jobs, progress)
+    longest_s = max((cell.duration_s for cell, _ in outcomes), default=0.0)
+    parts = _in_threads(jobs, 1 if longest_s > _LONG_S else os.cpu_count() or 1, progress)
     valid_rows = [row for row in judged.cells if row["valid"]]
     for row, part in zip(valid_rows, parts[: len(valid_rows)], strict=True):
         assert isinstance(part, _Part)  # noqa: S101 - cells raise
@@ -99,14 +103,16 @@ def _add(judged: Judged, part: _Part) -> None:
 
 
 def _in_threads(
-    jobs: Sequence[Callable[[], _Part | str]], progress: Callable[[float], None] | None
+    jobs: Sequence[Callable[[], _Part | str]],
+    threads: int,
+    progress: Callable[[float], None] | None,
 ) -> list[_Part | str]:
     stop = threading.Event()
 
     def unless_stopped(job: Callable[[], _Part | str]) -> _Part | str:
         return "" if stop.is_set() else job()
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(unless_stopped, job) for job in jobs]
         try:
             for ended, one in enumerate(as_completed(futures), 1):

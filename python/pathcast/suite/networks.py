@@ -178,7 +178,7 @@ def cells(
             npc,
             # so that no two repeats of any two seeds are the same
             seed + repeat * 1_000_000,
-            network.duration_s[full] if duration_s is None else duration_s,
+            network.duration_s[full] if duration_s is None else float(duration_s),
         )
         for network in SETTINGS
         if (full or network.short) and (not networks or network.name in networks)

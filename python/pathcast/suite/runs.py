@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import tempfile
 import threading
@@ -22,9 +24,11 @@ from pathcast.suite.networks import Cell
 ATTEMPTS = 5
 #: Seconds that a run takes beside its duration: connections, checks, the trace's file.
 _BESIDE_S = 3.0
-#: Bytes of a trace for each second of a run, about: 30 for a row, an acknowledgment for two packets of up to
-#: 100 Mbit/s.
-_BYTES_PER_S = 60_000
+#: Bytes of a trace for each second of a run, about, at 100 Mbit/s.
+_DISK_BYTES_PER_S = 80_000
+#: Bytes that a run holds for each of its seconds until it ends, at most: 160 for an acknowledgment, one for two
+#: packets, at the 200 Mbit/s of the fastest network.
+_MEMORY_BYTES_PER_S = 1_400_000
 #: How often what runs is looked at, in seconds.
 _TURN_S = 0.2
 
@@ -98,13 +102,28 @@ class Plan:
 
     @property
     def disk_bytes(self) -> float:
-        """What the traces will take, about, at most."""
-        return sum(cell.duration_s for cell, _ in self.missing) * _BYTES_PER_S
+        """What the traces will take, about."""
+        return sum(cell.duration_s for cell, _ in self.missing) * _DISK_BYTES_PER_S
 
 
-def default_at_once() -> int:
-    """Two for each processor: what stays valid at the rates of the suite's networks."""
-    return 2 * (os.cpu_count() or 1)
+def default_at_once(longest_s: float) -> int:
+    """Two for each processor, which stay valid at the rates of the suite's networks, if memory has room for them.
+
+    Args:
+        longest_s: how long the longest cell runs.
+
+    """
+    by_memory = _available_bytes() / (_MEMORY_BYTES_PER_S * max(longest_s, 1.0))
+    return max(1, min(2 * (os.cpu_count() or 1), int(min(by_memory, 1e6))))
+
+
+def _available_bytes() -> float:
+    """Memory that can be had without swapping; infinite where that is not told."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in FilePath("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * float(line.split()[1])
+    return math.inf
 
 
 def plan(cells: Sequence[Cell], folder: Folder, world: World, at_once: int | None = None) -> Plan:
@@ -117,8 +136,9 @@ def plan(cells: Sequence[Cell], folder: Folder, world: World, at_once: int | Non
         else:
             kept.append((cell, record))
     if at_once is None:
-        at_once = default_at_once() if world is World.EMULATOR else os.cpu_count() or 1
-    return Plan(tuple(missing), tuple(kept), at_once, world)
+        longest_s = max((cell.duration_s for cell, _ in missing), default=0.0)
+        at_once = default_at_once(longest_s) if world is World.EMULATOR else os.cpu_count() or 1
+    return Plan(tuple(missing), tuple(kept), min(at_once, max(1, len(missing))), world)
 
 
 class _Stopped(BaseException):

@@ -100,28 +100,37 @@ def _coverage(row: Row) -> Cell:
 
 
 _WHERE = (_key("network", "network"), _key("scheme", "scheme"), _key("protocol", "protocol"))
+_OF_ONE_SCHEME = (_WHERE[0], _WHERE[2])
 _HORIZON = ("s ahead", lambda row: f"{row['horizon_s']:g}")
 _ERRORS = (
     _key("windows", "windows"),
     _key("Pathcast", "median_error_pct", "pathcast"),
     _key("ECON", "median_error_pct", "econ"),
     _key("best other", "best_other_median_pct"),
-    _key("which", "best_other"),
-    _key("less than it by, %", "reduction_median_pct"),
-    _key("ECON by, %", "econ_reduction_median_pct"),
+    ("which", lambda row: (row["best_other"] or "-").replace("_", " ")),
+    _key("lower by, %", "reduction_median_pct"),
+    _key("ECON lower by, %", "econ_reduction_median_pct"),
 )
 _MEANS = (
-    _key("mean error, Pathcast", "mean_error_pct", "pathcast"),
-    _key("best other's", "best_other_mean_pct"),
-    _key("less by, %", "reduction_mean_pct"),
+    _key("mean: Pathcast", "mean_error_pct", "pathcast"),
+    _key("mean: best other", "best_other_mean_pct"),
+    _key("mean lower by, %", "reduction_mean_pct"),
 )
-_BAND = ("in 90 % band, %", _coverage)
+_BAND = ("in band, %", _coverage)
 _TOLD = (
     _key("paper: ECON", "paper", "econ_median_pct"),
     _key("paper: best other", "paper", "best_other_median_pct"),
-    _key("paper: less by, %", "paper", "reduction_median_pct"),
-    _key("paper: mean less by, %", "paper", "reduction_mean_pct"),
+    _key("paper: lower by, %", "paper", "reduction_median_pct"),
+    _key("paper: mean lower by, %", "paper", "reduction_mean_pct"),
 )
+
+#: As the paper's tables abbreviate them.
+_ABBREVIATED = {
+    "last_sample": "LS",
+    "ewma": "EWMA",
+    "holt_winters": "H.Winters",
+    "harmonic_mean": "HM",
+}
 
 _MEDIANS = (
     "Medians of |forecast / truth - 1| in per cent. In the paper's protocol the other models are those of "
@@ -138,14 +147,14 @@ def views(results: Row) -> list[View]:
             "figure-5",
             "Figure 5: CUBIC, the next second",
             _MEDIANS,
-            (*_WHERE, *_ERRORS, *_MEANS, _BAND, *_TOLD),
+            (*_OF_ONE_SCHEME, *_ERRORS, *_MEANS, _BAND, *_TOLD),
             _both(second, wired, "cubic"),
         ),
         _view(
             "figure-6",
             "Figure 6: Reno, the next second",
             _MEDIANS,
-            (*_WHERE, *_ERRORS, *_MEANS, _BAND, *_TOLD),
+            (*_OF_ONE_SCHEME, *_ERRORS, *_MEANS, _BAND, *_TOLD),
             _both(second, wired, "reno"),
         ),
         _view(
@@ -177,8 +186,8 @@ def views(results: Row) -> list[View]:
                     column
                     for model in paper.HISTORY
                     for column in (
-                        _key(model, "median_error_pct", model),
-                        _key(f"paper: {model}", "paper", "others_median_pct", model),
+                        _key(_ABBREVIATED[model], "median_error_pct", model),
+                        _key(f"paper: {_ABBREVIATED[model]}", "paper", "others_median_pct", model),
                     )
                 ),
                 _BAND,
@@ -196,7 +205,7 @@ def views(results: Row) -> list[View]:
                 _key("protocol", "protocol"),
                 ("interval, s", lambda row: f"{row['from_s']:.0f} to {row['to_s']:.0f}"),
                 *_ERRORS,
-                _key("less than all by, %", "reduction_against_all_pct"),
+                _key("lower than all by, %", "reduction_against_all_pct"),
                 _BAND,
             ),
             [row for row in results["changing"] if row["horizon_s"] == 1],
@@ -282,7 +291,7 @@ def _models_view(results: Row) -> View:
             _HORIZON,
             _key("windows", "windows"),
             *(_model_column(model) for model in models),
-            _key("less than best by, %", "reduction_median_pct"),
+            _key("lower than best by, %", "reduction_median_pct"),
             _BAND,
         ),
         ordered,
@@ -294,7 +303,7 @@ def _model_column(model: str) -> _Column:
         there: Cell = row["median_error_pct"].get(model)
         return there if counts(model, row["scheme"]) else None
 
-    return model, take
+    return model.replace("_", " "), take
 
 
 def _cells_view(results: Row) -> View:
