@@ -198,6 +198,6 @@ def _latency_cdfs(transfers: Sequence[Transfers]) -> str | None:
             axes.set_xlabel("error of the time (%)")
         panels[0].set_ylabel("CDF")
         handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=9)
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
 
-    return svg(8, 3.4, draw)
+    return svg(8, 3.8, draw)

@@ -246,7 +246,7 @@ def views(results: Row) -> list[View]:
             "Medians of |forecast / truth - 1| of the time in per cent; B is the forecast of the next "
             "second. Transfers that a run was too short for are not there.",
             (*_WHERE, _key("size", "size"), *_ERRORS, *_MEANS, *_TOLD),
-            results["latency"],
+            _in_order(results["latency"]),
         ),
         _models_view(results),
         _cells_view(results),
@@ -278,9 +278,6 @@ def _models_view(results: Row) -> View:
     models = [
         model for model in results["models"] if any(model in r["median_error_pct"] for r in rows)
     ]
-    # networks in the paper's order, traces of others after them
-    order = {name: i for i, name in enumerate(NETWORKS)}
-    ordered = sorted(rows, key=lambda row: order.get(row["network"], len(order)))
     return _view(
         "models",
         "All networks, horizons and models",
@@ -294,8 +291,14 @@ def _models_view(results: Row) -> View:
             _key("lower than best by, %", "reduction_median_pct"),
             _BAND,
         ),
-        ordered,
+        _in_order(rows),
     )
+
+
+def _in_order(rows: Iterable[Row]) -> list[Row]:
+    """Networks in the paper's order, traces of others after them."""
+    order = {name: i for i, name in enumerate(NETWORKS)}
+    return sorted(rows, key=lambda row: order.get(row["network"], len(order)))
 
 
 def _model_column(model: str) -> _Column:
