@@ -14,6 +14,7 @@ from importlib.metadata import version
 
 from pathcast.batch import Results, Simulation, simulate_many
 from pathcast.convert import Conversion, convert
+from pathcast.estimators import Estimate, Estimator, State
 from pathcast.exceptions import (
     ClusterError,
     EmulatorError,
@@ -29,6 +30,7 @@ from pathcast.exceptions import (
 from pathcast.models import (
     MODELS,
     QUANTILE_LEVELS,
+    SUITED,
     CurvePoint,
     Epoch,
     Evaluation,
@@ -62,12 +64,15 @@ __version__ = version("pathcast")
 __all__ = [
     "MODELS",
     "QUANTILE_LEVELS",
+    "SUITED",
     "Capabilities",
     "ClusterError",
     "Conversion",
     "CurvePoint",
     "EmulatorError",
     "Epoch",
+    "Estimate",
+    "Estimator",
     "Evaluation",
     "Fit",
     "FlowFit",
@@ -91,6 +96,7 @@ __all__ = [
     "SchemeError",
     "Simulation",
     "SimulationError",
+    "State",
     "Trace",
     "TraceError",
     "TraceWarning",

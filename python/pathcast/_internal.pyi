@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,21 @@ class Forecaster:
     ) -> None: ...
     def observe(self, flow: _Columns) -> None: ...
     def forecast(self, now_s: float, horizon_s: float) -> str: ...
+
+class Estimator:
+    def __init__(
+        self,
+        model: str,
+        flow: _Columns,
+        horizons_s: list[float],
+        protocol_name: str,
+        cc: str | None = None,
+        rtt_s: float | None = None,
+    ) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def forecast(
+        self, state: dict[str, Any], horizon_s: float
+    ) -> tuple[str, float, float, list[float]]: ...
 
 class ArrowTable:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
@@ -148,6 +164,7 @@ def evaluate(
     rtt_s: float | None = None,
     keep_predictions: bool = False,
 ) -> str: ...
+def model_names() -> list[tuple[str, list[str]]]: ...
 def live_key(file: Path) -> None: ...
 def live_serve(
     listen: str,

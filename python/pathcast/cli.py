@@ -443,7 +443,7 @@ def fit(
 def _score_table(scores: tuple[models.HorizonScore, ...]) -> Table:
     """Models down, horizons across; the best of each horizon in bold."""
     table = Table("median error, %", *(f"{score.horizon_s:g} s" for score in scores))
-    for model in models.MODELS:
+    for model in models.judged(scores):
         cells = []
         for score in scores:
             errors = [error for error in score.median_error_pct.values() if error is not None]

@@ -235,16 +235,13 @@ def check_rtt(rtt_s: float | None) -> None:
         raise ModelError(f"rtt is {rtt_s} s, expected more than 0 and less than 60 s")
 
 
-#: Models whose forecasts `evaluate` compares, in the order of its tables.
-MODELS = (
-    "pathcast",
-    "econ",
-    "last_sample",
-    "ewma",
-    "holt_winters",
-    "harmonic_mean",
-    "window_mean",
-)
+#: Congestion controls that each model says something of.
+SUITED: dict[str, tuple[str, ...]] = {
+    model: tuple(suited) for model, suited in _internal.model_names()
+}
+
+#: Models whose forecasts `evaluate` compares, in the order of its tables; docs/models.md.
+MODELS = tuple(SUITED)
 
 #: Levels of a forecast's quantiles.
 QUANTILE_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -260,7 +257,7 @@ class Predictions:
     Attributes:
         time_s: moments of prediction in seconds of the trace.
         truth: what happened in the horizon, in the evaluation's unit.
-        forecast: by model, in the same unit.
+        forecast: by model, in the same unit; NaN where a model does not suit the congestion control.
         quantiles: Pathcast's, `len(time_s)` x 5, at `QUANTILE_LEVELS`.
 
     """
@@ -286,7 +283,8 @@ class HorizonScore:
     Attributes:
         horizon_s: seconds ahead.
         windows: predictions judged.
-        median_error_pct: by model, median of |forecast / truth - 1| in per cent; None without windows.
+        median_error_pct: by model, median of |forecast / truth - 1| in per cent; None without windows
+            and for models that do not suit the congestion control.
         coverage90: part of the truths within Pathcast's 5-95 % band; None without windows.
         predictions: each of them.
 
@@ -302,10 +300,7 @@ class HorizonScore:
     def of(cls, horizon_s: float, predictions: Predictions) -> HorizonScore:
         """Scores predictions."""
         windows = len(predictions.time_s)
-        errors = {
-            model: float(np.median(predictions.error_pct(model))) if windows else None
-            for model in MODELS
-        }
+        errors = {model: _median(predictions.error_pct(model)) for model in MODELS}
         coverage = float(predictions.in_band().mean()) if windows else None
         return cls(horizon_s, windows, errors, coverage, predictions)
 
@@ -317,6 +312,21 @@ class HorizonScore:
             "median_error_pct": self.median_error_pct,
             "coverage90": self.coverage90,
         }
+
+
+def _median(errors: Column) -> float | None:
+    """Median of those that are known."""
+    known = errors[np.isfinite(errors)]
+    return float(np.median(known)) if len(known) else None
+
+
+def judged(scores: Sequence[HorizonScore]) -> tuple[str, ...]:
+    """The models that have an error at one of the horizons at least, in the order of `MODELS`."""
+    return tuple(
+        model
+        for model in MODELS
+        if any(score.median_error_pct[model] is not None for score in scores)
+    )
 
 
 @dataclass(frozen=True)
@@ -344,6 +354,10 @@ class Evaluation:
     rtt_s: float
     losses: int
     horizons: tuple[HorizonScore, ...]
+
+    def models(self) -> tuple[str, ...]:
+        """The models that say something of this flow, in the order of `MODELS`."""
+        return judged(self.horizons)
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""

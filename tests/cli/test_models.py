@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conftest import run
-from pathcast import MODELS
+from pathcast import MODELS, SUITED
 
 CUBIC = "cubic-longDistance_cubic-data_5_1_53002.cwnd.csv.gz"
 RENO = "reno-wireless_reno-data_1_1_10000.cwnd.csv.gz"
@@ -60,6 +60,8 @@ def test_real_traces_are_fitted_and_forecast(econ_traces):
     assert [score["horizon_s"] for score in result["horizons"]] == [1, 5]
     for score in result["horizons"]:
         assert set(score["median_error_pct"]) == set(MODELS)
+        for model, error in score["median_error_pct"].items():
+            assert (error is not None) == ("reno" in SUITED[model]), model
         assert score["windows"] > 3000
         assert 0.8 <= score["coverage90"] <= 0.97
 

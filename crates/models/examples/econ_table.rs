@@ -55,8 +55,8 @@ fn main() {
                         "  {:>4} s {:>5} windows",
                         horizon.horizon_s, horizon.windows
                     );
-                    for (model, error) in horizon.median_error_pct.named() {
-                        print!("  {model} {:.2}", error.unwrap_or(f64::NAN));
+                    for (model, error) in horizon.median_error_pct.iter() {
+                        print!("  {} {:.2}", model.name(), error.unwrap_or(f64::NAN));
                     }
                     println!("  coverage90 {:.3}", horizon.coverage90.unwrap_or(f64::NAN));
                 }

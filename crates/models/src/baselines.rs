@@ -3,6 +3,8 @@
 //! Each takes samples of equal length, oldest first, and forecasts the next ones. Constants
 //! are those that the paper found best (section 5.1): weight 0.8 on the newest sample.
 
+use std::collections::VecDeque;
+
 /// Weight of the newest sample in EWMA and Holt-Winters (paper, section 5.1).
 pub const ALPHA: f64 = 0.8;
 /// Weight of the newest trend in Holt-Winters (paper, section 5.1).
@@ -102,6 +104,97 @@ impl HoltWinters {
     }
 }
 
+/// RobustMPC's estimate (Yin 2015, as the authors' successors code it): the harmonic mean of five samples,
+/// divided by one plus the largest of the last five relative errors that it made.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RobustMpc {
+    samples: VecDeque<f64>,
+    errors: VecDeque<f64>,
+}
+
+impl RobustMpc {
+    /// Takes the next sample, and with it the error of the mean before it.
+    pub fn push(&mut self, sample: f64) {
+        if let Some(mean) = self.mean()
+            && sample > 0.0
+        {
+            push_bounded(&mut self.errors, (mean - sample).abs() / sample);
+        }
+        push_bounded(&mut self.samples, sample);
+    }
+
+    /// The forecast; `None` before the first sample.
+    pub fn forecast(&self) -> Option<f64> {
+        let worst = self.errors.iter().copied().fold(0.0, f64::max);
+        self.mean().map(|mean| mean / (1.0 + worst))
+    }
+
+    fn mean(&self) -> Option<f64> {
+        let samples: Vec<f64> = self.samples.iter().copied().collect();
+        harmonic_mean(&samples)
+    }
+}
+
+fn push_bounded(values: &mut VecDeque<f64>, value: f64) {
+    if values.len() == HARMONIC_SAMPLES {
+        values.pop_front();
+    }
+    values.push_back(value);
+}
+
+/// What players estimate: the smaller of two averages that forget at different speeds, each corrected for
+/// having begun at zero. Without the share of it that the player then dares to use (dash.js 0.9, hls.js
+/// 0.95 or 0.7): that belongs to the choice of a bitrate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TwoSpeeds {
+    half_lives_s: (f64, f64),
+    sums: (f64, f64),
+    seconds: f64,
+}
+
+impl TwoSpeeds {
+    /// dash.js 5: half-lives of 3 and 8 s.
+    pub fn dash_js() -> Self {
+        Self::new((3.0, 8.0))
+    }
+
+    /// hls.js, on demand: half-lives of 3 and 9 s.
+    pub fn hls_js() -> Self {
+        Self::new((3.0, 9.0))
+    }
+
+    fn new(half_lives_s: (f64, f64)) -> Self {
+        Self {
+            half_lives_s,
+            sums: (0.0, 0.0),
+            seconds: 0.0,
+        }
+    }
+
+    /// Takes the next sample, a mean over `seconds`.
+    pub fn push(&mut self, sample: f64, seconds: f64) {
+        let after = |sum: f64, half_life_s: f64| {
+            let keep = (-seconds / half_life_s).exp2();
+            keep * sum + (1.0 - keep) * sample
+        };
+        self.sums = (
+            after(self.sums.0, self.half_lives_s.0),
+            after(self.sums.1, self.half_lives_s.1),
+        );
+        self.seconds += seconds;
+    }
+
+    /// The forecast; `None` before the first sample.
+    pub fn forecast(&self) -> Option<f64> {
+        let corrected =
+            |sum: f64, half_life_s: f64| sum / (1.0 - (-self.seconds / half_life_s).exp2());
+        (self.seconds > 0.0).then(|| {
+            corrected(self.sums.0, self.half_lives_s.0)
+                .min(corrected(self.sums.1, self.half_lives_s.1))
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,5 +232,32 @@ mod tests {
         (0..200).for_each(|i| state.push(f64::from(i)));
         assert!((state.forecast().unwrap() - 200.0).abs() < 1e-6);
         assert!((state.extrapolate(5.0).unwrap() - 202.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn robust_mpc_divides_by_its_worst_recent_error() {
+        let mut state = RobustMpc::default();
+        assert_eq!(state.forecast(), None);
+        [10.0, 10.0, 20.0].iter().for_each(|&s| state.push(s));
+        // the mean said 10 before 20 came: half wrong; the mean of 10, 10, 20 is 12
+        assert!((state.forecast().unwrap() - 12.0 / 1.5).abs() < 1e-12);
+        (0..10).for_each(|_| state.push(20.0));
+        assert!((state.forecast().unwrap() - 20.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn players_take_the_slower_of_two_averages() {
+        for mut state in [TwoSpeeds::dash_js(), TwoSpeeds::hls_js()] {
+            assert_eq!(state.forecast(), None);
+            state.push(8.0, 1.0);
+            assert!((state.forecast().unwrap() - 8.0).abs() < 1e-12);
+            (0..200).for_each(|_| state.push(8.0, 1.0));
+            state.push(0.0, 3.0);
+            // a fall is followed at the fast one's half-life, a rise at the slow one's
+            assert!((state.forecast().unwrap() - 4.0).abs() < 1e-6);
+            (0..200).for_each(|_| state.push(8.0, 1.0));
+            state.push(16.0, 3.0);
+            assert!(state.forecast().unwrap() < 10.0);
+        }
     }
 }

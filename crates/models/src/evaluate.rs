@@ -3,26 +3,18 @@
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
-use crate::econ;
-use crate::fit::{FitOptions, fit};
-use crate::forecast::{
-    ForecastError, Forecaster, ForecasterOptions, Observation, QUANTILES, Quantity, SAMPLE_S,
-    TRAINING_S,
-};
-use crate::loss_curve::LossCurve;
+use crate::estimators::{ByModel, EstimatorOptions, Model, Walk, part};
+use crate::forecast::{ForecastError, QUANTILES, Quantity, SAMPLE_S, TRAINING_S};
 use crate::rtt::guess_cc;
-use crate::series::{Integral, Series};
+use crate::series::Series;
 use crate::window::Cc;
 
 /// Seconds between moments of prediction.
-pub const EVERY_S: f64 = 1.0;
+pub const EVERY_S: f64 = SAMPLE_S;
 /// Seconds between updates in the paper's protocol, and per sample there (section 5.1).
 pub const PAPER_SAMPLE_S: f64 = 10.0;
 /// The longest trace that is evaluated: 30 days.
 pub const MAX_DURATION_S: f64 = 2_592_000.0;
-/// Samples in the training window of the paper's protocol: 100 s.
-const PAPER_SAMPLES: usize = 10;
 
 /// What the history-based baselines may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -33,6 +25,16 @@ pub enum Protocol {
     Fair,
     /// Averages over 10 s, updated every 10 s: up to 10 s stale (paper, section 5.1).
     Paper,
+}
+
+impl Protocol {
+    /// Seconds of a sample.
+    pub fn sample_s(self) -> f64 {
+        match self {
+            Self::Fair => SAMPLE_S,
+            Self::Paper => PAPER_SAMPLE_S,
+        }
+    }
 }
 
 /// What to evaluate.
@@ -88,53 +90,6 @@ pub enum EvaluateError {
     /// No horizon was asked for.
     #[error("no horizon given, at least one is wanted")]
     NoHorizon,
-}
-
-/// One value for each model.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct ByModel<T> {
-    /// Pathcast's forecast.
-    pub pathcast: T,
-    /// The paper's model.
-    pub econ: T,
-    /// The newest sample.
-    pub last_sample: T,
-    /// Weight 0.8 on the newest sample.
-    pub ewma: T,
-    /// Level plus trend.
-    pub holt_winters: T,
-    /// Of five samples.
-    pub harmonic_mean: T,
-    /// Mean of the training window.
-    pub window_mean: T,
-}
-
-impl<T> ByModel<T> {
-    /// Applies `f` to each value.
-    pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> ByModel<U> {
-        ByModel {
-            pathcast: f(self.pathcast),
-            econ: f(self.econ),
-            last_sample: f(self.last_sample),
-            ewma: f(self.ewma),
-            holt_winters: f(self.holt_winters),
-            harmonic_mean: f(self.harmonic_mean),
-            window_mean: f(self.window_mean),
-        }
-    }
-
-    /// Names and values, in the order of the fields.
-    pub fn named(&self) -> [(&'static str, &T); 7] {
-        [
-            ("pathcast", &self.pathcast),
-            ("econ", &self.econ),
-            ("last_sample", &self.last_sample),
-            ("ewma", &self.ewma),
-            ("holt_winters", &self.holt_winters),
-            ("harmonic_mean", &self.harmonic_mean),
-            ("window_mean", &self.window_mean),
-        ]
-    }
 }
 
 /// One prediction and what happened.
@@ -218,75 +173,51 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
     let cc = options.cc.unwrap_or_else(|| {
         part(series, start_s, start_s + first_s).map_or(Cc::Cubic, |past| guess_cc(&past))
     });
-    let horizons_s = options.horizons_s.clone();
-    let mut forecaster = Forecaster::new(&ForecasterOptions {
-        cc,
-        rtt_s: options.rtt_s,
-        horizons_s,
-    })?;
-    let truth = Truth::new(series);
-    let mut history = History::new(options.protocol);
+    let mut walk = Walk::new(
+        series,
+        &EstimatorOptions {
+            cc: Some(cc),
+            rtt_s: options.rtt_s,
+            horizons_s: options.horizons_s.clone(),
+            protocol: options.protocol,
+        },
+    )?;
     let mut predictions: Vec<Vec<Prediction>> = vec![Vec::new(); options.horizons_s.len()];
-    let mut curve: Option<LossCurve> = None;
-    let mut next = 0;
     let mut losses = 0;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive
-    for second in 1..=duration_s as u32 {
-        let past_s = f64::from(second) * EVERY_S;
-        let now_s = start_s + past_s;
-        while next < series.len() && series.time_s()[next] <= now_s {
-            forecaster.observe(&observation(series, next))?;
-            next += 1;
-        }
-        forecaster.advance(now_s);
-        history.sample(&truth, start_s, second);
-        if past_s < first_s {
+    while walk.next_second()? {
+        if walk.past_s() < first_s {
             continue;
         }
-        let rtt_s = forecaster.rtt_s();
-        if curve.is_none() || second % 10 == 0 {
-            curve = part(series, now_s - TRAINING_S, now_s).map(|past| {
-                let options = FitOptions {
-                    cc: Some(cc),
-                    rtt_s: Some(rtt_s),
-                    ..FitOptions::default()
-                };
-                fit(&past, &options).curve
-            });
-        }
-        let cwnd = series.cwnd_packets()[next - 1];
-        let econ = curve.as_ref().map_or(f64::NAN, |curve| {
-            let rate = econ::congestion_avoidance(cc, cwnd, rtt_s, |w| curve.loss_probability(w))
-                .rate_packets_per_s;
-            if truth.snd_nxt.is_some() {
-                rate
-            } else {
-                rate * rtt_s
-            }
-        });
+        let now_s = walk.now_s();
+        let state = walk.state();
         for (horizon_s, predictions) in options.horizons_s.iter().zip(&mut predictions) {
             if now_s + horizon_s > series.end_s() {
                 continue;
             }
-            let happened = truth.mean(now_s, now_s + horizon_s);
+            let happened = walk.truth(now_s, now_s + horizon_s);
             if happened <= 0.0 {
                 continue;
             }
-            let forecast = forecaster.forecast(now_s, *horizon_s)?;
-            losses = forecast.basis.losses;
+            let learned = walk.learned();
+            let pathcast = learned.pathcast(&state, *horizon_s)?;
+            losses = pathcast.basis.losses;
             predictions.push(Prediction {
                 time_s: now_s,
                 truth: happened,
-                forecast: history.forecast(forecast.point, econ),
-                quantiles: forecast.quantiles,
+                forecast: ByModel::from_fn(|model| match model {
+                    Model::Pathcast => pathcast.point,
+                    other => learned.forecast(other, &state, *horizon_s),
+                }),
+                quantiles: pathcast.quantiles,
             });
         }
     }
+    let learned = walk.into_learned();
     Ok(Evaluation {
         protocol: options.protocol,
-        truth: forecaster.quantity(),
-        cc,
-        rtt_s: forecaster.rtt_s(),
+        truth: learned.quantity(),
+        cc: learned.cc(),
+        rtt_s: learned.rtt_s(),
         first_prediction_s: first_s,
         losses,
         horizons: (options.horizons_s.iter().zip(predictions))
@@ -298,9 +229,9 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
 }
 
 fn score(horizon_s: f64, predictions: Vec<Prediction>, keep: bool) -> HorizonScore {
-    let error = |of: fn(&ByModel<f64>) -> f64| {
+    let error = |model: Model| {
         let mut errors: Vec<f64> = (predictions.iter())
-            .map(|p| 100.0 * (of(&p.forecast) / p.truth - 1.0).abs())
+            .map(|p| 100.0 * (p.forecast[model] / p.truth - 1.0).abs())
             .filter(|error| error.is_finite())
             .collect();
         errors.sort_by(f64::total_cmp);
@@ -314,122 +245,16 @@ fn score(horizon_s: f64, predictions: Vec<Prediction>, keep: bool) -> HorizonSco
     HorizonScore {
         horizon_s,
         windows,
-        median_error_pct: ByModel {
-            pathcast: error(|f| f.pathcast),
-            econ: error(|f| f.econ),
-            last_sample: error(|f| f.last_sample),
-            ewma: error(|f| f.ewma),
-            holt_winters: error(|f| f.holt_winters),
-            harmonic_mean: error(|f| f.harmonic_mean),
-            window_mean: error(|f| f.window_mean),
-        },
+        median_error_pct: ByModel::from_fn(error),
         coverage90: (windows > 0).then(|| inside as f64 / windows as f64),
         predictions: keep.then_some(predictions),
-    }
-}
-
-fn observation(series: &Series, index: usize) -> Observation {
-    Observation {
-        time_s: series.time_s()[index],
-        cwnd_packets: series.cwnd_packets()[index],
-        snd_nxt_packets: series.snd_nxt_packets().map(|column| column[index]),
-        srtt_s: series.srtt_s().map(|column| column[index]),
-    }
-}
-
-/// The records of `from_s..=to_s`, if they make a series.
-fn part(series: &Series, from_s: f64, to_s: f64) -> Option<Series> {
-    let time_s = series.time_s();
-    let from = time_s.partition_point(|&t| t < from_s);
-    let to = time_s.partition_point(|&t| t <= to_s);
-    Series::new(
-        time_s[from..to].to_vec(),
-        series.cwnd_packets()[from..to].to_vec(),
-    )
-    .ok()
-}
-
-/// What happened: mean window, or packets per second where the trace has sequence numbers.
-struct Truth<'a> {
-    cwnd: Integral,
-    snd_nxt: Option<(&'a [f64], &'a [f64])>,
-}
-
-impl<'a> Truth<'a> {
-    fn new(series: &'a Series) -> Self {
-        Self {
-            cwnd: Integral::new(series.time_s(), series.cwnd_packets()),
-            snd_nxt: series
-                .snd_nxt_packets()
-                .map(|snd_nxt| (series.time_s(), snd_nxt)),
-        }
-    }
-
-    fn mean(&self, from_s: f64, to_s: f64) -> f64 {
-        let Some((time_s, snd_nxt)) = self.snd_nxt else {
-            return self.cwnd.mean(from_s, to_s);
-        };
-        let at = |t: f64| snd_nxt[time_s.partition_point(|&x| x <= t).max(1) - 1];
-        (at(to_s) - at(from_s)) / (to_s - from_s)
-    }
-}
-
-/// The baselines' samples.
-struct History {
-    protocol: Protocol,
-    samples: Vec<f64>,
-    ewma: Ewma,
-    holt_winters: HoltWinters,
-}
-
-impl History {
-    fn new(protocol: Protocol) -> Self {
-        let (ewma, holt_winters) = (Ewma::default(), HoltWinters::default());
-        Self {
-            protocol,
-            samples: Vec::new(),
-            ewma,
-            holt_winters,
-        }
-    }
-
-    /// Second `second` is over.
-    fn sample(&mut self, truth: &Truth<'_>, start_s: f64, second: u32) {
-        let length_s = match self.protocol {
-            Protocol::Fair => SAMPLE_S,
-            Protocol::Paper => PAPER_SAMPLE_S,
-        };
-        let now_s = f64::from(second) * EVERY_S;
-        if now_s % length_s == 0.0 {
-            let sample = truth.mean(start_s + now_s - length_s, start_s + now_s);
-            self.samples.push(sample);
-            self.ewma.push(sample);
-            self.holt_winters.push(sample);
-        }
-    }
-
-    /// The baselines beside the two models. NaN before the first sample.
-    fn forecast(&self, pathcast: f64, econ: f64) -> ByModel<f64> {
-        let training = match self.protocol {
-            Protocol::Fair => (TRAINING_S / SAMPLE_S) as usize,
-            Protocol::Paper => PAPER_SAMPLES,
-        };
-        let window = &self.samples[self.samples.len().saturating_sub(training)..];
-        ByModel {
-            pathcast,
-            econ,
-            last_sample: last_sample(window).unwrap_or(f64::NAN),
-            ewma: self.ewma.forecast().unwrap_or(f64::NAN),
-            holt_winters: self.holt_winters.forecast().unwrap_or(f64::NAN),
-            harmonic_mean: harmonic_mean(window).unwrap_or(f64::NAN),
-            window_mean: window_mean(window).unwrap_or(f64::NAN),
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimators::MODELS;
 
     fn sawtooth(seconds: u32) -> Series {
         let records = 0..=seconds * 10;
@@ -465,7 +290,10 @@ mod tests {
     fn a_horizon_that_never_fits_has_no_windows_and_no_errors() {
         let evaluation = evaluate(&sawtooth(30), &options(&[1.0, 60.0])).unwrap();
         assert_eq!(evaluation.horizons[1].windows, 0);
-        assert_eq!(evaluation.horizons[1].median_error_pct.pathcast, None);
+        assert_eq!(
+            evaluation.horizons[1].median_error_pct[Model::Pathcast],
+            None
+        );
         assert_eq!(evaluation.horizons[1].coverage90, None);
         assert!(matches!(
             evaluate(&sawtooth(30), &options(&[60.0])),
@@ -501,7 +329,10 @@ mod tests {
         );
         for (whole, cut) in whole.horizons.iter().zip(&cut.horizons) {
             let cut = cut.predictions.as_ref().unwrap();
-            assert!(whole.predictions.as_ref().unwrap()[..cut.len()] == cut[..]);
+            let same = &whole.predictions.as_ref().unwrap()[..cut.len()];
+            // as text: what does not suit is NaN, which differs from itself
+            let text = |predictions: &[Prediction]| serde_json::to_string(predictions).unwrap();
+            assert_eq!(text(same), text(cut));
         }
     }
 
@@ -515,13 +346,13 @@ mod tests {
         let evaluation = evaluate(&sawtooth(320), &keep).unwrap();
         let predictions = evaluation.horizons[0].predictions.as_ref().unwrap();
         // nine seconds with one and the same last sample, the mean of 90..100 s
-        let stale = predictions[0].forecast.last_sample;
+        let stale = predictions[0].forecast[Model::LastSample];
         assert!(
             predictions[..10]
                 .iter()
-                .all(|p| p.forecast.last_sample == stale)
+                .all(|p| p.forecast[Model::LastSample] == stale)
         );
-        assert_ne!(predictions[10].forecast.last_sample, stale);
+        assert_ne!(predictions[10].forecast[Model::LastSample], stale);
     }
 
     #[test]
@@ -531,16 +362,9 @@ mod tests {
         assert_eq!(json["protocol"], "fair");
         assert_eq!(json["truth"], "mean_cwnd_packets");
         let horizon = &json["horizons"][0];
-        for model in [
-            "pathcast",
-            "econ",
-            "last_sample",
-            "ewma",
-            "holt_winters",
-            "harmonic_mean",
-            "window_mean",
-        ] {
-            assert!(horizon["median_error_pct"][model].is_number(), "{model}");
+        for model in MODELS {
+            let error = &horizon["median_error_pct"][model.name()];
+            assert_eq!(error.is_number(), model.suits(Cc::Reno), "{model:?}");
         }
         assert!(horizon["coverage90"].is_number());
         assert!(horizon.get("predictions").is_none());

@@ -36,6 +36,11 @@ pub enum Expert {
     State,
     /// The same, less what it was lately off by on average.
     Unbiased,
+    /// The middle of the narrowest range that the renewal recursion expects much of: what happens if the
+    /// likely happens.
+    Likely,
+    /// State, last sample and means, with the weights that a regression found.
+    Regression,
     /// The newest sample.
     LastSample,
     /// Exponentially weighted samples.
@@ -56,9 +61,11 @@ pub enum Expert {
 }
 
 /// The experts, in the order of all lists of theirs.
-pub const EXPERTS: [Expert; 10] = [
+pub const EXPERTS: [Expert; 12] = [
     Expert::State,
     Expert::Unbiased,
+    Expert::Likely,
+    Expert::Regression,
     Expert::LastSample,
     Expert::Ewma,
     Expert::HoltWinters,
@@ -77,8 +84,8 @@ impl Expert {
     /// of few samples grow with the horizon, means hardly do.
     fn error_prior(self, horizon_s: f64) -> f64 {
         match self {
-            Self::State => 0.03 * horizon_s.sqrt(),
-            Self::Unbiased => 0.035 * horizon_s.sqrt(),
+            Self::State | Self::Likely => 0.03 * horizon_s.sqrt(),
+            Self::Unbiased | Self::Regression => 0.035 * horizon_s.sqrt(),
             Self::Now | Self::LastSample | Self::Ewma | Self::HoltWinters => {
                 0.05 * horizon_s.sqrt()
             }

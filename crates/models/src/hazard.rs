@@ -11,8 +11,11 @@ const STEP: f64 = 0.02;
 const BINS: usize = 600;
 /// Bandwidths in ln cwnd, widest first. The narrowest resolves a drop-tail queue's few per cent.
 const BANDWIDTHS: [f64; 4] = [0.6, 0.25, 0.1, 0.04];
-/// Pseudo-losses by which the wider scale weighs in the narrower.
-const SHRINK: f64 = 0.5;
+/// Pseudo-losses by which the wider scale weighs in the narrower: at least and at most.
+const SHRINK: (f64, f64) = (0.5, 50.0);
+/// How much the loss probability is assumed to vary from one scale to the next, as a squared coefficient
+/// of variation, and how many squared losses that counts as.
+const VARIATION_PRIOR: (f64, f64) = (0.5, 4.0);
 /// Bounds of the ages since the last loss at which clustering is measured, seconds.
 const AGES_S: [f64; 7] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 /// Pseudo-losses by which "no clustering" weighs at each age.
@@ -101,6 +104,7 @@ impl Hazard {
             let kernel: Vec<f64> = (0..=reach)
                 .map(|k| (-0.5 * (k as f64 * STEP / bandwidth).powi(2)).exp())
                 .collect();
+            let shrink = self.shrink(&wider, bandwidth, first, last);
             let mut narrower = wider.clone();
             for (b, value) in narrower.iter_mut().enumerate().take(last + 1).skip(first) {
                 let (mut losses, mut packets) = (0.0, 0.0);
@@ -109,8 +113,8 @@ impl Hazard {
                     losses += weight * self.losses[c];
                     packets += weight * self.packets[c];
                 }
-                // posterior mean of a Gamma(SHRINK, SHRINK / wider) rate after the pooled counts
-                *value = (losses + SHRINK) / (packets + SHRINK / wider[b]);
+                // posterior mean of a Gamma(shrink, shrink / wider) rate after the pooled counts
+                *value = (losses + shrink) / (packets + shrink / wider[b]);
             }
             wider = narrower;
         }
@@ -119,6 +123,25 @@ impl Hazard {
         wider[..first].fill(low);
         wider[last + 1..].fill(high);
         self.smoothed = wider;
+    }
+
+    /// Pseudo-losses of the wider scale: few where losses vary more from window to window than chance
+    /// has it, many where they do not. By moments: in blocks as wide as the kernel, losses differ from what
+    /// the wider scale expects by chance (their expectation) and by real variation (its square times the
+    /// squared coefficient of variation, 1/shrink).
+    fn shrink(&self, wider: &[f64], bandwidth: f64, first: usize, last: usize) -> f64 {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small and positive
+        let block = ((2.5 * bandwidth / STEP) as usize).max(1);
+        let (prior, weight) = VARIATION_PRIOR;
+        let (mut beyond_chance, mut squares) = (prior * weight, weight);
+        for from in (first..=last).step_by(block) {
+            let bins = from..(from + block).min(last + 1);
+            let lost: f64 = bins.clone().map(|b| self.losses[b]).sum();
+            let expected: f64 = bins.map(|b| self.packets[b] * wider[b]).sum();
+            beyond_chance += (lost - expected).powi(2) - expected;
+            squares += expected * expected;
+        }
+        (squares / beyond_chance.max(f64::MIN_POSITIVE)).clamp(SHRINK.0, SHRINK.1)
     }
 
     /// Probability that a packet sent at this window is lost, clustering left aside.
@@ -133,10 +156,13 @@ impl Hazard {
         self.smoothed[b] * (1.0 - part) + self.smoothed[b + 1] * part
     }
 
-    /// How much more likely than by [`Hazard::base`] a loss is so long after the last one.
+    /// How much more likely than by [`Hazard::base`] a loss is so long after the last one. What all ages
+    /// have in common is no clustering: the base was another when they were counted.
     pub fn clustering(&self, age_s: f64) -> f64 {
         let a = age_bin(age_s);
-        (self.age_losses[a] + AGE_SHRINK) / (self.age_expected[a] + AGE_SHRINK)
+        let all = |counts: &[f64]| counts.iter().sum::<f64>() + AGE_SHRINK;
+        let common = all(&self.age_losses) / all(&self.age_expected);
+        (self.age_losses[a] + AGE_SHRINK) / (common * self.age_expected[a] + AGE_SHRINK)
     }
 }
 

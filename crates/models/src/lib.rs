@@ -7,6 +7,7 @@
 //! | epochs, losses, loss curve | [`fit()`]`(&Series, &`[`FitOptions`]`)` | [`Fit`] `{cc, cc_guessed, rtt_s, rtt_source, epochs, losses, curve}` |
 //! | forecasts against truth | [`evaluate()`]`(&Series, &`[`EvaluateOptions`]`)` | [`Evaluation`] `{horizons: [{horizon_s, windows, median_error_pct, coverage90, predictions}], ...}` |
 //! | forecast a live flow | [`Forecaster::new`], [`observe`](Forecaster::observe), [`advance`](Forecaster::advance), [`forecast`](Forecaster::forecast)`(now_s, horizon_s)` | [`Forecast`] `{point, mean, quantiles, weights, basis, state, ...}` |
+//! | any model, one interface | [`Estimator::fit`]`(Model, &Series, &`[`EstimatorOptions`]`)`, [`forecast`](Estimator::forecast)`(&State, horizon_s)` | [`Estimate`] `{point, mean, quantiles}` |
 //! | the paper's model | [`econ::congestion_avoidance`], [`econ::slow_start`] | [`econ::Econ`] |
 //! | baselines | [`baselines`] | numbers |
 //!
@@ -17,6 +18,7 @@ mod bands;
 pub mod baselines;
 pub mod econ;
 pub mod epochs;
+pub mod estimators;
 pub mod evaluate;
 pub mod experts;
 pub mod fit;
@@ -30,9 +32,9 @@ pub mod series;
 pub mod window;
 
 pub use epochs::{Detection, Epoch, EpochDetector, FlowState, Loss, Phase, find_epochs};
+pub use estimators::{ByModel, Estimate, Estimator, EstimatorOptions, MODELS, Model};
 pub use evaluate::{
-    ByModel, EvaluateError, EvaluateOptions, Evaluation, HorizonScore, Prediction, Protocol,
-    evaluate,
+    EvaluateError, EvaluateOptions, Evaluation, HorizonScore, Prediction, Protocol, evaluate,
 };
 pub use fit::{Fit, FitOptions, fit};
 pub use forecast::{

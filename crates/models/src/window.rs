@@ -103,18 +103,12 @@ impl Epoch {
         }
     }
 
-    /// The window that Reno with CUBIC's decrease would have.
+    /// The window that Reno with CUBIC's decrease would have. As Linux has it: the slope stays the small
+    /// one where RFC 9438 lets it rise to Reno's own past the last maximum.
     pub fn reno_friendly_packets(&self, t_s: f64) -> f64 {
-        // W_est grows by alpha = 3 (1-beta)/(1+beta) per RTT (RFC 9438, section 4.3)...
+        // W_est grows by alpha = 3 (1-beta)/(1+beta) per RTT (RFC 9438, section 4.3)
         const ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
-        let slow = self.start_packets + ALPHA * t_s / self.rtt_s;
-        // ...until it reaches the window before the decrease, then by 1, as Reno does
-        let prior = self.start_packets / CUBIC_BETA;
-        if slow <= prior {
-            slow
-        } else {
-            prior + (slow - prior) / ALPHA
-        }
+        self.start_packets + ALPHA * t_s / self.rtt_s
     }
 }
 
@@ -152,11 +146,11 @@ mod tests {
     #[test]
     fn cubic_is_reno_friendly_on_a_small_bdp() {
         let epoch = Epoch::after_loss(Cc::Cubic, 20.0, 0.0, 0.02);
-        // alpha = 3 * 0.3 / 1.7 per RTT; ten RTTs
-        assert!((epoch.window_packets(0.2) - (14.0 + 10.0 * 0.9 / 1.7)).abs() < 1e-9);
-        // past the former window: one packet per RTT
-        let to_prior = 6.0 / (0.9 / 1.7) * 0.02;
-        assert!((epoch.window_packets(to_prior + 0.2) - 30.0).abs() < 1e-9);
+        // alpha = 3 * 0.3 / 1.7 per RTT, as slow past the former window
+        for trips in [10.0, 50.0] {
+            let window = epoch.window_packets(trips * 0.02);
+            assert!((window - (14.0 + trips * 0.9 / 1.7)).abs() < 1e-9);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whatever a series holds, nothing panics and what comes out is sane.
 
 use pathcast_models::{
-    Cc, EvaluateOptions, FitOptions, Protocol, Series, evaluate, find_epochs, fit,
+    Cc, EvaluateOptions, FitOptions, Model, Protocol, Series, evaluate, find_epochs, fit,
 };
 use proptest::prelude::*;
 
@@ -73,8 +73,8 @@ proptest! {
         if let Ok(evaluation) = evaluate(&series, &options) {
             for horizon in evaluation.horizons {
                 for prediction in horizon.predictions.unwrap() {
-                    prop_assert!(prediction.forecast.pathcast.is_finite());
-                    prop_assert!(prediction.forecast.pathcast > 0.0);
+                    prop_assert!(prediction.forecast[Model::Pathcast].is_finite());
+                    prop_assert!(prediction.forecast[Model::Pathcast] > 0.0);
                     prop_assert!(prediction.quantiles.iter().all(|q| q.is_finite()));
                     prop_assert!(prediction.quantiles.windows(2).all(|q| q[0] <= q[1]));
                 }

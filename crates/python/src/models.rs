@@ -11,16 +11,26 @@ use serde::Serialize;
 
 use crate::errors::ModelError;
 
-fn model_error(error: impl std::fmt::Display) -> PyErr {
+pub(crate) fn model_error(error: impl std::fmt::Display) -> PyErr {
     ModelError::new_err(error.to_string())
 }
 
-fn congestion_control(name: Option<&str>) -> PyResult<Option<Cc>> {
+pub(crate) fn congestion_control(name: Option<&str>) -> PyResult<Option<Cc>> {
     name.map(|name| {
         Cc::from_name(name)
             .ok_or_else(|| model_error(format!("cc is {name:?}, expected cubic or reno")))
     })
     .transpose()
+}
+
+pub(crate) fn protocol(name: &str) -> PyResult<Protocol> {
+    match name {
+        "fair" => Ok(Protocol::Fair),
+        "paper" => Ok(Protocol::Paper),
+        _ => Err(model_error(format!(
+            "protocol is {name:?}, expected fair or paper"
+        ))),
+    }
 }
 
 /// One flow's columns: times (s), windows (packets), then snd_nxt (packets) and srtt (s) if known.
@@ -33,7 +43,7 @@ pub struct Columns<'py>(
 );
 
 impl Columns<'_> {
-    fn series(&self) -> Result<Series, SeriesError> {
+    pub(crate) fn series(&self) -> Result<Series, SeriesError> {
         let copy = |array: &PyReadonlyArray1<'_, f64>| array.as_array().to_vec();
         let mut series = Series::new(copy(&self.0), copy(&self.1))?;
         if let Some(snd_nxt) = &self.2 {
@@ -132,15 +142,7 @@ pub fn evaluate(
     keep_predictions: bool,
 ) -> PyResult<String> {
     let series = flow.series().map_err(model_error)?;
-    let protocol = match protocol {
-        "fair" => Protocol::Fair,
-        "paper" => Protocol::Paper,
-        _ => {
-            return Err(model_error(format!(
-                "protocol is {protocol:?}, expected fair or paper"
-            )));
-        }
-    };
+    let protocol = self::protocol(protocol)?;
     let cc = congestion_control(cc)?;
     let options = EvaluateOptions {
         cc,

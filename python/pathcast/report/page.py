@@ -6,7 +6,6 @@ import jinja2
 
 from pathcast import __version__
 from pathcast.demo import Result
-from pathcast.models import MODELS
 from pathcast.report import plots
 
 _templates = jinja2.Environment(
@@ -36,7 +35,7 @@ def render(result: Result) -> str:
         flow=flow,
         curve=result.fit.curves[0],
         evaluation=evaluation,
-        models=MODELS,
+        models=evaluation.models(),
         pictures=pictures,
         metadata=measured.trace.metadata,
         version=__version__,

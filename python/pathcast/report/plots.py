@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pathcast.models import MODELS, Evaluation, HorizonScore, LossCurve
+from pathcast.models import Evaluation, HorizonScore, LossCurve
 from pathcast.trace import FlowSeries
 
 # Okabe and Ito's colours, which most colour-blind readers can tell apart
@@ -183,22 +183,24 @@ def band_plot(evaluation: Evaluation, mss_bytes: int | None) -> str:
 
 
 def error_plot(evaluation: Evaluation) -> str:
-    """Median errors by horizon and model."""
+    """Median errors: a panel a horizon, a bar a model."""
+    models = evaluation.models()
+    labels = [model.replace("_", " ") for model in models]
 
     def draw(figure: Figure) -> None:
-        axes = figure.subplots()
-        colours = [BLUE, ORANGE, *["#5b6270", "#7d8592", "#9ca3af", "#b9bfc8", "#d3d7dd"]]
-        width = 0.8 / len(MODELS)
-        for i, (model, colour) in enumerate(zip(MODELS, colours, strict=True)):
-            errors = [score.median_error_pct[model] for score in evaluation.horizons]
-            heights = [np.nan if error is None else error for error in errors]
-            at = np.arange(len(heights)) + (i - (len(MODELS) - 1) / 2) * width
-            bars = axes.bar(at, heights, width * 0.92, color=colour, label=model.replace("_", " "))
-            axes.bar_label(bars, fmt="%.1f", fontsize=8, color="#2b303b", padding=1)
-        axes.set_xticks(range(len(evaluation.horizons)))
-        axes.set_xticklabels([f"next {score.horizon_s:g} s" for score in evaluation.horizons])
-        axes.grid(visible=False, axis="x")
-        axes.set(ylabel="median error (%)")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=len(MODELS), fontsize=9)
+        panels = figure.subplots(1, len(evaluation.horizons), sharey=True, squeeze=False)[0]
+        for axes, score in zip(panels, evaluation.horizons, strict=True):
+            errors = [score.median_error_pct[model] for model in models]
+            lengths = [np.nan if error is None else error for error in errors]
+            colours = [{"pathcast": BLUE, "econ": ORANGE}.get(model, GREY) for model in models]
+            bars = axes.barh(labels, lengths, height=0.7, color=colours)
+            axes.bar_label(bars, fmt="%.1f", fontsize=8, color="#2b303b", padding=2)
+            axes.grid(visible=False, axis="y")
+            # models far off would hide the others' differences
+            known = sorted(length for length in lengths if np.isfinite(length))
+            if known:
+                axes.set_xlim(0, 1.15 * min(known[-1], 3 * known[len(known) // 2]) or 1)
+            axes.set(title=f"next {score.horizon_s:g} s", xlabel="median error (%)")
+        panels[0].invert_yaxis()
 
-    return svg(10, 3.4, draw)
+    return svg(10, 0.8 + 0.24 * len(models), draw)

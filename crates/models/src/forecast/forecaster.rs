@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::horizon::{Horizon, Pending, median_and_spread};
+use super::horizon::{Horizon, Pending, Summary, summarise};
 use super::steps::Steps;
 use super::{
     Basis, Forecast, ForecastError, ForecasterOptions, Observation, Quantity, Weight, reward,
 };
 use crate::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
 use crate::epochs::{EpochDetector, FlowState};
-use crate::experts::{ByExpert, EXPERTS, middle};
+use crate::experts::{ByExpert, EXPERTS, Expert, middle};
 use crate::hazard::Hazard;
 use crate::renewal::{Law, Renewal, Reward};
 use crate::rtt::{ASSUMED_RTT_S, RttSource, estimate_rtt_s, median};
@@ -203,7 +203,10 @@ impl Forecaster {
                 .last_loss_s()
                 .map_or(f64::INFINITY, |loss| t - loss);
             let packets = self.last_level * (t - last.time_s) / self.rtt_s;
-            self.hazard.sent(self.last_level, packets, age_s);
+            // while a loss is being repaired there is no other: no exposure
+            if age_s >= self.rtt_s {
+                self.hazard.sent(self.last_level, packets, age_s);
+            }
         }
         self.count_losses();
         self.range = (self.range.0.min(level), self.range.1.max(level));
@@ -239,6 +242,26 @@ impl Forecaster {
     /// [`ForecastError::UnknownHorizon`] if it was not given at the start;
     /// [`ForecastError::NothingObserved`] before the first record.
     pub fn forecast(&self, now_s: f64, horizon_s: f64) -> Result<Forecast, ForecastError> {
+        let now_s = self.last.map_or(now_s, |last| now_s.max(last.time_s));
+        self.forecast_from(&self.detector.state(now_s), now_s, horizon_s)
+    }
+
+    /// The flow's state at `now_s`, at or after the last record.
+    pub fn state(&self, now_s: f64) -> FlowState {
+        self.detector.state(now_s)
+    }
+
+    /// Forecasts as [`Forecaster::forecast`] does, but from a state that the caller gives: what would a
+    /// flow do here that has, say, half the window?
+    ///
+    /// # Errors
+    /// As [`Forecaster::forecast`].
+    pub fn forecast_from(
+        &self,
+        state: &FlowState,
+        now_s: f64,
+        horizon_s: f64,
+    ) -> Result<Forecast, ForecastError> {
         let Some(horizon) = self.horizons.iter().find(|h| h.horizon_s == horizon_s) else {
             let known = self.horizons.iter().map(|h| h.horizon_s).collect();
             return Err(ForecastError::UnknownHorizon {
@@ -250,8 +273,7 @@ impl Forecaster {
             return Err(ForecastError::NothingObserved);
         };
         let now_s = now_s.max(last.time_s);
-        let state = self.detector.state(now_s);
-        let (guess, weights) = self.guess(horizon, &state, now_s);
+        let (guess, weights) = self.guess(horizon, state, now_s);
         let believable = self.believable(guess.ln_point.exp());
         let at = |cut: f64| {
             let value = (guess.ln_point + guess.spread * cut).exp();
@@ -284,7 +306,7 @@ impl Forecaster {
                 rtt_source: self.rtt_source,
                 capacity_packets_per_s: self.reward.limit.is_finite().then_some(self.reward.limit),
             },
-            state,
+            state: *state,
         })
     }
 
@@ -512,6 +534,13 @@ impl Forecaster {
         )
     }
 
+    /// The rate by the window and the newest round-trip time, packets/s; `None` if either is not known or
+    /// a window is forecast.
+    fn now_packets_per_s(&self, state: &FlowState) -> Option<f64> {
+        let srtt_s = self.last?.srtt_s?;
+        (self.quantity == Quantity::PacketsPerS).then(|| state.cwnd_packets / srtt_s)
+    }
+
     fn law(&self) -> Law<'_> {
         Law {
             cc: self.cc,
@@ -525,9 +554,13 @@ impl Forecaster {
     /// All experts' forecasts for one horizon, pooled.
     fn guess(&self, horizon: &Horizon, state: &FlowState, now_s: f64) -> (Pending, ByExpert) {
         let now_worth = self.reward.of(state.cwnd_packets);
-        let (state_median, state_spread) = match &horizon.table {
-            Some(table) => median_and_spread(&table.forecast(self.law(), state, now_s)),
-            None => (now_worth, ASSUMED_SPREAD),
+        let by_state = match &horizon.table {
+            Some(table) => summarise(&table.forecast(self.law(), state, now_s)),
+            None => Summary {
+                median: now_worth,
+                likely: now_worth,
+                spread: ASSUMED_SPREAD,
+            },
         };
         let (front, back) = self.samples.as_slices();
         let samples: Vec<f64>;
@@ -543,8 +576,11 @@ impl Forecaster {
             (self.ticks > 0).then(|| self.sum_of_all * SAMPLE_S / f64::from(self.ticks));
         let short = &samples[samples.len().saturating_sub(SHORT_SAMPLES)..];
         let value: ByExpert = [
-            state_median,
-            state_median * horizon.pool.bias().exp(),
+            by_state.median,
+            by_state.median * horizon.pool.bias().exp(),
+            by_state.likely,
+            // of the others: below
+            1.0,
             or_now(last_sample(samples)),
             or_now(self.ewma.forecast()),
             or_now(self.holt_winters.forecast()),
@@ -552,9 +588,11 @@ impl Forecaster {
             or_now(window_mean(short)),
             or_now(window_mean(samples)),
             or_now(mean_of_all),
-            now_worth,
+            self.now_packets_per_s(state).unwrap_or(now_worth),
         ];
-        let ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
+        let mut ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
+        let ln_queue = ln_value[Expert::Now as usize] - now_worth.max(VALUE_FLOOR).ln();
+        ln_value[Expert::Regression as usize] = horizon.regression.ln_value(&ln_value, ln_queue);
         let weights = horizon.pool.weights();
         let ln_point = middle(&ln_value, &weights);
         let disagreement: f64 = ln_value
@@ -562,12 +600,13 @@ impl Forecaster {
             .zip(&weights)
             .map(|(v, w)| w * (v - ln_point).powi(2))
             .sum();
-        let own = weights[0] * state_spread;
+        let own = weights[0] * by_state.spread;
         let spread = (own * own + disagreement + horizon.pool.usual_error().powi(2)).sqrt();
         (
             Pending {
                 time_s: now_s,
                 ln_value,
+                ln_queue,
                 ln_point,
                 spread,
             },

@@ -12,6 +12,7 @@
 
 mod forecaster;
 mod horizon;
+mod regression;
 mod reward;
 mod steps;
 
@@ -19,6 +20,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::epochs::FlowState;
+use crate::estimators::Model;
 pub use crate::experts::{EXPERTS, Expert};
 use crate::rtt::RttSource;
 use crate::series::SeriesError;
@@ -56,6 +58,12 @@ pub enum ForecastError {
     /// A record that cannot follow the one before.
     #[error(transparent)]
     Record(#[from] SeriesError),
+    /// A model that says nothing of this flow.
+    #[error("{} says nothing of this flow: it is of another congestion control, or nothing was seen yet", model.name())]
+    Unsuited {
+        /// Which.
+        model: Model,
+    },
     /// No record yet.
     #[error("nothing observed yet, at least one record is wanted")]
     NothingObserved,
