@@ -59,6 +59,10 @@ def _where(row: Row) -> str:
     return f"{row.get('network', 'changing')} {row['scheme']}{horizon}{interval}"
 
 
+def _pct(error: float) -> str:
+    return f"{error:.1f} %" if error >= 1 else f"{error:.2g} %"
+
+
 def _at_most_the_best(rows: Sequence[Row]) -> Row:
     claim = "fair protocol: median error at most that of the best other model, at 1, 5, 10 s"
     judged = [row for row in rows if row["reduction_median_pct"] is not None]
@@ -69,8 +73,8 @@ def _at_most_the_best(rows: Sequence[Row]) -> Row:
         key=lambda row: row["reduction_median_pct"],
     )
     told = [
-        f"{_where(row)}: {row['median_error_pct']['pathcast']:.1f} % against "
-        f"{row['best_other_median_pct']:.1f} % ({row['best_other']})"
+        f"{_where(row)}: {_pct(row['median_error_pct']['pathcast'])} against "
+        f"{_pct(row['best_other_median_pct'])} ({row['best_other']})"
         for row in worse
     ]
     got = f"in {len(judged) - len(worse)} of {len(judged)}"

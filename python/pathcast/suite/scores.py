@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pathcast.models import Evaluation, HorizonScore, Protocol, evaluate
+from pathcast.models import SUITED, Evaluation, HorizonScore, Protocol, evaluate
 from pathcast.suite import paper
 from pathcast.trace import Trace
 
@@ -19,16 +19,12 @@ Errors = npt.NDArray[np.float32]
 HORIZONS_S = (1.0, 5.0, 10.0)
 PROTOCOLS: tuple[Protocol, ...] = ("fair", "paper")
 
-#: Formulas hold for the congestion control that they were derived for.
-_ONLY_RENO = (*paper.FORMULAS, "mathis", "cardwell", "tfrc")
-_ONLY_CUBIC = ("rfc9438",)
-
 OURS, ECON = "pathcast", "econ"
 
 
 def counts(model: str, scheme: str) -> bool:
-    """Whether a model is meant for a congestion control."""
-    return model not in (_ONLY_CUBIC if scheme == "reno" else _ONLY_RENO)
+    """Whether a model says something of a congestion control: formulas are of Reno or of CUBIC."""
+    return scheme in SUITED[model]
 
 
 def alternatives(models: Iterable[str], scheme: str, protocol: str) -> list[str]:

@@ -61,11 +61,12 @@ def _cell_text(text: str) -> str:
 
 
 def shown(value: Cell) -> str:
-    """A cell for people: three digits or so."""
+    """A cell for people: two digits at least."""
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.1f}" if abs(value) < 1000 else f"{value:.0f}"
+        size = abs(value)
+        return f"{value:.0f}" if size >= 1000 else f"{value:.1f}" if size >= 1 else f"{value:.2g}"
     return str(value)
 
 
