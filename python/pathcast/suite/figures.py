@@ -32,6 +32,8 @@ _LINES: dict[str, tuple[str, str]] = {
 }
 #: Errors beyond this are not drawn, per cent, as in the paper's figures.
 _MOST_PCT = 100.0
+#: Characters of a network's name that have room above a picture.
+_LONG_NAME = 28
 #: Points of a CDF.
 _QUANTILES = np.linspace(0, 1, 201)
 
@@ -107,6 +109,7 @@ def _cdfs(scored: Sequence[Scored], networks: Sequence[str], scheme: str) -> str
     there = [name for name in networks if any(one.source.network == name for one in of_scheme)]
     if not there:
         return None
+    width_in = max(7.0, 2.7 * len(there))
 
     def draw(figure: Figure) -> None:
         panels = figure.subplots(2, len(there), sharex=True, sharey=True, squeeze=False)
@@ -126,9 +129,9 @@ def _cdfs(scored: Sequence[Scored], networks: Sequence[str], scheme: str) -> str
                     _mark(axes, told.econ_median_pct, ORANGE, "ECON's median, paper")
                     _mark(axes, told.best_other_median_pct, "#ffffff", "best other's, paper")
                 name = network.removeprefix("trace ")
-                if len(name) > 28:
-                    name = f"...{name[-25:]}"
-                axes.set_title(f"{name}, {protocol} protocol", fontsize=9, loc="left")
+                if len(name) > _LONG_NAME:
+                    name = f"...{name[3 - _LONG_NAME :]}"
+                axes.set_title(f"{name}\n{protocol} protocol", fontsize=9, loc="left")
                 for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                     handles.setdefault(label, handle)
         for axes in panels[-1]:
@@ -136,10 +139,14 @@ def _cdfs(scored: Sequence[Scored], networks: Sequence[str], scheme: str) -> str
         for axes in panels[:, 0]:
             axes.set_ylabel("CDF")
         figure.legend(
-            handles.values(), handles.keys(), loc="outside lower center", ncols=6, fontsize=9
+            handles.values(),
+            handles.keys(),
+            loc="outside lower center",
+            ncols=int(width_in / 1.75),
+            fontsize=9,
         )
 
-    return svg(max(5.0, 2.7 * len(there)), 5.4, draw)
+    return svg(width_in, 5.8, draw)
 
 
 def _after_changes(rows: Sequence[dict[str, Any]], scheme: str) -> str | None:
