@@ -14,6 +14,8 @@ import pathcast
 from conftest import PATHCAST, run, stolen_ticks
 from pathcast.suite import Form, cells
 from pathcast.suite.folder import Folder
+from pathcast.suite.runs import World, plan
+from pathcast.suite.runs import run as run_missing
 
 #: Two cells of a network that is quick to simulate.
 TINY = ("--world", "simulator", "--network", "last-mile-0.5", "--duration", 40)
@@ -187,8 +189,11 @@ def test_ctrl_c_keeps_what_ended_and_the_same_command_goes_on(tmp_path):
     assert sorted(before) == sorted(
         name for cell in ended for name in (cell, cell.with_name("trace.parquet"))
     )
-    printed, _ = of_suite(folder, *options)
-    assert printed["valid"] == 4
+    chosen = cells(Form.SHORT, networks=["last-mile-1"], seeds=[1, 2], duration_s=3000)
+    planned = plan(chosen, Folder(folder), World.SIMULATOR)
+    assert len(planned.kept) == len(ended)
+    outcomes = run_missing(planned, Folder(folder))
+    assert sorted(cell.name for cell, _ in outcomes) == sorted(cell.name for cell in chosen)
     assert before.items() < kept(folder).items()
 
 
