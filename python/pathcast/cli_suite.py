@@ -198,11 +198,10 @@ def _running(planned: Plan, output: FilePath) -> Iterator[Callable[[Status], Non
     """Shows how far the runs are; after Ctrl-C, says how to go on."""
     told = 0
     with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=16),
         TextColumn("{task.completed:.0f} of {task.total:.0f} cells"),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[left]}{task.description}"),  # the last is cut where room ends
         console=err,
         transient=True,
         disable=not err.is_terminal or not planned.missing,
@@ -218,12 +217,11 @@ def _running(planned: Plan, output: FilePath) -> Iterator[Callable[[Status], Non
                         _ended(cell.name, record.valid, record.invalid_because), soft_wrap=True
                     )
             running = dict(status.running)  # threads write to it
-            now = ", ".join(f"{name} {s:.0f} s" for name, s in sorted(running.items())[:2])
-            more = len(running) - 2
+            now = "".join(f"; {name} {s:.0f} s" for name, s in sorted(running.items())[:1])
             bar.update(
                 task,
                 completed=len(status.ended),
-                description=now + (f" and {more} more" if more > 0 else ""),
+                description=now + (f" and {len(running) - 1} more" if len(running) > 1 else ""),
                 left="" if planned.world is World.SIMULATOR else f"{_duration(status.left_s)} left",
             )
 
