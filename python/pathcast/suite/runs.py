@@ -24,8 +24,8 @@ from pathcast.suite.networks import Cell
 ATTEMPTS = 5
 #: Seconds that a run takes beside its duration: connections, checks, the trace's file.
 _BESIDE_S = 3.0
-#: Bytes of a trace for each second of a run, about, at 100 Mbit/s.
-_DISK_BYTES_PER_S = 80_000
+#: Bytes of a trace for each second of a run, about: the mean over the short form's.
+_DISK_BYTES_PER_S = 45_000
 #: Bytes that a run holds for each of its seconds until it ends, at most: 160 for an acknowledgment, one for two
 #: packets, at the 200 Mbit/s of the fastest network.
 _MEMORY_BYTES_PER_S = 1_400_000
