@@ -12,6 +12,10 @@ const PRIOR: [f64; 11] = [
 /// more the longer the horizon: times 1 + H/5.
 const PRIOR_WEIGHT: f64 = 8.0;
 
+/// Forecasts are made each second, so that windows overlap: one that is this much longer holds half as many
+/// independent ones. Chosen so that bands on emulated paths hold as often as they say.
+const OVERLAP_S: f64 = 8.0;
+
 /// Residuals of one horizon, older ones fading out.
 #[derive(Debug, Clone)]
 pub(crate) struct Residuals {
@@ -76,12 +80,20 @@ impl Residuals {
         self.known.retain(|known| known.0 >= oldest_s);
         let mut total = 0.0;
         self.for_each(now_s, |_, weight| total += weight);
+        // of few residuals the next is beyond the outermost more often than their levels say: the outer
+        // quantiles are those of one residual more, as in split conformal prediction
+        let independent = total / (1.0 + self.horizon_s / OVERLAP_S);
+        let level = |q: f64| match q {
+            q if q < 0.5 => (q - (1.0 - q) / independent).max(0.0),
+            q if q > 0.5 => (q + q / independent).min(1.0),
+            q => q,
+        };
         let mut cut = [f64::NAN; QUANTILES.len()];
         let (mut sum, mut next, mut largest) = (0.0, 0, 0.0);
         self.for_each(now_s, |residual, weight| {
             sum += weight;
             largest = residual;
-            while next < QUANTILES.len() && sum >= QUANTILES[next] * total {
+            while next < QUANTILES.len() && sum >= level(QUANTILES[next]) * total {
                 cut[next] = residual;
                 next += 1;
             }

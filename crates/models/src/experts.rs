@@ -20,7 +20,7 @@ const PRIOR_WEIGHT: (f64, f64) = (5.0, 1.0);
 /// Seconds after which a part of the state's bias counts 1/e, plus three horizons.
 const BIAS_MEMORY_S: f64 = 300.0;
 /// How many forecasts without bias are assumed at horizon 0; times 1 + H/5.
-const BIAS_PRIOR_WEIGHT: f64 = 10.0;
+const BIAS_PRIOR_WEIGHT: f64 = 4.0;
 /// No single forecast counts as further off: a factor of two.
 const BIAS_MAX: f64 = 0.7;
 /// The spread assumed at first: part of the value, times horizon (in s) to a power.

@@ -234,4 +234,40 @@ mod tests {
         assert!(hazard.clustering(0.7) > 2.0);
         assert!((hazard.clustering(20.0) - 1.0).abs() < 1e-12);
     }
+
+    #[test]
+    fn few_losses_that_come_anyhow_make_a_flat_curve() {
+        // 100 losses at a constant probability: by chance some windows have twice their share
+        let mut hazard = Hazard::default();
+        let mut state = 1_u64;
+        for w in 20..120 {
+            hazard.sent(f64::from(w), 1000.0, 10.0);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (0..(state >> 62)).for_each(|_| hazard.lost(f64::from(w), 10.0));
+        }
+        hazard.smooth();
+        let mean = hazard.losses() / hazard.packets();
+        for w in [25.0, 40.0, 60.0, 80.0, 110.0] {
+            let ratio = hazard.base(w) / mean;
+            assert!((0.7..1.4).contains(&ratio), "{w}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn a_base_that_was_too_high_is_no_clustering() {
+        let mut hazard = Hazard::default();
+        hazard.sent(100.0, 1e3, 10.0);
+        (0..10).for_each(|_| hazard.lost(100.0, 10.0));
+        hazard.smooth();
+        // from now on losses are ten times as rare, at all ages alike
+        for age_s in [0.7, 3.0, 20.0] {
+            hazard.sent(100.0, 1e5, age_s);
+            (0..100).for_each(|_| hazard.lost(100.0, age_s));
+        }
+        for age_s in [0.7, 3.0, 20.0] {
+            assert!((hazard.clustering(age_s) - 1.0).abs() < 0.05);
+        }
+    }
 }

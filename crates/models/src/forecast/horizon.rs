@@ -120,3 +120,31 @@ fn likely(points: &[(f64, f64)]) -> Option<f64> {
     }
     narrowest.map(|(_, middle)| middle)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(weight: f64, mean: f64, sd: f64) -> Piece {
+        Piece { weight, mean, sd }
+    }
+
+    #[test]
+    fn the_likely_is_where_the_mass_is_narrowest() {
+        // no loss: 100 for sure; else something from 60 to 95
+        let mut pieces = vec![piece(0.45, 100.0, 0.0)];
+        pieces.extend((0..11).map(|i| piece(0.05, 60.0 + 3.5 * f64::from(i), 1.0)));
+        let summary = summarise(&pieces);
+        assert!((summary.likely - 100.0).abs() < 1e-9, "{summary:?}");
+        assert!(summary.median < 97.0, "{summary:?}");
+    }
+
+    #[test]
+    fn one_certain_piece_is_all_there_is() {
+        let summary = summarise(&[piece(1.0, 50.0, 0.0)]);
+        assert_eq!(
+            (summary.median, summary.likely, summary.spread),
+            (50.0, 50.0, 0.0)
+        );
+    }
+}

@@ -157,3 +157,80 @@ fn solve(mut matrix: [Vector; SIZE], mut right: Vector) -> Vector {
     }
     right
 }
+
+#[cfg(test)]
+mod tests {
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+
+    use super::*;
+    use crate::experts::EXPERTS;
+
+    /// Experts that all say `mean`, but for the state and the last sample.
+    fn said(mean: f64, state: f64, last: f64) -> ByExpert {
+        let mut ln_value = [mean; EXPERTS.len()];
+        ln_value[Expert::State as usize] = state;
+        ln_value[Expert::LastSample as usize] = last;
+        ln_value
+    }
+
+    #[test]
+    fn at_first_it_says_about_what_the_state_says() {
+        let regression = Regression::new(5.0);
+        let near = regression.ln_value(&said(5.0, 5.4, 5.4), 0.0);
+        assert!((near - 5.34).abs() < 1e-9, "{near}");
+        assert!(regression.ln_value(&said(5.0, 5.4, 5.0), 0.2) > 5.28);
+    }
+
+    #[test]
+    fn it_finds_the_speed_at_which_a_rate_comes_back_to_its_mean() {
+        // an AR(1) process in ln around 5, whose state and last sample both are the value now
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+        let mut uniform = move || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        let mut noise = move || 0.1 * (0..12).map(|_| uniform() - 0.5).sum::<f64>();
+        let mut regression = Regression::new(1.0);
+        let mut value = 0.0;
+        for _ in 0..1000 {
+            let before = said(5.0, 5.0 + value, 5.0 + value);
+            value = 0.4 * value + noise();
+            regression.learn(&before, 0.0, 5.0 + value, 1.0);
+        }
+        let expected = regression.ln_value(&said(5.0, 5.3, 5.3), 0.0);
+        assert!((expected - 5.12).abs() < 0.03, "{expected}");
+    }
+
+    #[test]
+    fn a_queue_that_tells_nothing_loses_its_coefficient() {
+        let mut regression = Regression::new(1.0);
+        let before = regression.ln_value(&said(5.0, 5.0, 5.0), 0.3);
+        for second in 0..500 {
+            let queue = if second % 2 == 0 { 0.3 } else { -0.3 };
+            regression.learn(&said(5.0, 5.0, 5.0), queue, 5.0, 1.0);
+        }
+        let after = regression.ln_value(&said(5.0, 5.0, 5.0), 0.3);
+        assert!(
+            before > 5.2 && (after - 5.0).abs() < 0.02,
+            "{before} {after}"
+        );
+    }
+
+    #[test]
+    fn cholesky_solves() {
+        let mut matrix = [[0.0; SIZE]; SIZE];
+        for (i, row) in matrix.iter_mut().enumerate() {
+            for (j, value) in row.iter_mut().enumerate() {
+                *value = if i == j {
+                    4.0 + i as f64
+                } else {
+                    1.0 / (1.0 + (i + j) as f64)
+                };
+            }
+        }
+        let wanted: Vector = std::array::from_fn(|i| i as f64 - 1.5);
+        let right = std::array::from_fn(|i| dot(&matrix[i], &wanted));
+        let got = solve(matrix, right);
+        for i in 0..SIZE {
+            assert!((got[i] - wanted[i]).abs() < 1e-12);
+        }
+    }
+}
