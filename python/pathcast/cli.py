@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 from rich.table import Table
+from typer.core import TyperGroup
 
 from pathcast import (
     __version__,
@@ -21,6 +22,7 @@ from pathcast import (
     cli_clusters,
     cli_follow,
     cli_live,
+    cli_suite,
     cli_watch,
     demo,
     models,
@@ -50,7 +52,17 @@ from pathcast.trace import read_trace
 #: Exit code for what the caller got wrong.
 BAD_INPUT = 2
 
+
+class _Commands(TyperGroup):
+    """Lets a command have a name of two words: `evaluate suite` stands beside `evaluate TRACE...`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        two = " ".join(args[:2])
+        return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Measure a network path once; forecast how any application will perform on it.",
     no_args_is_help=True,
     add_completion=False,
@@ -506,6 +518,9 @@ def evaluate(
         + " and ".join(names[truth] for truth in truths)
         + (" (no sequence numbers in the trace)" if "mean_cwnd_packets" in truths else "")
     )
+
+
+app.command(name="evaluate suite")(cli_suite.suite)
 
 
 @app.command(name="demo")

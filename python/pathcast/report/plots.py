@@ -40,16 +40,17 @@ _STYLE: dict[str, Any] = {
 _MAX_POINTS = 4000
 
 
-def _svg(width_in: float, height_in: float, draw: Callable[[Figure], None]) -> str:
+def svg(width_in: float, height_in: float, draw: Callable[[Figure], None]) -> str:
+    """A picture as SVG text that goes into a page."""
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # it wants literal keys
         figure = Figure(figsize=(width_in, height_in), layout="constrained")
         draw(figure)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
-    svg = text.getvalue()
+    picture = text.getvalue()
     # the page is HTML: no XML declaration, no doctype, and it scales with the column
-    svg = svg[svg.index("<svg") :]
-    return svg.replace("<svg ", '<svg role="img" style="max-width:100%;height:auto" ', 1)
+    picture = picture[picture.index("<svg") :]
+    return picture.replace("<svg ", '<svg role="img" style="max-width:100%;height:auto" ', 1)
 
 
 def thinned(time_s: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +93,7 @@ def cwnd_plot(series: FlowSeries, losses: list[tuple[float, float]], training_s:
         axes.set_ylim(bottom=0)
         axes.legend(loc="upper right", ncols=2)
 
-    return _svg(10, 3.2, draw)
+    return svg(10, 3.2, draw)
 
 
 def curve_plot(curve: LossCurve, loss: float | None) -> str:
@@ -134,7 +135,7 @@ def curve_plot(curve: LossCurve, loss: float | None) -> str:
         axes.set(xlabel="cwnd (packets)", ylabel="loss probability of a packet")
         axes.legend(loc="upper left")
 
-    return _svg(10, 3.4, draw)
+    return svg(10, 3.4, draw)
 
 
 def band_plot(evaluation: Evaluation, mss_bytes: int | None) -> str:
@@ -178,7 +179,7 @@ def band_plot(evaluation: Evaluation, mss_bytes: int | None) -> str:
         rows[0, 0].legend(loc="lower right", ncols=4, fontsize=9)
         rows[-1, 0].set_xlabel("moment of prediction (s)")
 
-    return _svg(10, 2.1 * len(evaluation.horizons) + 0.4, draw)
+    return svg(10, 2.1 * len(evaluation.horizons) + 0.4, draw)
 
 
 def error_plot(evaluation: Evaluation) -> str:
@@ -202,4 +203,4 @@ def error_plot(evaluation: Evaluation) -> str:
             axes.set(title=f"next {score.horizon_s:g} s", xlabel="median error (%)")
         panels[0].invert_yaxis()
 
-    return _svg(10, 0.8 + 0.24 * len(models), draw)
+    return svg(10, 0.8 + 0.24 * len(models), draw)

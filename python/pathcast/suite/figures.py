@@ -1,0 +1,210 @@
+"""The figures of section 5: CDFs of errors, and medians after each change of the path; SVG text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pathcast.report.plots import BLUE, GREEN, GREY, ORANGE, VERMILION, svg
+from pathcast.suite import paper
+from pathcast.suite.judge import Judged
+from pathcast.suite.latency import Transfers
+from pathcast.suite.networks import WIRED
+from pathcast.suite.scores import ECON, OURS, PROTOCOLS, Errors, Pool, Scored, counts, joined
+from pathcast.suite.tables import groups
+
+#: Colour and dashes of a model; the same in every figure.
+_LINES: dict[str, tuple[str, str]] = {
+    OURS: (BLUE, "-"),
+    ECON: (ORANGE, "-"),
+    "last_sample": (GREEN, "--"),
+    "ewma": (VERMILION, "--"),
+    "holt_winters": ("#cc79a7", "--"),
+    "harmonic_mean": ("#56b4e9", "--"),
+    "pftk": (GREY, ":"),
+    "pftk_without_timeouts": ("#2b303b", ":"),
+    "chen": ("#b58900", ":"),
+    "dunaytsev": ("#7a5195", ":"),
+}
+#: Errors beyond this are not drawn, per cent, as in the paper's figures.
+_MOST_PCT = 100.0
+#: Characters of a network's name that have room above a picture.
+_LONG_NAME = 28
+#: Points of a CDF.
+_QUANTILES = np.linspace(0, 1, 201)
+
+
+def figures(judged: Judged, results: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """All figures that the runs give: by file name without ending, title and SVG."""
+    found: dict[str, tuple[str, str]] = {}
+
+    def add(name: str, title: str, picture: str | None) -> None:
+        if picture is not None:
+            found[name] = (title, picture)
+
+    second = [one for one in judged.scored if one.horizon_s == 1]
+    for number, scheme in ((5, "cubic"), (6, "reno")):
+        title = f"Figure {number}: {scheme}, errors of the next second"
+        add(f"figure-{number}", title, _cdfs(second, WIRED, scheme))
+    mobile = ("wireless", "last-mile-0.1", "last-mile-0.5", "last-mile-1")
+    for scheme in ("cubic", "reno"):
+        title = (
+            f"Wireless and last mile (section 5.4, table 3): {scheme}, errors of the next second"
+        )
+        add(f"mobile-{scheme}", title, _cdfs(second, mobile, scheme))
+    traces = tuple(
+        dict.fromkeys(
+            one.source.network for one in second if one.source.network.startswith("trace ")
+        )
+    )
+    # one row of pictures for each four traces is enough to look at
+    for scheme in ("cubic", "reno"):
+        of_scheme = [
+            name
+            for name in traces
+            if any(one.source.network == name and one.source.scheme == scheme for one in second)
+        ]
+        title = f"Traces of real paths: {scheme}, errors of the next second"
+        add(f"traces-{scheme}", title, _cdfs(second, of_scheme[:4], scheme))
+    for scheme in ("reno", "cubic"):
+        title = f"Figure 7: {scheme}, median errors of the next second after each change"
+        add(f"figure-7-{scheme}", title, _after_changes(results["changing"], scheme))
+    add(
+        "figure-9",
+        "Figure 9: reno over WiFi, errors of the time that 1 to 100 MB take",
+        _latency_cdfs(judged.transfers),
+    )
+    return found
+
+
+def _drawn(models: Sequence[str], scheme: str) -> list[str]:
+    return [model for model in _LINES if model in models and counts(model, scheme)]
+
+
+def _cdf(axes: Axes, errors: dict[str, Errors], scheme: str) -> None:
+    for model in _drawn(list(errors), scheme):
+        there = errors[model][np.isfinite(errors[model])]
+        if not there.size:
+            continue
+        colour, dashes = _LINES[model]
+        axes.plot(
+            np.quantile(there, _QUANTILES), _QUANTILES, dashes, color=colour,
+            lw=2 if model == OURS else 1.3, label=model.replace("_", " "),
+        )  # fmt: skip
+    axes.set(xlim=(0, _MOST_PCT), ylim=(0, 1))
+
+
+def _mark(axes: Axes, at_pct: float, colour: str, label: str) -> None:
+    """The paper's median, as the text tells it."""
+    axes.plot([at_pct], [0.5], "o", color=colour, mec="#1d2129", ms=7, label=label, zorder=5)
+
+
+def _cdfs(scored: Sequence[Scored], networks: Sequence[str], scheme: str) -> str | None:
+    """A row for each protocol, a column for each network."""
+    of_scheme = [one for one in scored if one.source.scheme == scheme]
+    there = [name for name in networks if any(one.source.network == name for one in of_scheme)]
+    if not there:
+        return None
+    width_in = max(7.0, 2.7 * len(there))
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(2, len(there), sharex=True, sharey=True, squeeze=False)
+        handles: dict[str, Any] = {}
+        for row, protocol in enumerate(reversed(PROTOCOLS)):
+            for column, network in enumerate(there):
+                axes = panels[row, column]
+                same = [
+                    one
+                    for one in of_scheme
+                    if one.source.network == network and one.protocol == protocol
+                ]
+                pool = Pool.of(same)
+                _cdf(axes, pool.error_pct, scheme)
+                told = paper.THROUGHPUT.get((network, scheme))
+                if told is not None and protocol == "paper":
+                    _mark(axes, told.econ_median_pct, ORANGE, "ECON's median, paper")
+                    _mark(axes, told.best_other_median_pct, "#ffffff", "best other's, paper")
+                name = network.removeprefix("trace ")
+                if len(name) > _LONG_NAME:
+                    name = f"...{name[3 - _LONG_NAME :]}"
+                axes.set_title(f"{name}\n{protocol} protocol", fontsize=9, loc="left")
+                for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                    handles.setdefault(label, handle)
+        for axes in panels[-1]:
+            axes.set_xlabel("error (%)")
+        for axes in panels[:, 0]:
+            axes.set_ylabel("CDF")
+        figure.legend(
+            handles.values(),
+            handles.keys(),
+            loc="outside lower center",
+            ncols=int(width_in / 1.75),
+            fontsize=9,
+        )
+
+    return svg(width_in, 5.8, draw)
+
+
+def _after_changes(rows: Sequence[dict[str, Any]], scheme: str) -> str | None:
+    """Bars for each interval, a panel for each protocol."""
+    same = [row for row in rows if row["scheme"] == scheme and row["horizon_s"] == 1]
+    if not same:
+        return None
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(2, 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (protocol, of_protocol) in zip(
+            panels, groups(same, lambda row: row["protocol"]).items(), strict=True
+        ):
+            models = _drawn(list(of_protocol[0]["median_error_pct"]), scheme)
+            width = 0.85 / len(models)
+            for i, model in enumerate(models):
+                heights = [row["median_error_pct"][model] for row in of_protocol]
+                at = np.arange(len(heights)) + (i - (len(models) - 1) / 2) * width
+                there = [np.nan if height is None else height for height in heights]
+                colour, dashes = _LINES[model]
+                bars = axes.bar(
+                    at, there, width * 0.9, color=colour, label=model.replace("_", " "),
+                    alpha=1 if dashes == "-" else 0.75,
+                )  # fmt: skip
+                axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
+            axes.set_title(f"{protocol} protocol", fontsize=9, loc="left")
+            axes.set(ylabel="median error (%)")
+            axes.grid(visible=False, axis="x")
+            axes.set_xticks(range(len(of_protocol)))
+            axes.set_xticklabels(
+                [f"{row['from_s']:.0f} to {row['to_s']:.0f} s" for row in of_protocol]
+            )
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=9)
+
+    return svg(10, 5.4, draw)
+
+
+def _latency_cdfs(transfers: Sequence[Transfers]) -> str | None:
+    same = [
+        one for one in transfers if (one.source.network, one.source.scheme) == ("wireless", "reno")
+    ]
+    if not same:
+        return None
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(1, 2, sharex=True, sharey=True, squeeze=False)[0]
+        for axes, protocol in zip(panels, reversed(PROTOCOLS), strict=True):
+            errors = joined([one.error_pct for one in same if one.protocol == protocol])
+            _cdf(axes, errors, "reno")
+            if protocol == "paper":
+                (econ, _), (best, _) = paper.LATENCY_WIRELESS
+                _mark(axes, econ, ORANGE, "ECON's median, paper")
+                _mark(axes, best, "#ffffff", "best other's, paper")
+            axes.set_title(f"{protocol} protocol", fontsize=9, loc="left")
+            axes.set_xlabel("error of the time (%)")
+        panels[0].set_ylabel("CDF")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
+
+    return svg(8, 3.8, draw)

@@ -1,0 +1,197 @@
+"""From traces to errors: every measured flow of every valid cell, and traces of real paths beside them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from pathcast.exceptions import ModelError, PathcastError, TraceError
+from pathcast.suite.folder import Record
+from pathcast.suite.latency import Transfers, transfers
+from pathcast.suite.networks import SCHEMES, Cell
+from pathcast.suite.scores import Scored, Source, score_flow
+from pathcast.trace import Trace, read_trace
+
+#: Traces longer than this, in seconds, are judged one after another: one of an hour takes gigabytes of memory.
+_LONG_S = 1200.0
+
+
+@dataclass
+class Judged:
+    """All errors, and of what.
+
+    Attributes:
+        scored: a score for each flow, protocol and horizon.
+        transfers: a score for each flow, protocol and size.
+        cells: what was run, a row for each cell; docs/suite.md has the keys.
+        traces: traces of others that were read, likewise.
+        left_out: what could not be judged: `name` and `because`.
+
+    """
+
+    scored: list[Scored] = field(default_factory=list)
+    transfers: list[Transfers] = field(default_factory=list)
+    cells: list[dict[str, Any]] = field(default_factory=list)
+    traces: list[dict[str, Any]] = field(default_factory=list)
+    left_out: list[dict[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class _Part:
+    """What one trace gives."""
+
+    scored: list[Scored]
+    transfers: list[Transfers]
+    losses: list[int]
+    left_out: list[dict[str, str]]
+
+
+def judge(
+    outcomes: Sequence[tuple[Cell, Record]],
+    trace_files: Sequence[FilePath] = (),
+    progress: Callable[[float], None] | None = None,
+) -> Judged:
+    """Evaluates all flows; the order of the result does not depend on which ends first.
+
+    Args:
+        outcomes: what was run; cells without a valid run are listed, and not judged.
+        trace_files: traces of others.
+        progress: told how many traces were judged; may raise to stop.
+
+    """
+    judged = Judged()
+    jobs: list[Callable[[], _Part | str]] = []
+    for cell, record in outcomes:
+        judged.cells.append(_cell_row(cell, record))
+        if record.valid:
+            jobs.append(_job(_judge_cell, cell, record))
+    for file in trace_files:
+        jobs.append(_job(_judge_file, file))
+    longest_s = max((cell.duration_s for cell, _ in outcomes), default=0.0)
+    parts = _in_threads(jobs, 1 if longest_s > _LONG_S else os.cpu_count() or 1, progress)
+    valid_rows = [row for row in judged.cells if row["valid"]]
+    for row, part in zip(valid_rows, parts[: len(valid_rows)], strict=True):
+        assert isinstance(part, _Part)  # noqa: S101 - cells raise
+        row["losses"] = part.losses
+        _add(judged, part)
+    for file, part in zip(trace_files, parts[len(valid_rows) :], strict=True):
+        if isinstance(part, str):
+            judged.left_out.append({"name": file.name, "because": part})
+            continue
+        sources = dict.fromkeys(scored.source for scored in part.scored)
+        for source, losses in zip(sources, part.losses, strict=True):
+            row = {"file": file.name, "flow": source.flow, "scheme": source.scheme}
+            judged.traces.append(row | {"losses": losses})
+        _add(judged, part)
+    return judged
+
+
+def _job(work: Callable[..., _Part | str], *arguments: object) -> Callable[[], _Part | str]:
+    return lambda: work(*arguments)
+
+
+def _add(judged: Judged, part: _Part) -> None:
+    judged.scored += part.scored
+    judged.transfers += part.transfers
+    judged.left_out += part.left_out
+
+
+def _in_threads(
+    jobs: Sequence[Callable[[], _Part | str]],
+    threads: int,
+    progress: Callable[[float], None] | None,
+) -> list[_Part | str]:
+    stop = threading.Event()
+
+    def unless_stopped(job: Callable[[], _Part | str]) -> _Part | str:
+        return "" if stop.is_set() else job()
+
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(unless_stopped, job) for job in jobs]
+        try:
+            for ended, one in enumerate(as_completed(futures), 1):
+                one.result()
+                if progress is not None:
+                    progress(ended)
+        finally:
+            stop.set()
+    return [one.result() for one in futures]
+
+
+def _cell_row(cell: Cell, record: Record) -> dict[str, Any]:
+    report = record.report
+    slip = report.get("slip_us") or {}
+    return {
+        "name": cell.name,
+        "network": cell.network.name,
+        "setting": cell.network.setting,
+        "scheme": cell.scheme,
+        "npc": cell.npc,
+        "seed": cell.seed,
+        "duration_s": cell.duration_s,
+        "valid": record.valid,
+        "invalid_because": [list(reasons) for reasons in record.invalid_because],
+        "goodput_bps": [flow["goodput_bps"] for flow in report["flows"][: cell.npc]],
+        "retransmits": [flow["retransmits"] for flow in report["flows"][: cell.npc]],
+        "loss_rate": report["loss_rate"],
+        "slip_p99_us": slip.get("p99"),
+        "losses": None,
+    }
+
+
+def _judge_cell(cell: Cell, record: Record) -> _Part:
+    trace = read_trace(record.trace_file)
+    part = _Part([], [], [], [])
+    for flow in range(cell.npc):
+        source = Source(cell.network.name, cell.scheme, cell.npc, cell.name, flow)
+        try:
+            _judge_flow(part, trace, source)
+        except (ModelError, TraceError) as error:
+            # a flow of many that hardly got to send anything
+            part.left_out.append({"name": f"{cell.name}, flow {flow}", "because": str(error)})
+            part.losses.append(0)
+    return part
+
+
+def _judge_file(file: FilePath) -> _Part | str:
+    """A trace of somebody else's, or why it cannot be judged."""
+    part = _Part([], [], [], [])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trace = read_trace(file)
+        named = next((scheme for scheme in SCHEMES if file.name.startswith(scheme)), None)
+        flows = trace.flows
+        for flow in flows:
+            told = trace.scheme(flow)
+            scheme = told if told in SCHEMES else named
+            if scheme is None:
+                return (
+                    f"its congestion control is {told or 'not told'}, expected cubic or reno, in its "
+                    "metadata or at the beginning of the file's name"
+                )
+            name = file.name.split(".")[0] + (f", flow {flow}" if len(flows) > 1 else "")
+            source = Source(f"trace {name}", scheme, len(flows), file.name, flow)
+            _judge_flow(part, trace, source, scheme)
+    except PathcastError as error:
+        return str(error)
+    return part
+
+
+def _judge_flow(part: _Part, trace: Trace, source: Source, cc: str | None = None) -> None:
+    scored, evaluations = score_flow(trace, source, cc)
+    part.scored += scored
+    part.losses.append(evaluations[0].losses)
+    mss_bytes = trace.metadata["mss_bytes"]
+    if not mss_bytes:
+        return
+    series = trace.flow(source.flow)
+    for evaluation in evaluations:
+        next_second = evaluation.horizons[0]
+        part.transfers += transfers(source, evaluation.protocol, series, mss_bytes, next_second)

@@ -1,0 +1,197 @@
+"""What is run: the paper's networks, each in some settings, and the cells of the suite's two forms.
+
+The networks are scenario files beside this module, in `networks/`; each says in its first lines what the paper
+says of it and what was chosen here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+
+from pathcast.exceptions import PathcastError
+from pathcast.scenario import Scenario
+
+#: Congestion controls of the paper's section 5.
+SCHEMES = ("cubic", "reno")
+
+
+class Form(StrEnum):
+    """How much is run."""
+
+    #: Two minutes a cell.
+    SHORT = "short"
+    #: One hour a cell, as in the paper's section 5.1.
+    FULL = "full"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the paper, in one setting.
+
+    Attributes:
+        name: of the network: cells with the same one are scored together.
+        setting: what tells its settings apart; empty if there is one.
+        file: the scenario file in `networks/`.
+        changes: lines of the file that are different: the first `KEY = ...` becomes `KEY = VALUE`.
+        npcs: numbers of parallel connections in the short and the full form.
+        duration_s: seconds in the short and the full form.
+        repeats: how many seeds of it one seed of the full form stands for.
+        short: whether the short form has it.
+
+    """
+
+    name: str
+    setting: str
+    file: str
+    changes: tuple[tuple[str, str], ...] = ()
+    npcs: tuple[tuple[int, ...], tuple[int, ...]] = ((1,), (1,))
+    duration_s: tuple[float, float] = (120.0, 3600.0)
+    repeats: int = 1
+    short: bool = True
+
+
+_ONE_TO_TEN = tuple(range(1, 11))
+_WIRED = ((1,), _ONE_TO_TEN)
+
+#: All settings of all networks, in the paper's order.
+SETTINGS = (
+    Network("azure", "loss-1e-5", "azure", (("loss", "1e-5"),), _WIRED),
+    Network("azure", "loss-1e-4", "azure", (("loss", "1e-4"),), _WIRED),
+    Network("azure", "loss-1e-3", "azure", (("loss", "1e-3"),), _WIRED, short=False),
+    Network("southeast", "loss-1e-5", "southeast", (("loss", "1e-5"),), _WIRED),
+    Network("southeast", "loss-1e-4", "southeast", (("loss", "1e-4"),), _WIRED),
+    Network("southeast", "loss-1e-3", "southeast", (("loss", "1e-3"),), _WIRED, short=False),
+    Network("northeast", "", "northeast", npcs=((1, 4, 10), _ONE_TO_TEN)),
+    Network("long-distance", "60ms", "long-distance", (("delay", '"30 ms"'),), _WIRED),
+    Network("long-distance", "200ms", "long-distance", (("delay", '"100 ms"'),), _WIRED),
+    # five hours in the paper
+    Network("wireless", "", "wireless", repeats=5),
+    Network("last-mile-0.1", "", "last-mile", (("loss", "0.001"),)),
+    Network("last-mile-0.5", "", "last-mile", (("loss", "0.005"),)),
+    Network("last-mile-1", "", "last-mile", (("loss", "0.01"),)),
+    # ten minutes are its nature: they are not shortened
+    Network("changing", "", "changing", duration_s=(600.0, 600.0), repeats=6),
+)
+
+#: The networks' names, in the paper's order.
+NETWORKS = tuple(dict.fromkeys(setting.name for setting in SETTINGS))
+
+#: The four of figures 5 and 6.
+WIRED = ("azure", "southeast", "northeast", "long-distance")
+
+#: When the changing path changes, in seconds, and when it ends.
+CHANGES_S = (120.0, 240.0, 360.0, 480.0, 600.0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a network in a setting, a congestion control, connections in parallel, a seed.
+
+    Attributes:
+        network: where it runs.
+        scheme: `cubic` or `reno`.
+        npc: connections in parallel, all measured: flows 0 to npc - 1 of the trace.
+        seed: of all that is random.
+        duration_s: how long, in seconds.
+
+    """
+
+    network: Network
+    scheme: str
+    npc: int
+    seed: int
+    duration_s: float
+
+    @property
+    def name(self) -> str:
+        """Names the cell's folder: `azure-loss-1e-4-cubic-npc1-seed1-120s`."""
+        parts = filter(None, (self.network.name, self.network.setting, self.scheme))
+        return "-".join([*parts, f"npc{self.npc}", f"seed{self.seed}", f"{self.duration_s:g}s"])
+
+    def scenario(self) -> Scenario:
+        """What is run."""
+        text = resources.files("pathcast.suite").joinpath("networks", f"{self.network.file}.toml")
+        changes = (*self.network.changes, ("scheme", f'"{self.scheme}"'), ("count", str(self.npc)))
+        return Scenario.parse(changed(text.read_text(), changes), f"{self.name}.toml")
+
+    def fingerprint(self, world: str) -> str:
+        """Tells whether a run that was kept is this cell's, in this world."""
+        what = [self.scenario().toml, self.npc, self.seed, self.duration_s, world]
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+
+def changed(toml: str, changes: Iterable[tuple[str, str]]) -> str:
+    """The text with the first line `KEY = ...` of each key replaced.
+
+    Raises:
+        PathcastError: there is no such line.
+
+    """
+    for key, value in changes:
+        line = re.search(rf"^{re.escape(key)} = .*$", toml, flags=re.M)
+        if line is None:
+            raise PathcastError(f"there is no line `{key} = ...` to change")
+        toml = f"{toml[: line.start()]}{key} = {value}{toml[line.end() :]}"
+    return toml
+
+
+def cells(
+    form: Form,
+    *,
+    networks: Sequence[str] = (),
+    schemes: Sequence[str] = (),
+    npcs: Sequence[int] = (),
+    seeds: Sequence[int] = (1,),
+    duration_s: float | None = None,
+) -> list[Cell]:
+    """The cells of a form, the longest first.
+
+    Args:
+        form: how much.
+        networks: only these; by default all.
+        schemes: only these; by default both.
+        npcs: these numbers of connections; by default those of the form.
+        seeds: each cell once with each.
+        duration_s: how long each runs, in seconds; by default as the form has it.
+
+    Raises:
+        PathcastError: no such network or congestion control, or a number out of range.
+
+    """
+    _check("network", networks, NETWORKS)
+    _check("scheme", schemes, SCHEMES)
+    if any(not 1 <= npc <= 100 for npc in npcs):
+        raise PathcastError(f"npc is {', '.join(map(str, npcs))}, expected 1 to 100")
+    if duration_s is not None and not 3 <= duration_s <= 86_400:
+        raise PathcastError(f"duration is {duration_s} s, expected 3 to 86400 s")
+    full = form is Form.FULL
+    found = [
+        Cell(
+            network,
+            scheme,
+            npc,
+            # so that no two repeats of any two seeds are the same
+            seed + repeat * 1_000_000,
+            network.duration_s[full] if duration_s is None else float(duration_s),
+        )
+        for network in SETTINGS
+        if (full or network.short) and (not networks or network.name in networks)
+        for scheme in (schemes or SCHEMES)
+        for npc in (npcs or network.npcs[full])
+        for seed in dict.fromkeys(seeds)
+        for repeat in range(network.repeats if full else 1)
+    ]
+    # the last ones to end keep processors idle for little if they are short
+    return sorted(found, key=lambda cell: -cell.duration_s)
+
+
+def _check(what: str, got: Sequence[str], known: Sequence[str]) -> None:
+    for name in got:
+        if name not in known:
+            raise PathcastError(f"{what} is {name!r}, expected one of {', '.join(known)}")

@@ -1,0 +1,86 @@
+"""Writes what was found out: results.json, tables, figures and one page with all of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path as FilePath
+from typing import Any
+
+import jinja2
+
+from pathcast.exceptions import PathcastError
+from pathcast.files import write_beside
+from pathcast.suite.figures import figures
+from pathcast.suite.judge import Judged
+from pathcast.suite.views import View, views
+
+_templates = jinja2.Environment(
+    loader=jinja2.PackageLoader("pathcast", "suite"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+
+#: Where figures stand on the page: after the table of this name.
+_AFTER = {
+    "figure-5": "figure-5",
+    "figure-6": "figure-6",
+    "mobile-cubic": "table-3",
+    "mobile-reno": "table-3",
+    "figure-7-reno": "figure-7",
+    "figure-7-cubic": "figure-7",
+    "figure-9": "latency",
+    "traces-cubic": "models",
+    "traces-reno": "models",
+}
+
+
+def write(folder: FilePath, judged: Judged, results: dict[str, Any]) -> FilePath:
+    """Writes all files.
+
+    Args:
+        folder: of the suite.
+        judged: the errors, for the figures.
+        results: what `collect` made of them.
+
+    Returns:
+        The page.
+
+    Raises:
+        PathcastError: a file cannot be written.
+
+    """
+    tables, pictures = views(results), figures(judged, results)
+    for name in ("tables", "figures"):
+        try:
+            (folder / name).mkdir(exist_ok=True)
+        except OSError as error:
+            raise PathcastError(f"{folder / name}: cannot be made: {error.strerror}") from None
+    write_beside(folder / "results.json", json.dumps(results, allow_nan=False, indent=1) + "\n")
+    for view in tables:
+        write_beside(folder / "tables" / f"{view.name}.csv", view.csv())
+        write_beside(folder / "tables" / f"{view.name}.md", view.markdown())
+    for name, (_, picture) in pictures.items():
+        write_beside(folder / "figures" / f"{name}.svg", _alone(picture))
+    page = folder / "report.html"
+    write_beside(page, render(results, tables, pictures))
+    return page
+
+
+def _alone(picture: str) -> str:
+    """A picture that was made for a page, as a file of its own."""
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{picture}'
+
+
+def render(
+    results: dict[str, Any], tables: list[View], pictures: dict[str, tuple[str, str]]
+) -> str:
+    """The page; it needs nothing beside it."""
+    after: dict[str, list[tuple[str, str]]] = {view.name: [] for view in tables}
+    rest: list[tuple[str, str]] = []
+    for name, picture in pictures.items():
+        after.get(_AFTER.get(name, ""), rest).append(picture)
+    return _templates.get_template("page.html.j2").render(
+        results=results, tables=tables, after=after, rest=rest
+    )

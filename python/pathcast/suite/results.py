@@ -1,0 +1,46 @@
+"""All that the suite found out, as `results.json` has it; docs/suite.md has the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pathcast import __version__
+from pathcast.models import MODELS
+from pathcast.suite import tables
+from pathcast.suite.claims import claims
+from pathcast.suite.judge import Judged
+
+#: Version of results.json.
+SCHEMA = 1
+
+
+def collect(judged: Judged, *, form: str, world: str, seeds: Sequence[int]) -> dict[str, Any]:
+    """Makes all tables.
+
+    Args:
+        judged: the errors.
+        form: `short` or `full`.
+        world: where cells were run.
+        seeds: of the cells.
+
+    """
+    throughput = tables.throughput(judged.scored)
+    results: dict[str, Any] = {
+        "schema": SCHEMA,
+        "pathcast": __version__,
+        "form": form,
+        "world": world,
+        "seeds": list(seeds),
+        "models": list(MODELS),
+        "cells": judged.cells,
+        "traces": judged.traces,
+        "left_out": judged.left_out,
+        "throughput": throughput,
+        "horizons": tables.horizons(throughput),
+        "changing": tables.changing(judged.scored),
+        "scwnd": tables.by_window(judged.scored),
+        "npc": tables.by_connections(judged.scored),
+        "latency": tables.latency(judged.transfers),
+    }
+    return {**results, "claims": claims(results)}
