@@ -27,6 +27,7 @@ pub mod loss_curve;
 pub mod renewal;
 pub mod rtt;
 pub mod series;
+pub mod short_flow;
 pub mod window;
 
 pub use epochs::{Detection, Epoch, EpochDetector, FlowState, Loss, Phase, find_epochs};
