@@ -1,7 +1,7 @@
 //! From what explains a transfer to the times of larger ones.
 
 use super::flow::{Flow, Link};
-use super::scenarios::Scenario;
+use super::scenarios::{Scenario, USUAL_RATE};
 
 /// Chances that a packet is lost that are thought of, and their share before anything is seen: three
 /// in five paths lose nothing that a download notices.
@@ -36,10 +36,31 @@ pub(super) struct Future {
 pub(super) struct Now {
     pub time_s: f64,
     pub packets: f64,
-    /// Standard deviation of the logarithm of the rate to come over that seen.
-    pub rate_spread: f64,
-    /// Mean of the same.
-    pub rate_shift: f64,
+    /// Share of the path's rate that is as uncertain as that of a link whose rate wanders.
+    pub wandering: f64,
+    /// Packets a second at the end.
+    pub last_rate: f64,
+}
+
+/// Standard deviation of the logarithm of a rate that stays as it is: what the model is off by.
+const STEADY_SPREAD: f64 = 0.008;
+/// The same of a rate that wanders, as over mahimahi's recordings of LTE some seconds later.
+const WANDERING_SPREAD: f64 = 0.45;
+/// A rate that wanders comes back by this share of the way to the usual, in logarithms.
+const BACK_TO_USUAL: f64 = 0.15;
+
+impl Now {
+    /// Mean and standard deviation of the logarithm of the rate to come.
+    fn rate_to_come(&self, scenario: &Scenario) -> (f64, f64) {
+        let seen = scenario.link.rate.ln();
+        let spread = STEADY_SPREAD + WANDERING_SPREAD * self.wandering;
+        if !scenario.flow.is_full(&scenario.link) {
+            return (seen, spread);
+        }
+        let last = self.last_rate.ln();
+        let later = last + BACK_TO_USUAL * (USUAL_RATE.ln() - last);
+        (seen + self.wandering * (later - seen), spread)
+    }
 }
 
 /// Chance that k losses are seen in n packets, each lost with p; but for what all p have in common.
@@ -64,10 +85,10 @@ pub(super) fn futures(scenario: &Scenario, number: u32, now: &Now, sizes: &[f64]
     let chances = LOSSES.map(|(p, share)| share * likelihood(p, scenario.losses, now.packets));
     let random: f64 = chances.iter().sum();
     let overflowed = if scenario.losses > 0.0 { OVERFLOWED } else { 0.0 };
+    let (log_rate, spread) = now.rate_to_come(scenario);
     let bdp = scenario.link.rate * scenario.link.rtt_s;
     for (quantile, &deviation) in RATES.iter().enumerate() {
-        let rate =
-            scenario.link.rate * (now.rate_shift + now.rate_spread * deviation).exp();
+        let rate = (log_rate + spread * deviation).exp();
         let mut add = |p: f64, room: f64, weight: f64| {
             if weight < 1e-5 {
                 return;

@@ -209,6 +209,10 @@ impl Flow {
             if window < TIMEOUT_WINDOW {
                 next_at_s += LEAST_RTO_S.max(2.0 * link.rtt_s);
             }
+            if self.window.in_slow_start {
+                // it grew until later packets told of the loss
+                self.window.cwnd += (first - self.arrived).clamp(0.0, window);
+            }
             self.window.lose();
         } else if window >= link.window_limit {
             // what the receiver holds back does not grow

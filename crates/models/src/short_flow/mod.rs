@@ -24,6 +24,13 @@ pub const LEVELS: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 pub const MOST_BYTES: (f64, f64) = (1e8, 1e12);
 /// Explanations that go on; those beyond are too unlikely to count.
 const MOST_SCENARIOS: usize = 16;
+/// Arrivals that are off by so much on average may be the radio's jitter (LTE sends again after 8 ms),
+/// seconds.
+const JITTER_S: f64 = 8e-3;
+/// Misfit beyond that at which a rate counts as half wandering.
+const WANDERING_MISFIT: f64 = 0.01;
+/// The last so many seconds say what a wandering rate is now.
+const LAST_S: f64 = 0.3;
 
 /// A measured transfer.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,7 +99,7 @@ pub struct Share {
 pub struct SizeEstimate {
     /// Bytes in all, those measured included.
     pub size_bytes: f64,
-    /// Median time from first byte to last, seconds.
+    /// From first byte to last, seconds: that whose throughput is off by least on average.
     pub time_s: f64,
     /// Size over that time, bit/s.
     pub throughput_bps: f64,
@@ -293,12 +300,11 @@ pub fn estimate(measured: &Measured, sizes_bytes: &[f64]) -> Result<Estimate, Sh
     let scenarios = scenarios::explain(&seen);
     let best_misfit = scenarios[0].misfit;
     let (time_s, packets) = seen.timeline.end();
-    let (rate_shift, rate_spread) = rate_to_come(&seen, &scenarios[0]);
     let now = Now {
         time_s,
         packets,
-        rate_spread,
-        rate_shift,
+        wandering: wandering(&seen, &scenarios[0]),
+        last_rate: seen.timeline.last_rate(LAST_S),
     };
     let mut order: Vec<usize> = (0..sizes_bytes.len()).collect();
     order.sort_by(|&a, &b| sizes_bytes[a].total_cmp(&sizes_bytes[b]));
@@ -314,8 +320,11 @@ pub fn estimate(measured: &Measured, sizes_bytes: &[f64]) -> Result<Estimate, Sh
         .collect();
     let mut sizes = vec![None; sizes_bytes.len()];
     for (rank, &i) in order.iter().enumerate() {
-        let times = futures.iter().map(|future| (future.times_s[rank], future.weight));
-        sizes[i] = Some(size_estimate(sizes_bytes[i], weighted(times)));
+        let times: Vec<(f64, f64)> = futures
+            .iter()
+            .map(|future| (future.times_s[rank], future.weight))
+            .collect();
+        sizes[i] = Some(size_estimate(sizes_bytes[i], &times));
     }
     let of_scenarios = |value: fn(&Scenario) -> f64| {
         quantile(&weighted(scenarios.iter().map(|one| (value(one), one.weight))), 0.5)
@@ -332,9 +341,11 @@ pub fn estimate(measured: &Measured, sizes_bytes: &[f64]) -> Result<Estimate, Sh
     })
 }
 
-/// Mean and standard deviation of the logarithm of the rate to come over that of the explanations.
-fn rate_to_come(_seen: &Seen, best: &Scenario) -> (f64, f64) {
-    (0.0, 0.005 + 3.0 * best.misfit)
+/// How much the path's rate wanders, 0 to 1, by how far even the best explanation is off.
+fn wandering(seen: &Seen, best: &Scenario) -> f64 {
+    let off_s = best.misfit * seen.timeline.end().0 - JITTER_S;
+    let off = off_s.max(0.0) / seen.timeline.end().0;
+    off / (off + WANDERING_MISFIT)
 }
 
 fn states(scenarios: &[Scenario]) -> Vec<Share> {
@@ -385,9 +396,12 @@ fn quantile(cumulative: &[(f64, f64)], level: f64) -> f64 {
     cumulative[at.min(cumulative.len() - 1)].0
 }
 
-fn size_estimate(size_bytes: f64, times: Vec<(f64, f64)>) -> SizeEstimate {
-    let time_quantiles_s = LEVELS.map(|level| quantile(&times, level));
-    let time_s = time_quantiles_s[LEVELS.len() / 2];
+fn size_estimate(size_bytes: f64, times: &[(f64, f64)]) -> SizeEstimate {
+    let cumulative = weighted(times.iter().copied());
+    let time_quantiles_s = LEVELS.map(|level| quantile(&cumulative, level));
+    // E |throughput / true - 1| is least at the median with weights 1 / true, that is, times
+    let for_errors = weighted(times.iter().map(|&(time_s, weight)| (time_s, weight * time_s)));
+    let time_s = quantile(&for_errors, 0.5);
     let mut throughput_quantiles_bps = time_quantiles_s.map(|time_s| size_bytes * 8.0 / time_s);
     throughput_quantiles_bps.reverse();
     SizeEstimate {

@@ -12,7 +12,7 @@ const RATES: usize = 26;
 /// Steps in which the best rate is then narrowed down (golden section).
 const NARROWING: usize = 12;
 /// Rates of access links before anything is seen: median 15 Mbit/s of packets of 1448 bytes, packets/s.
-const USUAL_RATE: f64 = 1300.0;
+pub(super) const USUAL_RATE: f64 = 1300.0;
 /// Spread of its logarithm.
 const USUAL_RATE_SPREAD: f64 = 1.5;
 /// The largest rate that is thought of, times the mean seen.
@@ -69,6 +69,8 @@ struct Fitted {
     misfit: f64,
 }
 
+/// Share of streams that stood still for another reason than a loss.
+const NO_LOSS: f64 = 0.1;
 /// Logarithm of the weight below the best's at which an explanation is given up.
 const HOPELESS: f64 = 25.0;
 
@@ -94,20 +96,21 @@ pub(super) fn explain(seen: &Seen) -> Vec<Scenario> {
     // rounds last longer than probes where there is jitter; a still stream may have other reasons than loss
     let mut rtts = vec![seen.rtt_s];
     rtts.extend(seen.timeline.round_s(seen.initial_window, seen.rtt_s));
-    let mut losses: Vec<&[f64]> = vec![&seen.losses];
+    let mut losses: Vec<(&[f64], f64)> = vec![(&seen.losses, 1.0)];
     if seen.losses_are_guessed && !seen.losses.is_empty() {
-        losses.push(&[]);
+        losses[0].1 = 1.0 - NO_LOSS;
+        losses.push((&[], NO_LOSS));
     }
     let mut found = Vec::new();
     let mut best = f64::NEG_INFINITY;
     for &rtt_s in &rtts {
-        for &losses_then in &losses {
+        for &(losses, share) in &losses {
             let explainer = Explainer {
                 seen,
                 milestones: &milestones,
                 rtt_s,
-                losses: losses_then,
-                prior: 1.0 / (rtts.len() * losses.len()) as f64,
+                losses,
+                prior: share / rtts.len() as f64,
                 most_rate,
             };
             explainer.exits(packets, &mut found, &mut best);

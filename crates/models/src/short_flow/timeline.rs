@@ -4,8 +4,12 @@
 const MILESTONES: usize = 40;
 /// Packets over which the fastest rate is looked for.
 const TRAIN_PACKETS: f64 = 24.0;
-/// A repaired loss hands over so many packets at once at least.
+/// A repaired loss hands over so many packets at once at least,
 const REPAIRED_PACKETS: f64 = 5.0;
+/// and such a share of what had come, or would have come meanwhile,
+const REPAIRED_SHARE: f64 = 0.4;
+/// after so many round trips in which nothing came.
+const STILL: f64 = 0.95;
 /// Reads closer together than this are one, seconds.
 const AT_ONCE_S: f64 = 0.5e-3;
 
@@ -93,25 +97,37 @@ impl Timeline {
         self.points[last].1 - self.points[first].1
     }
 
-    /// Packets at which the stream stood still and then went on with many at once: a loss, repaired a
-    /// round trip later.
+    /// Packets at which the stream stood still for a round trip and then went on with most of what a
+    /// round trip brings at once: a loss, repaired.
     pub fn losses(&self, rtt_s: f64) -> Vec<f64> {
         let mut found = Vec::new();
-        let mut i = 1;
-        while i < self.points.len() {
-            let still_s = self.points[i].0 - self.points[i - 1].0;
-            let before = self.points[i - 1].1;
-            let first_s = self.points[i].0;
-            let mut last = i;
-            while last + 1 < self.points.len() && self.points[last + 1].0 - first_s <= AT_ONCE_S {
-                last += 1;
-            }
-            let at_once = self.points[last].1 - before;
-            if self.is_detailed && still_s >= rtt_s / 2.0 && at_once >= REPAIRED_PACKETS {
+        if !self.is_detailed {
+            return found;
+        }
+        let (end_s, packets) = self.end();
+        let mut next = 1;
+        while next < self.points.len() {
+            let (before_s, before) = self.points[next - 1];
+            let first_s = self.points[next].0;
+            let at_once = self.points[next..].partition_point(|one| one.0 - first_s <= AT_ONCE_S);
+            let jump = self.points[next + at_once - 1].1 - before;
+            let still_s = first_s - before_s;
+            let usual = REPAIRED_SHARE * before.min(still_s * packets / end_s);
+            if still_s >= STILL * rtt_s && jump >= usual.max(REPAIRED_PACKETS) {
                 found.push(before);
             }
-            i = last + 1;
+            next += at_once;
         }
         found
+    }
+
+    /// Packets a second over the last `span_s`, or over all if that is less.
+    pub fn last_rate(&self, span_s: f64) -> f64 {
+        let (end_s, packets) = self.end();
+        let first = self.points.partition_point(|one| one.0 < end_s - span_s);
+        match self.points.get(first) {
+            Some(&(first_s, before)) if first_s < end_s => (packets - before) / (end_s - first_s),
+            _ => packets / end_s,
+        }
     }
 }
