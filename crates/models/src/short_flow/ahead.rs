@@ -19,6 +19,8 @@ const LOSSES: [(f64, f64); 8] = [
 const SHALLOW: f64 = 0.15;
 /// Where losses were seen: the chance that the queue was full rather than the wire bad.
 const OVERFLOWED: f64 = 0.3;
+/// What is less likely than this is left out.
+const NEGLIGIBLE: f64 = 2e-4;
 /// Futures tried for each chance of loss: at these quantiles of the rate to come, in standard
 /// deviations (means of the fifths of a normal law).
 const RATES: [f64; 5] = [-1.3998, -0.5319, 0.0, 0.5319, 1.3998];
@@ -38,12 +40,14 @@ pub(super) struct Now {
     pub packets: f64,
     /// Share of the path's rate that is as uncertain as that of a link whose rate wanders.
     pub wandering: f64,
+    /// What arrivals are off by at best, over the time seen.
+    pub misfit: f64,
     /// Packets a second at the end.
     pub last_rate: f64,
 }
 
 /// Standard deviation of the logarithm of a rate that stays as it is: what the model is off by.
-const STEADY_SPREAD: f64 = 0.008;
+const STEADY_SPREAD: f64 = 0.005;
 /// The same of a rate that wanders, as over mahimahi's recordings of LTE some seconds later.
 const WANDERING_SPREAD: f64 = 0.45;
 /// A rate that wanders comes back by this share of the way to the usual, in logarithms.
@@ -53,7 +57,7 @@ impl Now {
     /// Mean and standard deviation of the logarithm of the rate to come.
     fn rate_to_come(&self, scenario: &Scenario) -> (f64, f64) {
         let seen = scenario.link.rate.ln();
-        let spread = STEADY_SPREAD + WANDERING_SPREAD * self.wandering;
+        let spread = STEADY_SPREAD + self.misfit + WANDERING_SPREAD * self.wandering.sqrt();
         if !scenario.flow.is_full(&scenario.link) {
             return (seen, spread);
         }
@@ -90,7 +94,7 @@ pub(super) fn futures(scenario: &Scenario, number: u32, now: &Now, sizes: &[f64]
     for (quantile, &deviation) in RATES.iter().enumerate() {
         let rate = (log_rate + spread * deviation).exp();
         let mut add = |p: f64, room: f64, weight: f64| {
-            if weight < 1e-5 {
+            if weight * scenario.weight < NEGLIGIBLE {
                 return;
             }
             let link = Link {

@@ -304,6 +304,7 @@ pub fn estimate(measured: &Measured, sizes_bytes: &[f64]) -> Result<Estimate, Sh
         time_s,
         packets,
         wandering: wandering(&seen, &scenarios[0]),
+        misfit: best_misfit,
         last_rate: seen.timeline.last_rate(LAST_S),
     };
     let mut order: Vec<usize> = (0..sizes_bytes.len()).collect();

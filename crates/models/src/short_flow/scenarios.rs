@@ -69,7 +69,9 @@ struct Fitted {
     misfit: f64,
 }
 
-/// Share of streams that stood still for another reason than a loss.
+/// Within the first three rounds, (1 + 2 + 4) W0, jitter may look like a loss,
+const EARLY_ROUNDS: f64 = 7.0;
+/// in this share of cases.
 const NO_LOSS: f64 = 0.1;
 /// Logarithm of the weight below the best's at which an explanation is given up.
 const HOPELESS: f64 = 25.0;
@@ -97,9 +99,12 @@ pub(super) fn explain(seen: &Seen) -> Vec<Scenario> {
     let mut rtts = vec![seen.rtt_s];
     rtts.extend(seen.timeline.round_s(seen.initial_window, seen.rtt_s));
     let mut losses: Vec<(&[f64], f64)> = vec![(&seen.losses, 1.0)];
-    if seen.losses_are_guessed && !seen.losses.is_empty() {
+    let early = seen
+        .losses
+        .partition_point(|&packet| packet < EARLY_ROUNDS * seen.initial_window);
+    if seen.losses_are_guessed && early > 0 {
         losses[0].1 = 1.0 - NO_LOSS;
-        losses.push((&[], NO_LOSS));
+        losses.push((&seen.losses[early..], NO_LOSS));
     }
     let mut found = Vec::new();
     let mut best = f64::NEG_INFINITY;
