@@ -16,6 +16,7 @@ from pathcast.batch import Results, Simulation, simulate_many
 from pathcast.convert import Conversion, convert
 from pathcast.exceptions import (
     ClusterError,
+    DownloadError,
     EmulatorError,
     LiveError,
     ModelError,
@@ -54,6 +55,7 @@ from pathcast.runs import (
     simulate,
 )
 from pathcast.scenario import Scenario
+from pathcast.short_flow import Estimate, SizeEstimate, estimate
 from pathcast.trace import FlowSeries, Trace, TraceWarning, read_trace
 from pathcast.watch import Watch, WatchedFlow, WatchReport, watch
 
@@ -66,8 +68,10 @@ __all__ = [
     "ClusterError",
     "Conversion",
     "CurvePoint",
+    "DownloadError",
     "EmulatorError",
     "Epoch",
+    "Estimate",
     "Evaluation",
     "Fit",
     "FlowFit",
@@ -91,6 +95,7 @@ __all__ = [
     "SchemeError",
     "Simulation",
     "SimulationError",
+    "SizeEstimate",
     "Trace",
     "TraceError",
     "TraceWarning",
@@ -100,6 +105,7 @@ __all__ = [
     "capabilities",
     "convert",
     "emulate",
+    "estimate",
     "evaluate",
     "fit",
     "pooled",

@@ -20,7 +20,7 @@ const SHALLOW: f64 = 0.15;
 /// Where losses were seen: the chance that the queue was full rather than the wire bad.
 const OVERFLOWED: f64 = 0.3;
 /// What is less likely than this is left out.
-const NEGLIGIBLE: f64 = 2e-4;
+const NEGLIGIBLE: f64 = 5e-4;
 /// Futures tried for each chance of loss: at these quantiles of the rate to come, in standard
 /// deviations (means of the fifths of a normal law).
 const RATES: [f64; 5] = [-1.3998, -0.5319, 0.0, 0.5319, 1.3998];

@@ -23,7 +23,7 @@ pub const LEVELS: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 /// Largest measured transfer and largest size asked for, bytes.
 pub const MOST_BYTES: (f64, f64) = (1e8, 1e12);
 /// Explanations that go on; those beyond are too unlikely to count.
-const MOST_SCENARIOS: usize = 16;
+const MOST_SCENARIOS: usize = 12;
 /// Arrivals that are off by so much on average may be the radio's jitter (LTE sends again after 8 ms),
 /// seconds.
 const JITTER_S: f64 = 8e-3;
@@ -39,6 +39,9 @@ pub struct Measured {
     pub bytes: f64,
     /// From its first byte to its last, seconds.
     pub time_s: f64,
+    /// What passed before the first byte and counts too, in what is estimated as well, seconds: a round
+    /// trip where the clock begins with the request.
+    pub before_s: f64,
     /// Round-trip times of probes, before or after, seconds; the least counts.
     pub rtts_s: Vec<f64>,
     /// What the receiver saw: seconds since the first byte, bytes in order; neither ever falls. May be
@@ -61,6 +64,7 @@ impl Measured {
         Self {
             bytes,
             time_s,
+            before_s: 0.0,
             rtts_s: vec![rtt_s],
             timeline: Vec::new(),
             mss_bytes: 1448.0,
@@ -99,7 +103,7 @@ pub struct Share {
 pub struct SizeEstimate {
     /// Bytes in all, those measured included.
     pub size_bytes: f64,
-    /// From first byte to last, seconds: that whose throughput is off by least on average.
+    /// From first byte to last, and what passed before, seconds: that whose throughput is off by least on average.
     pub time_s: f64,
     /// Size over that time, bit/s.
     pub throughput_bps: f64,
@@ -128,6 +132,45 @@ pub struct Estimate {
     pub detailed: bool,
     /// What the best explanation's arrivals are off by, over the time measured.
     pub misfit: f64,
+}
+
+/// What the two published algorithms make of the same transfer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Published {
+    /// Algorithm 1's.
+    #[serde(flatten)]
+    pub slow_start_end: published::SlowStartEnd,
+    /// Mean round-trip time, as the paper takes it, seconds.
+    pub rtt_s: f64,
+    /// Algorithm 2's times of the sizes asked for, seconds.
+    pub times_s: Vec<f64>,
+}
+
+/// The published algorithms on a transfer, with the paper's clamp of 800 packets unless the receive
+/// window is given.
+pub fn published_estimate(
+    measured: &Measured,
+    sizes_bytes: &[f64],
+) -> Result<Published, ShortFlowError> {
+    seen(measured)?;
+    let mut constants = published::Constants {
+        mss_bytes: measured.mss_bytes,
+        initial_window_packets: measured.initial_window_packets,
+        ..published::Constants::default()
+    };
+    if let Some(window) = measured.receive_window_bytes {
+        constants.clamp_packets = window / measured.mss_bytes;
+    }
+    let rtt_s = measured.rtts_s.iter().sum::<f64>() / measured.rtts_s.len() as f64;
+    let end = published::slow_start_end(measured.bytes, measured.time_s, rtt_s, &constants);
+    let time = |&size: &f64| {
+        measured.before_s + published::estimator(size, rtt_s, end.window_packets, &constants)
+    };
+    Ok(Published {
+        slow_start_end: end,
+        rtt_s,
+        times_s: sizes_bytes.iter().map(time).collect(),
+    })
 }
 
 /// Input that no estimate can be made from.
@@ -206,6 +249,7 @@ fn seen(measured: &Measured) -> Result<Seen, ShortFlowError> {
         &format!("{least} (two first windows) to {} bytes", MOST_BYTES.0),
     )?;
     check("time", time_s, time_s > 0.0 && time_s <= 86_400.0, "more than 0, to 86400 s")?;
+    check("time before the first byte", measured.before_s, measured.before_s >= 0.0, "0 or more")?;
     check(
         "number of round-trip times",
         measured.rtts_s.len() as f64,
@@ -323,7 +367,7 @@ pub fn estimate(measured: &Measured, sizes_bytes: &[f64]) -> Result<Estimate, Sh
     for (rank, &i) in order.iter().enumerate() {
         let times: Vec<(f64, f64)> = futures
             .iter()
-            .map(|future| (future.times_s[rank], future.weight))
+            .map(|future| (measured.before_s + future.times_s[rank], future.weight))
             .collect();
         sizes[i] = Some(size_estimate(sizes_bytes[i], &times));
     }

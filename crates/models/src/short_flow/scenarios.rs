@@ -4,13 +4,13 @@ use super::flow::{Exit, Flow, Link};
 use super::timeline::Timeline;
 
 /// Windows at which slow start may have ended, evenly spaced in logarithms.
-const EXITS: usize = 36;
+const EXITS: usize = 28;
 /// Windows at which the receiver may hold the flow.
-const HELD: usize = 12;
+const HELD: usize = 8;
 /// Rates tried for each.
-const RATES: usize = 26;
+const RATES: usize = 18;
 /// Steps in which the best rate is then narrowed down (golden section).
-const NARROWING: usize = 12;
+const NARROWING: usize = 9;
 /// Rates of access links before anything is seen: median 15 Mbit/s of packets of 1448 bytes, packets/s.
 pub(super) const USUAL_RATE: f64 = 1300.0;
 /// Spread of its logarithm.

@@ -1,7 +1,7 @@
 //! What a receiver saw: bytes in order over time.
 
 /// Milestones at which a model's arrivals are compared with what was seen.
-const MILESTONES: usize = 40;
+const MILESTONES: usize = 32;
 /// Packets over which the fastest rate is looked for.
 const TRAIN_PACKETS: f64 = 24.0;
 /// A repaired loss hands over so many packets at once at least,
