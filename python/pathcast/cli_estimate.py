@@ -16,11 +16,12 @@ from pathcast import byte_server, short_flow
 from pathcast.console import INTERRUPTED, err, mbps, out, print_json
 from pathcast.download import DEFAULT_BYTES, DEFAULT_PORT, Download, Target, download
 from pathcast.exceptions import ModelError, PathcastError
-from pathcast.path import read_text
 from pathcast.short_flow import DEFAULT_INITIAL_WINDOW, DEFAULT_MSS, DEFAULT_SIZES, Estimate
 
 _UNITS = {"": 1, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _COLUMNS = ("time_s", "received_bytes")
+#: A file of a timeline is no larger than this, in bytes.
+_MOST_TIMELINE = 1 << 25
 
 
 def parse_size(text: str) -> float:
@@ -45,11 +46,19 @@ def read_timeline(file: FilePath) -> tuple[list[float], list[float]]:
     """The columns `time_s` and `received_bytes` of a CSV file with a header line.
 
     Raises:
-        ModelError: it has no such columns, or something else than numbers in them.
-        PathcastError: it cannot be read.
+        ModelError: it cannot be read, has no such columns, or something else than numbers in them.
 
     """
-    rows = csv.reader(read_text(file).splitlines())
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_MOST_TIMELINE + 1)
+        if len(content) > _MOST_TIMELINE:
+            raise ModelError(f"{file}: is larger than {_MOST_TIMELINE} bytes: no timeline")
+        rows = csv.reader(content.decode().splitlines())
+    except OSError as error:
+        raise ModelError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{file}: is no UTF-8 text (byte {error.start})") from None
     header = [name.strip() for name in next(rows, [])]
     if not set(_COLUMNS) <= set(header):
         raise ModelError(
@@ -154,7 +163,9 @@ def estimate(
     if source is not None:
         for name, value in {"time": time, "rtt": rtt, "timeline": timeline}.items():
             if value:
-                raise PathcastError(f"got --from and --{name}, expected one of them: --from measures")
+                raise PathcastError(
+                    f"got --from and --{name}, expected one of them: --from measures"
+                )
         if since_request:
             raise PathcastError("got --from and --since-request, expected one of them")
         seen = _measure(source, wanted or DEFAULT_BYTES, timeout)
@@ -247,7 +258,7 @@ def _summary(seen: Download) -> dict[str, Any]:
 
 
 def _print(found: Estimate) -> None:
-    table = Table("size", "time", "throughput", "90 % of the time within", "De Silva et al. 2016")
+    table = Table("size", "time", "throughput", "90 % sure", "De Silva et al. 2016")
     for one in found.sizes:
         low, high = one.throughput_quantiles_bps[0], one.throughput_quantiles_bps[-1]
         table.add_row(

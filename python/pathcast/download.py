@@ -77,7 +77,9 @@ class Target:
         with contextlib.suppress(UnicodeEncodeError):
             path.encode("ascii")
             return cls(parts.hostname, port or (443 if tls else 80), path, tls)
-        raise DownloadError(f"got the path {path!r}, expected one with %-escapes for what is not ASCII")
+        raise DownloadError(
+            f"got the path {path!r}, expected one with %-escapes for what is not ASCII"
+        )
 
     @property
     def authority(self) -> str:
@@ -157,7 +159,9 @@ def _in_words(target: Target, clock: _Clock) -> Iterator[None]:
     try:
         yield
     except ssl.SSLCertVerificationError as error:
-        raise DownloadError(f"{where}: its certificate is not trusted: {error.verify_message}") from None
+        raise DownloadError(
+            f"{where}: its certificate is not trusted: {error.verify_message}"
+        ) from None
     except TimeoutError:
         raise DownloadError(f"{where}: not done within {clock.timeout_s:g} s") from None
     except UnicodeError:
@@ -189,7 +193,9 @@ def _check_head(head: bytes, target: Target) -> None:
         raise DownloadError(f"{where}: got {first[:60]!r}, expected an answer of HTTP/1.1")
     status, reason = int(found[1]), (found[2] or "").strip()
     if 300 <= status < 400:
-        to = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("location:")]
+        to = [
+            line.partition(":")[2].strip() for line in lines if line.lower().startswith("location:")
+        ]
         there = f" to {to[0][:200]}" if to else ""
         raise DownloadError(f"{where}: is redirected{there}: ask there")
     if status != 200:
@@ -269,7 +275,11 @@ def _receive(
                 _check_head(bytes(head[:end]), target)
                 head = None
             elif len(head) >= _MOST_HEAD:
-                raise DownloadError(f"{target.authority}: got {_MOST_HEAD} bytes without a response's head")
+                raise DownloadError(
+                    f"{target.authority}: got {_MOST_HEAD} bytes without a response's head"
+                )
     if head is not None:
-        raise DownloadError(f"{target.authority}: closed the connection before its answer was whole")
+        raise DownloadError(
+            f"{target.authority}: closed the connection before its answer was whole"
+        )
     return times, counts, received < wanted_bytes

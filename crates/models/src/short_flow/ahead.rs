@@ -49,9 +49,9 @@ pub(super) struct Now {
 /// Standard deviation of the logarithm of a rate that stays as it is: what the model is off by.
 const STEADY_SPREAD: f64 = 0.005;
 /// The same of a rate that wanders, as over mahimahi's recordings of LTE some seconds later.
-const WANDERING_SPREAD: f64 = 0.45;
+const WANDERING_SPREAD: f64 = 0.55;
 /// A rate that wanders comes back by this share of the way to the usual, in logarithms.
-const BACK_TO_USUAL: f64 = 0.15;
+const BACK_TO_USUAL: f64 = 0.3;
 
 impl Now {
     /// Mean and standard deviation of the logarithm of the rate to come.
@@ -88,7 +88,11 @@ pub(super) fn futures(scenario: &Scenario, number: u32, now: &Now, sizes: &[f64]
     let mut all = Vec::new();
     let chances = LOSSES.map(|(p, share)| share * likelihood(p, scenario.losses, now.packets));
     let random: f64 = chances.iter().sum();
-    let overflowed = if scenario.losses > 0.0 { OVERFLOWED } else { 0.0 };
+    let overflowed = if scenario.losses > 0.0 {
+        OVERFLOWED
+    } else {
+        0.0
+    };
     let (log_rate, spread) = now.rate_to_come(scenario);
     let bdp = scenario.link.rate * scenario.link.rtt_s;
     for (quantile, &deviation) in RATES.iter().enumerate() {
@@ -102,7 +106,9 @@ pub(super) fn futures(scenario: &Scenario, number: u32, now: &Now, sizes: &[f64]
                 room,
                 ..scenario.link
             };
-            let turn = f64::from(number).mul_add(0.381_966, quantile as f64 / 5.0).fract();
+            let turn = f64::from(number)
+                .mul_add(0.381_966, quantile as f64 / 5.0)
+                .fract();
             let times_s = times(scenario.flow, &link, now, sizes, Gaps::new(p, turn));
             all.push(Future {
                 weight: weight * scenario.weight / RATES.len() as f64,

@@ -28,9 +28,9 @@ const MOST_SCENARIOS: usize = 12;
 /// seconds.
 const JITTER_S: f64 = 8e-3;
 /// Misfit beyond that at which a rate counts as half wandering.
-const WANDERING_MISFIT: f64 = 0.01;
+const WANDERING_MISFIT: f64 = 0.005;
 /// The last so many seconds say what a wandering rate is now.
-const LAST_S: f64 = 0.3;
+const LAST_S: f64 = 0.5;
 
 /// A measured transfer.
 #[derive(Debug, Clone, PartialEq)]
@@ -234,7 +234,12 @@ fn seen(measured: &Measured) -> Result<Seen, ShortFlowError> {
         initial_window_packets: initial_window,
         ..
     } = *measured;
-    check("mss", mss, (88.0..=65_535.0).contains(&mss), "88 to 65535 bytes")?;
+    check(
+        "mss",
+        mss,
+        (88.0..=65_535.0).contains(&mss),
+        "88 to 65535 bytes",
+    )?;
     let least = 2.0 * initial_window * mss;
     check(
         "initial window",
@@ -248,8 +253,18 @@ fn seen(measured: &Measured) -> Result<Seen, ShortFlowError> {
         bytes >= least && bytes <= MOST_BYTES.0,
         &format!("{least} (two first windows) to {} bytes", MOST_BYTES.0),
     )?;
-    check("time", time_s, time_s > 0.0 && time_s <= 86_400.0, "more than 0, to 86400 s")?;
-    check("time before the first byte", measured.before_s, measured.before_s >= 0.0, "0 or more")?;
+    check(
+        "time",
+        time_s,
+        time_s > 0.0 && time_s <= 86_400.0,
+        "more than 0, to 86400 s",
+    )?;
+    check(
+        "time before the first byte",
+        measured.before_s,
+        measured.before_s >= 0.0,
+        "0 or more",
+    )?;
     check(
         "number of round-trip times",
         measured.rtts_s.len() as f64,
@@ -257,9 +272,18 @@ fn seen(measured: &Measured) -> Result<Seen, ShortFlowError> {
         "at least one",
     )?;
     for &rtt_s in &measured.rtts_s {
-        check("rtt", rtt_s, rtt_s > 0.0 && rtt_s <= 60.0, "more than 0, to 60 s")?;
+        check(
+            "rtt",
+            rtt_s,
+            rtt_s > 0.0 && rtt_s <= 60.0,
+            "more than 0, to 60 s",
+        )?;
     }
-    let rtt_s = measured.rtts_s.iter().copied().fold(f64::INFINITY, f64::min);
+    let rtt_s = measured
+        .rtts_s
+        .iter()
+        .copied()
+        .fold(f64::INFINITY, f64::min);
     if time_s < rtt_s {
         return Err(ShortFlowError::TooFast {
             bytes,
@@ -271,7 +295,12 @@ fn seen(measured: &Measured) -> Result<Seen, ShortFlowError> {
     let window_limit = match measured.receive_window_bytes {
         None => f64::INFINITY,
         Some(window) => {
-            check("receive window", window, window >= mss, "a packet or more, in bytes")?;
+            check(
+                "receive window",
+                window,
+                window >= mss,
+                "a packet or more, in bytes",
+            )?;
             window / mss
         }
     };
@@ -305,8 +334,18 @@ fn checked_timeline(measured: &Measured) -> Result<Timeline, ShortFlowError> {
     let mut points = Vec::with_capacity(measured.timeline.len() + 1);
     let mut before = (0.0, 0.0);
     for (point, &(time_s, bytes)) in measured.timeline.iter().enumerate() {
-        check("time in the timeline", time_s, time_s >= 0.0, "0 or more seconds")?;
-        check("bytes in the timeline", bytes, bytes >= 0.0, "0 or more bytes")?;
+        check(
+            "time in the timeline",
+            time_s,
+            time_s >= 0.0,
+            "0 or more seconds",
+        )?;
+        check(
+            "bytes in the timeline",
+            bytes,
+            bytes >= 0.0,
+            "0 or more bytes",
+        )?;
         for (what, before, after) in [("time", before.0, time_s), ("bytes", before.1, bytes)] {
             if after < before {
                 return Err(ShortFlowError::TimelineFalls {
@@ -338,7 +377,10 @@ pub fn estimate(measured: &Measured, sizes_bytes: &[f64]) -> Result<Estimate, Sh
             "size",
             size,
             size >= measured.bytes && size <= MOST_BYTES.1,
-            &format!("the {} bytes measured, to {} bytes", measured.bytes, MOST_BYTES.1),
+            &format!(
+                "the {} bytes measured, to {} bytes",
+                measured.bytes, MOST_BYTES.1
+            ),
         )?;
     }
     let scenarios = scenarios::explain(&seen);
@@ -372,7 +414,10 @@ pub fn estimate(measured: &Measured, sizes_bytes: &[f64]) -> Result<Estimate, Sh
         sizes[i] = Some(size_estimate(sizes_bytes[i], &times));
     }
     let of_scenarios = |value: fn(&Scenario) -> f64| {
-        quantile(&weighted(scenarios.iter().map(|one| (value(one), one.weight))), 0.5)
+        quantile(
+            &weighted(scenarios.iter().map(|one| (value(one), one.weight))),
+            0.5,
+        )
     };
     Ok(Estimate {
         sizes: sizes.into_iter().flatten().collect(),
@@ -445,7 +490,11 @@ fn size_estimate(size_bytes: f64, times: &[(f64, f64)]) -> SizeEstimate {
     let cumulative = weighted(times.iter().copied());
     let time_quantiles_s = LEVELS.map(|level| quantile(&cumulative, level));
     // E |throughput / true - 1| is least at the median with weights 1 / true, that is, times
-    let for_errors = weighted(times.iter().map(|&(time_s, weight)| (time_s, weight * time_s)));
+    let for_errors = weighted(
+        times
+            .iter()
+            .map(|&(time_s, weight)| (time_s, weight * time_s)),
+    );
     let time_s = quantile(&for_errors, 0.5);
     let mut throughput_quantiles_bps = time_quantiles_s.map(|time_s| size_bytes * 8.0 / time_s);
     throughput_quantiles_bps.reverse();

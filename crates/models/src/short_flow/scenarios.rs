@@ -11,8 +11,9 @@ const HELD: usize = 8;
 const RATES: usize = 18;
 /// Steps in which the best rate is then narrowed down (golden section).
 const NARROWING: usize = 9;
-/// Rates of access links before anything is seen: median 15 Mbit/s of packets of 1448 bytes, packets/s.
-pub(super) const USUAL_RATE: f64 = 1300.0;
+/// Rates of access links before anything is seen: median 13 Mbit/s (LTE downlinks,
+/// Huang et al., MobiSys 2012) in packets of 1448 bytes, packets/s.
+pub(super) const USUAL_RATE: f64 = 1120.0;
 /// Spread of its logarithm.
 const USUAL_RATE_SPREAD: f64 = 1.5;
 /// The largest rate that is thought of, times the mean seen.
