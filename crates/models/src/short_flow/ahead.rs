@@ -48,6 +48,8 @@ pub(super) struct Now {
 
 /// Standard deviation of the logarithm of a rate that stays as it is: what the model is off by.
 const STEADY_SPREAD: f64 = 0.005;
+/// What nothing explains is this uncertain at most.
+const MOST_MISFIT: f64 = 0.5;
 /// The same of a rate that wanders, as over mahimahi's recordings of LTE some seconds later.
 const WANDERING_SPREAD: f64 = 0.55;
 /// A rate that wanders comes back by this share of the way to the usual, in logarithms.
@@ -57,7 +59,8 @@ impl Now {
     /// Mean and standard deviation of the logarithm of the rate to come.
     fn rate_to_come(&self, scenario: &Scenario) -> (f64, f64) {
         let seen = scenario.link.rate.ln();
-        let spread = STEADY_SPREAD + self.misfit + WANDERING_SPREAD * self.wandering.sqrt();
+        let spread =
+            STEADY_SPREAD + self.misfit.min(MOST_MISFIT) + WANDERING_SPREAD * self.wandering.sqrt();
         if !scenario.flow.is_full(&scenario.link) {
             return (seen, spread);
         }

@@ -10,6 +10,8 @@ mod ahead;
 mod flow;
 pub mod published;
 mod scenarios;
+#[cfg(test)]
+mod tests;
 mod timeline;
 
 use serde::Serialize;
