@@ -173,7 +173,7 @@ def estimate(
             seen.received_bytes,
             seen.time_s,
             seen.rtts_s,
-            _not_smaller(sizes, seen),
+            sizes,
             timeline=seen.timeline,
             mss_bytes=mss or seen.mss_bytes,
             losses=seen.losses if losses is None else losses,
@@ -240,14 +240,6 @@ def _measure(source: str, wanted_bytes: float, timeout_s: float) -> Download:
             soft_wrap=True,
         )
     return seen
-
-
-def _not_smaller(sizes: list[float], seen: Download) -> list[float]:
-    """The last read may have brought a little more than a size asked for."""
-    return [
-        max(size, float(seen.received_bytes)) if size > 0.5 * seen.received_bytes else size
-        for size in sizes
-    ]
 
 
 def _summary(seen: Download) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class Download:
     """What was seen of a download.
 
     Attributes:
-        received_bytes: payload that arrived, the response's head included.
+        received_bytes: payload that arrived, the response's head included; what was wanted at most.
         time_s: from its first byte to its last, seconds.
         rtts_s: of connections before and after, seconds.
         timeline: seconds since the first byte and bytes, one entry each time something arrived.
@@ -265,7 +265,8 @@ def _receive(
         data = stream.recv(1 << 18)
         if not data:
             break
-        received += len(data)
+        # the last read may bring more; what was wanted had arrived then
+        received = min(received + len(data), wanted_bytes)
         times.append(time.perf_counter())
         counts.append(received)
         if head is not None:

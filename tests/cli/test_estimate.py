@@ -189,9 +189,10 @@ def test_it_measures_a_server_itself():
         outcome = run("estimate", "--from", f"127.0.0.1:{port}", "--json")
         assert outcome.returncode == 0, outcome.stderr
         found = json.loads(outcome.stdout)
-        assert found["measured"]["received_bytes"] >= 1_000_000
+        assert found["measured"]["received_bytes"] == 1_000_000
         assert len(found["measured"]["rtts_s"]) == 6
         assert [size["size_bytes"] for size in found["sizes"]] == [5e6, 10e6, 20e6]
+        assert "size is 500000" in refused("--from", f"127.0.0.1:{port}", "--size", "5e5")
         text = run(
             "estimate", "--from", f"http://localhost:{port}/bytes/3000000", "--bytes", "2 MB"
         )
