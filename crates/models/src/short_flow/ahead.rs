@@ -3,17 +3,17 @@
 use super::flow::{Flow, Link};
 use super::scenarios::{Scenario, USUAL_RATE};
 
-/// Chances that a packet is lost that are thought of, and their share before anything is seen: three
-/// in five paths lose nothing that a download notices.
+/// Chances that a packet is lost that are thought of, and their share before anything is seen: one
+/// path in two loses nothing that a download notices.
 const LOSSES: [(f64, f64); 8] = [
-    (0.0, 0.60),
-    (3e-5, 0.07),
-    (1e-4, 0.07),
-    (3e-4, 0.07),
-    (1e-3, 0.07),
-    (3e-3, 0.05),
+    (0.0, 0.50),
+    (3e-5, 0.08),
+    (1e-4, 0.09),
+    (3e-4, 0.10),
+    (1e-3, 0.10),
+    (3e-3, 0.07),
     (1e-2, 0.04),
-    (3e-2, 0.03),
+    (3e-2, 0.02),
 ];
 /// Share of paths whose queue holds a bandwidth-delay product rather than all that comes.
 const SHALLOW: f64 = 0.15;
