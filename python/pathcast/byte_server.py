@@ -111,7 +111,11 @@ class ByteServer(ThreadingHTTPServer):
                 )
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no more threads
+            self._places.release()
+            self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Ends a client that dawdles, whatever it does."""
