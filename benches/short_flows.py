@@ -2,14 +2,15 @@
 
 usage: benches/short_flows.py [--world kernel|simulator] [--paths lte|traces|all] [--traces FOLDER]
                               [--seeds N] [--first-seed N] [--at-once N] [--keep FILE.jsonl] [-o TABLE.md]
-       benches/short_flows.py --floor [--seeds N] [--first-seed N]
+       benches/short_flows.py --floor [--seeds N] [--first-seed N] [--traces FOLDER]
 
 Downloads 20 MB by CUBIC over paths like those of LTE and, with --traces, over mahimahi's recordings of
 LTE, each from several moments of it. The first 1 MB as the client saw it, the round-trip time of probes
 before it and the receive window go to `pathcast.estimate`; the rest of the download is the truth. As in
 De Silva et al. 2016 the clock begins with the first byte, and the error is |estimate / truth - 1|.
 `--keep` keeps the downloads in a file, or takes them from there if the file is there. Runs that slipped
-three times are left out and counted. `--floor` says how far apart runs over the very same path are.
+three times are left out and counted. `--floor` says how far apart runs over the very same path
+are, and how much recorded links change.
 """
 
 import argparse
@@ -311,6 +312,32 @@ def floor(seeds, tries=8):
     return {name: np.mean(errors, axis=0).round(1).tolist() for name, errors in found.items()}
 
 
+def wandering(folder):
+    """How far a recorded link's own rate over one second is from that of the following 4, 9 and 19 MB.
+
+    Mean relative error in per cent, over all seconds with opportunities of each recording of LTE.
+    """
+    found = {}
+    for file in sorted(folder.glob("*LTE*")):
+        with (gzip.open if file.suffix == ".gz" else open)(file, "rt") as lines:
+            times = np.array([int(line) for line in lines])
+        twice = np.concatenate((times, times + times[-1]))
+        errors = []
+        for second in range(1, int(times[-1]) // 1000):
+            before, now = np.searchsorted(times, (1000 * (second - 1), 1000 * second))
+            packets = [int((size - MEASURED_BYTES) / MSS_BYTES) for size in SIZES]
+            ends = [now + count for count in packets]
+            if now == before or ends[-1] >= len(twice):
+                continue
+            later = [
+                count / (twice[end] - 1000 * second)
+                for count, end in zip(packets, ends, strict=True)
+            ]
+            errors.append(np.abs((now - before) / 1000 / np.array(later) - 1))
+        found[file.name.split(".")[0]] = (100 * np.mean(errors, axis=0)).round(1).tolist()
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--world", choices=("kernel", "simulator"), default="kernel")
@@ -325,6 +352,8 @@ def main():
     options = parser.parse_args()
     if options.floor:
         print(floor(range(options.first_seed, options.first_seed + options.seeds)))
+        if options.traces is not None:
+            print(wandering(options.traces))
         return
     rows, left_out = downloads(options)
     text = "\n".join(
