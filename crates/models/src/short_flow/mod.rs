@@ -1,9 +1,9 @@
 //! How long larger downloads take, from one small one: short flows of CUBIC.
 //!
 //! [`published`] has the two algorithms of De Silva et al. 2016. [`estimate`] is Pathcast's own: a fluid
-//! model of Linux's CUBIC ([`flow`]) over links of many rates, with slow start ended in many ways, is
-//! compared with what was seen ([`scenarios`]); what explains it goes on to the sizes asked for
-//! ([`ahead`]), with the losses and the rates that may come. Nothing is drawn: the same figures give
+//! model of Linux's CUBIC (`flow`) over links of many rates, with slow start ended in many ways, is
+//! compared with what was seen (`scenarios`); what explains it goes on to the sizes asked for
+//! (`ahead`), with the losses and the rates that may come. Nothing is drawn: the same figures give
 //! the same answer.
 
 mod ahead;
