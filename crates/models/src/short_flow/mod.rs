@@ -24,6 +24,8 @@ use timeline::Timeline;
 pub const LEVELS: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 /// Largest measured transfer and largest size asked for, bytes.
 pub const MOST_BYTES: (f64, f64) = (1e8, 1e12);
+/// A future counts as being so many times as long as the median at most.
+const MOST_TIMES_LONGER: f64 = 4.0;
 /// Explanations that go on; those beyond are too unlikely to count.
 const MOST_SCENARIOS: usize = 12;
 /// Arrivals that are off by so much on average may be the radio's jitter (LTE sends again after 8 ms),
@@ -491,11 +493,13 @@ fn quantile(cumulative: &[(f64, f64)], level: f64) -> f64 {
 fn size_estimate(size_bytes: f64, times: &[(f64, f64)]) -> SizeEstimate {
     let cumulative = weighted(times.iter().copied());
     let time_quantiles_s = LEVELS.map(|level| quantile(&cumulative, level));
-    // E |throughput / true - 1| is least at the median with weights 1 / true, that is, times
+    // E |throughput / true - 1| is least at the median with weights 1 / true, that is, times; those that
+    // are many times as long shall not decide however unlikely they are
+    let longest_s = MOST_TIMES_LONGER * time_quantiles_s[LEVELS.len() / 2];
     let for_errors = weighted(
         times
             .iter()
-            .map(|&(time_s, weight)| (time_s, weight * time_s)),
+            .map(|&(time_s, weight)| (time_s, weight * time_s.min(longest_s))),
     );
     let time_s = quantile(&for_errors, 0.5);
     let mut throughput_quantiles_bps = time_quantiles_s.map(|time_s| size_bytes * 8.0 / time_s);

@@ -250,6 +250,13 @@ fn slow_start_alone_leaves_the_band_wide() {
 }
 
 #[test]
+fn timeouts_that_are_unlikely_do_not_decide() {
+    // a megabyte over loopback: a loss might cost ten thousand round trips, but there was none
+    let found = estimate(&Measured::new(1e6, 4e-3, 4e-5), &[20e6]).unwrap();
+    assert!(found.sizes[0].time_s < 0.2, "{found:?}");
+}
+
+#[test]
 fn losses_seen_make_it_slower() {
     let with = |losses| {
         let told = Measured {
