@@ -18,6 +18,7 @@ from pathcast.convert import Conversion, convert
 from pathcast.estimators import Estimate, Estimator, State
 from pathcast.exceptions import (
     ClusterError,
+    DownloadError,
     EmulatorError,
     LiveError,
     ModelError,
@@ -58,6 +59,7 @@ from pathcast.runs import (
     simulate,
 )
 from pathcast.scenario import Scenario
+from pathcast.short_flow import Estimate, SizeEstimate, estimate
 from pathcast.trace import FlowSeries, Trace, TraceWarning, read_trace
 from pathcast.watch import Watch, WatchedFlow, WatchReport, watch
 
@@ -74,6 +76,7 @@ __all__ = [
     "Conversion",
     "CurveEstimate",
     "CurvePoint",
+    "DownloadError",
     "EmulatorError",
     "Epoch",
     "Estimate",
@@ -104,8 +107,10 @@ __all__ = [
     "RunReport",
     "Scenario",
     "SchemeError",
+    "ShortFlowEstimate",
     "Simulation",
     "SimulationError",
+    "SizeEstimate",
     "State",
     "Trace",
     "TraceError",
@@ -116,6 +121,7 @@ __all__ = [
     "capabilities",
     "convert",
     "emulate",
+    "estimate",
     "evaluate",
     "fit",
     "follow",

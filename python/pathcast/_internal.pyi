@@ -194,6 +194,18 @@ def evaluate(
     rtt_s: float | None = None,
     keep_predictions: bool = False,
 ) -> str: ...
+def estimate_short_flow(
+    bytes: float,
+    time_s: float,
+    before_s: float,
+    rtts_s: list[float],
+    sizes_bytes: list[float],
+    timeline: tuple[_Column, _Column] | None,
+    mss_bytes: float,
+    initial_window_packets: float,
+    receive_window_bytes: float | None = None,
+    losses: int | None = None,
+) -> str: ...
 def follow(
     flows: Sequence[_Columns],
     window_s: float,

@@ -20,6 +20,7 @@ from pathcast import (
     __version__,
     batch,
     cli_clusters,
+    cli_estimate,
     cli_follow,
     cli_live,
     cli_suite,
@@ -74,6 +75,7 @@ app.add_typer(cli_live.app, name="live")
 app.command()(cli_watch.watch)
 app.command()(cli_follow.follow)
 app.command()(cli_clusters.curve)
+app.command()(cli_estimate.estimate)
 
 PathFile = Annotated[
     FilePath, typer.Argument(metavar="PATH.toml", help="The path; see docs/path-file.md.")

@@ -10,6 +10,7 @@ PathcastError
 ├── LiveError         two hosts that cannot run flows with each other
 ├── ProbeError        flows that cannot be watched
 ├── ClusterError      a Ray cluster that cannot be used
+├── DownloadError     a download that cannot be measured, or a server of bytes that cannot listen
 └── ModelError        a series that no model can use
 ```
 
@@ -58,6 +59,10 @@ class ProbeError(PathcastError):
 
 class ClusterError(PathcastError):
     """A Ray cluster that cannot be reached or used, or whose workers cannot do what they must."""
+
+
+class DownloadError(PathcastError):
+    """A host that cannot be reached or trusted, an answer that is not the file, an address in use."""
 
 
 class ModelError(PathcastError):

@@ -11,6 +11,7 @@
 //! | the paper's model | [`econ::congestion_avoidance`], [`econ::slow_start`] | [`econ::Econ`] |
 //! | a path's curve and changes, online | [`follow::Follower`], [`online_curve`], [`change`] | [`online_curve::CurveEstimate`], [`change::Change`] |
 //! | a new client's curve | [`clusters::Clusters`] | [`clusters::ClusterCurve`] |
+//! | larger transfers from one small one | [`short_flow::estimate`] | [`short_flow::Estimate`] |
 //! | baselines | [`baselines`] | numbers |
 //!
 //! All outputs derive `serde::Serialize` with the keys above. What each model is, how it is judged
@@ -36,6 +37,7 @@ pub mod online_curve;
 pub mod renewal;
 pub mod rtt;
 pub mod series;
+pub mod short_flow;
 mod smoothing;
 pub mod window;
 

@@ -19,6 +19,7 @@ mod path;
 mod runs;
 mod scenario;
 mod shell;
+mod short_flow;
 mod trace;
 mod watch;
 
@@ -59,6 +60,8 @@ mod _internal {
     };
     #[pymodule_export]
     use crate::shell::run_shell;
+    #[pymodule_export]
+    use crate::short_flow::estimate_short_flow;
     #[pymodule_export]
     use crate::trace::Trace;
     #[pymodule_export]
