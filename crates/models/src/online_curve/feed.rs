@@ -117,8 +117,7 @@ impl CurveFeed {
             // since the last one was sent at this one's window; without numbers, the last one's held
             let (level, packets) = match (last.snd_nxt_packets, now.snd_nxt_packets) {
                 (Some(before), Some(after)) if after.is_finite() => {
-                    let level = self.detector.level_packets().min(now.cwnd_packets);
-                    (level, (after - before).max(0.0))
+                    (self.detector.level_packets(), (after - before).max(0.0))
                 }
                 _ => (self.last_level, self.last_level * gap_s / self.rtt_s),
             };
@@ -126,8 +125,7 @@ impl CurveFeed {
             curve.sent(now.time_s, level, last.npc, packets);
         }
         fed.losses = self.count_losses(now.npc, curve);
-        // a fall is believed a record late: packets are counted where the window is by now
-        self.last_level = self.detector.level_packets().min(now.cwnd_packets);
+        self.last_level = self.detector.level_packets();
         if now.time_s - self.forget_s > 10.0 {
             // epochs are not needed here, and their lists stay short
             self.detector.forget_before(now.time_s);
