@@ -59,7 +59,7 @@ from pathcast.runs import (
     simulate,
 )
 from pathcast.scenario import Scenario
-from pathcast.short_flow import Estimate, SizeEstimate, estimate
+from pathcast.short_flow import ShortFlowEstimate, SizeEstimate, estimate
 from pathcast.trace import FlowSeries, Trace, TraceWarning, read_trace
 from pathcast.watch import Watch, WatchedFlow, WatchReport, watch
 

@@ -155,7 +155,7 @@ def estimate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """ShortFlowEstimate how long larger downloads take, from one small one; docs/short-flows.md."""
+    """Estimate how long larger downloads take, from one small one; docs/short-flows.md."""
     if serve is not None:
         _serve(serve)
         return

@@ -244,3 +244,61 @@ impl Trace {
         flows
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unwrapped(rows: &[(u32, u64)]) -> Vec<u64> {
+        let record = |&(flow, bytes): &(u32, u64)| Record {
+            flow,
+            snd_nxt_bytes: Some(bytes),
+            ..Record::default()
+        };
+        let mut trace = Trace {
+            metadata: Metadata::new(Source::Csv),
+            records: rows.iter().map(record).collect(),
+        };
+        trace.unwrap_counters();
+        let counters = trace.records.iter().filter_map(|row| row.snd_nxt_bytes);
+        counters.collect()
+    }
+
+    #[test]
+    fn counters_go_on_past_32_bits_each_flow_by_itself() {
+        const WRAP: u64 = 1 << 32;
+        let rows = [
+            (0, WRAP - 10),
+            (1, 100),
+            (0, 5),
+            (0, WRAP - 2), // late, from before the wrap
+            (0, 20),
+            (1, 200),
+            (0, WRAP - 5 - (1 << 31)),
+            (0, WRAP - 5),
+            (0, 7),
+        ];
+        let wanted = [
+            WRAP - 10,
+            100,
+            WRAP + 5,
+            WRAP - 2,
+            WRAP + 20,
+            200,
+            WRAP + WRAP - 5 - (1 << 31),
+            WRAP + WRAP - 5,
+            2 * WRAP + 7,
+        ];
+        assert_eq!(unwrapped(&rows), wanted);
+    }
+
+    #[test]
+    fn other_counters_are_left_as_they_are() {
+        for rows in [
+            [(0, 5_000_000_000), (0, 100), (0, 200)],
+            [(0, 2_000_000_000), (0, 1_000_000_000), (0, 3_000_000_000)],
+        ] {
+            assert_eq!(unwrapped(&rows), rows.map(|row| row.1));
+        }
+    }
+}

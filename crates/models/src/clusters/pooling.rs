@@ -1,0 +1,233 @@
+//! How levels of clients become one curve.
+
+use std::collections::BTreeMap;
+
+use super::{
+    BINS, ClusterCurve, ClusterPoint, Counts, Level, LevelBasis, Member, Pooling, SCALES, kept,
+};
+use crate::gamma::{BOUNDS, Gamma};
+use crate::smoothing::SHRINK;
+
+/// Pseudo-losses by which a level counts in the one below, before that is learned, and its bounds.
+const WORTH: f64 = 2.0;
+const WORTH_RANGE: (f64, f64) = (0.3, 300.0);
+/// Pseudo-losses by which the shape of a curve over windows counts in the level below.
+const SHAPE_WORTH: f64 = 8.0;
+/// Bandwidth at which a level's own shape is looked at, in bins, and how far that reaches.
+const SHAPE_BINS: f64 = 2.5;
+const SHAPE_REACH: usize = 8;
+
+/// Levels widest first, each with the next wider one as its prior.
+pub(super) fn posterior(levels: &[(Level, String, Vec<&Member>)], now_s: f64) -> ClusterCurve {
+    let pooled = |members: &[&Member]| {
+        let mut counts = Counts::default();
+        for member in members {
+            counts.add(&member.counts, kept(member.updated_s, now_s));
+        }
+        counts
+    };
+    let counts: Vec<Counts> = levels.iter().map(|level| pooled(&level.2)).collect();
+    let Some((first, last)) = counts.first().and_then(Counts::seen) else {
+        return ClusterCurve {
+            levels: vec![],
+            points: vec![],
+        };
+    };
+    // how much a level is worth to the one below: by how far its parts differ
+    let worths: Vec<f64> = (levels.iter().enumerate())
+        .map(|(i, level)| {
+            let parts = parts(
+                level,
+                levels.get(i + 1).map_or(Level::Prefix, |below| below.0),
+            );
+            worth(
+                &parts
+                    .iter()
+                    .map(|part| pooled(part).totals())
+                    .collect::<Vec<_>>(),
+            )
+        })
+        .collect();
+    let (packets, losses) = counts[0].totals();
+    let overall = (losses + SHRINK) / packets.max(1.0);
+    // the widest level by itself: mean, and how well it is known as the shape of a gamma law
+    let mut mean = vec![];
+    let mut known = vec![];
+    for bin in first..=last {
+        let posterior = SCALES.posterior(|b| counts[0].at(b), (first, last), bin, overall);
+        mean.push(posterior.mean());
+        known.push(posterior.shape);
+    }
+    let mut weights = vec![1.0];
+    for (level, worth) in counts.iter().zip([f64::NAN].iter().chain(&worths)).skip(1) {
+        // how high it lies: its losses over those that the level above would have had
+        let expected: f64 = (level.0.iter())
+            .map(|(&bin, &(packets, _))| packets * mean[usize::from(bin) - first])
+            .sum();
+        let (_, losses) = level.totals();
+        let height = (losses + worth) / (expected + worth);
+        let trust = expected / (expected + worth);
+        weights.iter_mut().for_each(|above| *above *= 1.0 - trust);
+        weights.push(trust);
+        // and its own shape, where it has losses enough to show one
+        let local: Vec<(f64, f64)> = (first..=last)
+            .map(|bin| {
+                let near =
+                    bin.saturating_sub(SHAPE_REACH).max(first)..=(bin + SHAPE_REACH).min(last);
+                near.fold((0.0, 0.0), |sum, b| {
+                    let off = bin.abs_diff(b) as f64 / SHAPE_BINS;
+                    let kernel = (-0.5 * off * off).exp();
+                    let (packets, losses) = level.at(b);
+                    let expected = packets * mean[b - first] * height;
+                    (sum.0 + kernel * losses, sum.1 + kernel * expected)
+                })
+            })
+            .collect();
+        for (i, (losses_near, expected_near)) in local.into_iter().enumerate() {
+            mean[i] *= height * (losses_near + SHAPE_WORTH) / (expected_near + SHAPE_WORTH);
+            // both factors are uncertain: relative variances add
+            known[i] = 1.0 / (1.0 / (losses + worth) + 1.0 / (2.0 * (losses_near + SHAPE_WORTH)));
+        }
+    }
+    // where the closest level is no prefix of the client, clients in it differ
+    let of_others = levels.last().is_some_and(|level| level.0 != Level::Prefix);
+    let spread = worths.last().copied().unwrap_or(WORTH);
+    let points = (first..=last).map(|bin| {
+        let (mean, known) = (mean[bin - first], known[bin - first]);
+        let shape = if of_others {
+            1.0 / (1.0 / known + 1.0 / spread)
+        } else {
+            known
+        };
+        let belief = Gamma {
+            shape,
+            rate: shape / mean,
+        };
+        ClusterPoint {
+            cwnd_packets: SCALES.cwnd_packets(bin),
+            loss_probability: mean.min(1.0),
+            low: belief.quantile(BOUNDS[0]).min(1.0),
+            high: belief.quantile(BOUNDS[1]).min(1.0),
+        }
+    });
+    let points = points.collect();
+    let sum: f64 = weights.iter().sum();
+    let basis = |i: usize| {
+        let (packets, losses) = counts[i].totals();
+        LevelBasis {
+            level: levels[i].0,
+            name: levels[i].1.clone(),
+            prefixes: levels[i].2.len(),
+            packets,
+            losses,
+            weight: weights[i] / sum,
+        }
+    };
+    ClusterCurve {
+        levels: (0..levels.len()).rev().map(basis).collect(),
+        points,
+    }
+}
+
+/// A level's members in groups as the level below has them.
+fn parts<'a>(level: &(Level, String, Vec<&'a Member>), below: Level) -> Vec<Vec<&'a Member>> {
+    let mut groups: BTreeMap<Option<&str>, Vec<&Member>> = BTreeMap::new();
+    let mut single = vec![];
+    for &member in &level.2 {
+        let name = match below {
+            Level::Network => member.network.as_deref(),
+            Level::Region => member.region.as_deref(),
+            Level::Prefix | Level::All => None,
+        };
+        match name {
+            Some(name) => groups.entry(Some(name)).or_default().push(member),
+            None => single.push(vec![member]),
+        }
+    }
+    groups.into_values().chain(single).collect()
+}
+
+/// Pseudo-losses that a level is worth to a part of it: the shape of the gamma law of the parts' rates, by
+/// its moments (variance of losses beyond Poisson's).
+fn worth(parts: &[(f64, f64)]) -> f64 {
+    let (packets, losses) = (parts.iter()).fold((0.0, 0.0), |s, p| (s.0 + p.0, s.1 + p.1));
+    if parts.len() < 2 || losses <= 0.0 || packets <= 0.0 {
+        return WORTH;
+    }
+    let rate = losses / packets;
+    let (mut beyond, mut scale) = (0.0, 0.0);
+    for &(packets, losses) in parts {
+        let expected = packets * rate;
+        beyond += (losses - expected).powi(2) - expected;
+        scale += expected * expected;
+    }
+    // two parts tell little: as if two more lay as far apart as assumed
+    let assumed = 2.0 * (losses / parts.len() as f64).powi(2);
+    let variance = ((beyond.max(0.0) + assumed / WORTH) / (scale + assumed)).max(1e-9);
+    (1.0 / variance).clamp(WORTH_RANGE.0, WORTH_RANGE.1)
+}
+
+/// The mean or the median of the smoothed curves of the closest level's prefixes.
+pub(super) fn of_the_closest(
+    levels: &[(Level, String, Vec<&Member>)],
+    now_s: f64,
+    pooling: Pooling,
+) -> ClusterCurve {
+    let Some((level, name, members)) = levels.last() else {
+        return ClusterCurve {
+            levels: vec![],
+            points: vec![],
+        };
+    };
+    let mut totals = (0.0, 0.0);
+    let mut curves = vec![];
+    let (mut first, mut last) = (BINS, 0);
+    for member in members {
+        let mut counts = Counts::default();
+        counts.add(&member.counts, kept(member.updated_s, now_s));
+        let (packets, losses) = counts.totals();
+        totals = (totals.0 + packets, totals.1 + losses);
+        if let Some(seen) = counts.seen() {
+            (first, last) = (first.min(seen.0), last.max(seen.1));
+            curves.push((counts, seen, (losses + SHRINK) / packets.max(1.0)));
+        }
+    }
+    let point = |bin: usize| {
+        let mut values: Vec<f64> = (curves.iter())
+            .map(|(counts, seen, overall)| {
+                let at = bin.clamp(seen.0, seen.1);
+                SCALES
+                    .posterior(|b| counts.at(b), *seen, at, *overall)
+                    .mean()
+                    .min(1.0)
+            })
+            .collect();
+        values.sort_by(f64::total_cmp);
+        let loss_probability = if pooling == Pooling::Mean {
+            values.iter().sum::<f64>() / values.len() as f64
+        } else {
+            crate::rtt::median(values.clone())
+        };
+        ClusterPoint {
+            cwnd_packets: SCALES.cwnd_packets(bin),
+            loss_probability,
+            low: values[0],
+            high: values[values.len() - 1],
+        }
+    };
+    ClusterCurve {
+        levels: vec![LevelBasis {
+            level: *level,
+            name: name.clone(),
+            prefixes: members.len(),
+            packets: totals.0,
+            losses: totals.1,
+            weight: 1.0,
+        }],
+        points: if curves.is_empty() {
+            vec![]
+        } else {
+            (first..=last).map(point).collect()
+        },
+    }
+}
