@@ -23,6 +23,7 @@ pub mod fit;
 pub mod forecast;
 pub mod formulas;
 pub mod hazard;
+pub mod latency;
 pub mod loss_curve;
 pub mod renewal;
 pub mod rtt;
