@@ -160,6 +160,26 @@ impl Forecaster {
         self.rtt_s
     }
 
+    /// The losses learned so far.
+    pub fn hazard(&self) -> &Hazard {
+        &self.hazard
+    }
+
+    /// What a window is worth on this path.
+    pub fn reward(&self) -> Reward {
+        self.reward
+    }
+
+    /// The flow's state at `now_s`, at or after the last record.
+    pub fn state(&self, now_s: f64) -> FlowState {
+        self.detector.state(now_s)
+    }
+
+    /// Whether anything was observed yet.
+    pub fn has_records(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// What is forecast: a rate once records carry sequence numbers, else the mean window.
     pub fn quantity(&self) -> Quantity {
         self.quantity

@@ -213,10 +213,9 @@ impl AfterLoss {
         // the chain's transitions, and the windows that losses come at in the long run
         let mut to = vec![0.0; rows * rows];
         for (row, course) in courses.iter().enumerate() {
-            let seen: f64 = course.lost.iter().sum();
-            for (lost, place) in course.lost.iter().zip(&course.next) {
-                to[row * rows + place.row] += lost / seen * (1.0 - place.part);
-                to[row * rows + place.row + 1] += lost / seen * place.part;
+            for (_, _, lost, place) in course.ends() {
+                to[row * rows + place.row] += lost * (1.0 - place.part);
+                to[row * rows + place.row + 1] += lost * place.part;
             }
         }
         let mut at: Vec<f64> = vec![1.0 / rows as f64; rows];
@@ -245,9 +244,9 @@ impl AfterLoss {
         }
         let mut variance = 0.0;
         for ((weight, course), from) in at.iter().zip(courses).zip(&h) {
-            for (i, (lost, place)) in course.lost.iter().zip(&course.next).enumerate() {
+            for (steps, s, lost, place) in course.ends() {
                 let onward = h[place.row] + place.part * (h[place.row + 1] - h[place.row]);
-                let off = course.middle_s[i] - mean * (i as f64 + 0.5) + onward - from;
+                let off = s - mean * steps + onward - from;
                 variance += weight * lost * off * off;
             }
         }
@@ -354,16 +353,34 @@ struct Cycle {
 
 impl Course {
     fn cycle(&self) -> Cycle {
-        let (mut steps, mut s, mut seen) = (0.0, 0.0, 0.0);
-        for (i, lost) in self.lost.iter().enumerate() {
-            steps += lost * (i as f64 + 0.5);
-            s += lost * self.middle_s[i];
-            seen += lost;
+        let (mut steps, mut s) = (0.0, 0.0);
+        for end in self.ends() {
+            steps += end.2 * end.0;
+            s += end.2 * end.1;
         }
-        // what the grid cuts off is lost at its end
-        steps += (1.0 - seen) * self.lost.len() as f64;
-        s += (1.0 - seen) * self.time_s[self.lost.len()];
         Cycle { steps, s }
+    }
+
+    /// Where the next loss may come: steps, seconds, probability (these sum to 1: what the grid cuts off
+    /// is lost at its end), window.
+    fn ends(&self) -> impl Iterator<Item = (f64, f64, f64, &Place)> {
+        let last = self.lost.len() - 1;
+        let left = 1.0 - self.lost.iter().sum::<f64>();
+        let inside = (0..=last).map(|i| {
+            (
+                i as f64 + 0.5,
+                self.middle_s[i],
+                self.lost[i],
+                &self.next[i],
+            )
+        });
+        let beyond = (
+            last as f64 + 1.0,
+            self.time_s[last + 1],
+            left,
+            &self.next[last],
+        );
+        inside.chain(std::iter::once(beyond))
     }
 }
 
@@ -488,11 +505,11 @@ fn windows_at_losses(cells: &[Cell], hazards: &[f64]) -> (f64, f64) {
 /// added up to one; no more packets than the transfer has.
 fn typical_loss(path: &LatencyPath<'_>, least: f64, packets: f64) -> (f64, f64) {
     let (mut window, mut gap) = (least.min(INITIAL_WINDOW), packets);
-    for _ in 0..4 {
+    for _ in 0..5 {
         let mut flow = Recovering::new(path, window, 0.0);
         let (mut sent, mut hazard) = (0.0, 0.0);
         while hazard < 1.0 && sent < packets {
-            let step = flow.window_at_loss().max(0.3 * sent);
+            let step = flow.window_at_loss().max(0.2 * sent);
             hazard += flow.send(path, step).1;
             sent += step;
         }

@@ -7,12 +7,15 @@
 //! beside it, gives the quantiles ([`mixture`]). No simulation, no randomness.
 //!
 //! The paper's own way, `RTT x N / B` with `B` from a model of the rate (section 4.2), and others of
-//! the literature are in [`literature`].
+//! the literature are in [`literature`]. [`LatencyForecaster`] learns the path from a running flow, and
+//! [`evaluate`] judges all of them on a trace.
 
+pub mod evaluate;
 pub mod literature;
 
 mod after_loss;
 mod avoidance;
+mod learned;
 mod mixture;
 mod walk;
 
@@ -20,10 +23,13 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::epochs::FlowState;
-use crate::forecast::QUANTILES;
+use crate::forecast::{ForecastError, QUANTILES};
 use crate::hazard::Hazard;
 use crate::loss_curve::LossCurve;
 use crate::window::Cc;
+
+pub use evaluate::{LatencyEvaluation, LatencyOptions, evaluate_latency};
+pub use learned::LatencyForecaster;
 
 use after_loss::AfterLoss;
 use mixture::{Mixture, Piece};
@@ -215,13 +221,17 @@ pub enum LatencyError {
         /// What would do.
         wanted: &'static str,
     },
+    /// A flow of which nothing is known yet.
+    #[error(transparent)]
+    Forecast(#[from] ForecastError),
 }
 
 /// The time that a transfer takes: a distribution.
 ///
 /// Exact for the process described in the module, but for: rounds of congestion avoidance beyond the
 /// 40th are a fluid; the time after a first loss is known by mean and variance on a grid (against
-/// drawing the process the mean agrees within 2 %, quantiles within 5 %).
+/// drawing the process, which a test does on paths of many kinds, means agree within 8 %, medians within
+/// 10 %, most of both within 3 %).
 ///
 /// ```
 /// use pathcast_models::latency::{LatencyPath, Loss, Opening, Start, Transfer, latency};
@@ -318,6 +328,7 @@ fn but_for_the_last(path: &LatencyPath<'_>, start: Start<'_>, packets: f64) -> (
         table: AfterLoss::new(path, &cells, &hazards, packets),
         packets,
         end_s,
+        reached: !cells.iter().any(|cell| cell.overflows),
         clumped: matches!(start, Start::New(_)),
     };
     let mut pieces = Vec::with_capacity(cells.len() + 1);
@@ -380,6 +391,8 @@ struct AfterFirst<'a> {
     table: AfterLoss,
     packets: f64,
     end_s: f64,
+    /// Whether the walk without losses reaches the end, and no queue overflows before.
+    reached: bool,
     /// Whether packets stay in the clumps of slow start.
     clumped: bool,
 }
@@ -391,7 +404,7 @@ impl AfterFirst<'_> {
         let left = self.packets - at;
         let rtt_s = path.rtt_at(at_loss);
         let least_s = when_s + rtt_s;
-        if left <= at_loss.min(path.capacity_packets_per_s * rtt_s) {
+        if self.reached && left <= at_loss.min(path.capacity_packets_per_s * rtt_s) {
             // all were sent before the loss was noticed: the last, or the one sent again, ends it
             pieces.push(Piece::certain(weight, self.end_s.max(least_s)));
             return;
@@ -467,6 +480,11 @@ fn check(
             }
         }
     }
+    checked_transfer(transfer)
+}
+
+fn checked_transfer(transfer: &Transfer) -> Result<(), LatencyError> {
+    let refuse = |what, got, wanted| Err(LatencyError::OutOfRange { what, got, wanted });
     if transfer.bytes == 0 {
         return refuse("bytes", 0.0, ">= 1");
     }
