@@ -26,6 +26,15 @@ from pathcast.exceptions import (
     SimulationError,
     TraceError,
 )
+from pathcast.latency import (
+    Latency,
+    LatencyEvaluation,
+    LatencyScore,
+    LearnedLatencies,
+    evaluate_latency,
+    latency,
+    latency_on_trace,
+)
 from pathcast.models import (
     MODELS,
     QUANTILE_LEVELS,
@@ -76,6 +85,10 @@ __all__ = [
     "Forecast",
     "Forecaster",
     "HorizonScore",
+    "Latency",
+    "LatencyEvaluation",
+    "LatencyScore",
+    "LearnedLatencies",
     "LiveError",
     "LossCurve",
     "MessageReport",
@@ -101,7 +114,10 @@ __all__ = [
     "convert",
     "emulate",
     "evaluate",
+    "evaluate_latency",
     "fit",
+    "latency",
+    "latency_on_trace",
     "pooled",
     "read_trace",
     "simulate",

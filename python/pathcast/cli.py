@@ -18,6 +18,7 @@ from rich.table import Table
 from pathcast import (
     __version__,
     batch,
+    cli_latency,
     cli_live,
     cli_watch,
     demo,
@@ -58,6 +59,7 @@ path_app = typer.Typer(help="Show paths.", no_args_is_help=True)
 app.add_typer(path_app, name="path")
 app.add_typer(cli_live.app, name="live")
 app.command()(cli_watch.watch)
+app.command(name="latency")(cli_latency.forecast_latency)
 
 PathFile = Annotated[
     FilePath, typer.Argument(metavar="PATH.toml", help="The path; see docs/path-file.md.")

@@ -9,6 +9,7 @@
 mod batch;
 mod convert;
 mod errors;
+mod latency;
 mod live;
 mod models;
 mod namespaces;
@@ -34,6 +35,8 @@ mod _internal {
         EmulatorError, LiveError, ModelError, PathFileError, ProbeError, SchemeError,
         SimulationError, TraceError,
     };
+    #[pymodule_export]
+    use crate::latency::{evaluate_latency, latency, latency_on_trace};
     #[pymodule_export]
     use crate::live::{live_key, live_run, live_serve};
     #[pymodule_export]

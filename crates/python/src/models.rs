@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use crate::errors::ModelError;
 
-fn model_error(error: impl std::fmt::Display) -> PyErr {
+pub fn model_error(error: impl std::fmt::Display) -> PyErr {
     ModelError::new_err(error.to_string())
 }
 
-fn congestion_control(name: Option<&str>) -> PyResult<Option<Cc>> {
+pub fn congestion_control(name: Option<&str>) -> PyResult<Option<Cc>> {
     name.map(|name| {
         Cc::from_name(name)
             .ok_or_else(|| model_error(format!("cc is {name:?}, expected cubic or reno")))
@@ -33,7 +33,7 @@ pub struct Columns<'py>(
 );
 
 impl Columns<'_> {
-    fn series(&self) -> Result<Series, SeriesError> {
+    pub fn series(&self) -> Result<Series, SeriesError> {
         let copy = |array: &PyReadonlyArray1<'_, f64>| array.as_array().to_vec();
         let mut series = Series::new(copy(&self.0), copy(&self.1))?;
         if let Some(snd_nxt) = &self.2 {

@@ -4,6 +4,7 @@ use super::{
     Latency, LatencyError, LatencyPath, Loss, Opening, Start, Transfer, Until, checked_transfer,
     latency,
 };
+use crate::epochs::FlowState;
 use crate::forecast::{
     ForecastError, Forecaster, ForecasterOptions, Observation, QUANTILES, Quantity,
 };
@@ -74,6 +75,11 @@ impl LatencyForecaster {
     /// The congestion control.
     pub fn cc(&self) -> Cc {
         self.cc
+    }
+
+    /// The flow's state at `now_s`, at or after the last record.
+    pub fn state(&self, now_s: f64) -> FlowState {
+        self.inner.state(now_s)
     }
 
     /// What is known of the path by now. The queue's losses are in its curve of losses.
