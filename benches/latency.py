@@ -57,9 +57,12 @@ def scenario(cell, path):
 def simulated(jobs, seeds):
     """Seconds of each run, by cell; a run that did not end in time counts as infinite."""
     specs = [
-        pathcast.Simulation(scenario(cell, path), None, 60 + 20 * time.quantiles_s[-1], seed)
-        for cell, path, time in jobs
-        for seed in range(1, seeds + 1)
+        pathcast.Simulation(
+            scenario(cell, path), None, 60 + 20 * time.quantiles_s[-1], 1 + number * seeds + seed
+        )
+        # the same seed loses the same packets on all paths: each run has its own
+        for number, (cell, path, time) in enumerate(jobs)
+        for seed in range(seeds)
     ]
     results = pathcast.simulate_many(specs)
     took = np.asarray(results.column("latency_p50_ms"), float) / 1e3
@@ -69,9 +72,9 @@ def simulated(jobs, seeds):
 def emulated(jobs, seeds):
     """Seconds of each valid run, by cell."""
     took = []
-    for cell, path, time in track(jobs, "emulating"):
+    for number, (cell, path, time) in enumerate(track(jobs, "emulating")):
         runs = []
-        for seed in range(1, seeds + 1):
+        for seed in range(1 + number * seeds, 1 + (number + 1) * seeds):
             for _ in range(3):
                 report, _ = pathcast.emulate(
                     scenario(cell, path), duration_s=5 + 5 * time.quantiles_s[-1], seed=seed

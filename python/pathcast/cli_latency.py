@@ -160,7 +160,7 @@ def forecast_latency(
         until=until,
     )
     if as_json:
-        known = {
+        known: dict[str, object] = {
             "rtt_s": path.base_rtt_s,
             "rate_bps": path.rate_bps,
             "loss": path.loss,

@@ -389,6 +389,16 @@ struct Place {
     part: f64,
 }
 
+/// How much less than a fluid's the window is on average, packets, since Linux counts whole ones: a step
+/// lags behind its slope by a half, and the window after a loss is rounded down (from 7 packets Reno goes to 3,
+/// CUBIC to 4).
+fn whole_packets(cc: Cc) -> f64 {
+    match cc {
+        Cc::Reno => 0.5 + 0.25,
+        Cc::Cubic => 0.5 + 0.45,
+    }
+}
+
 /// A flow after a loss: what was under way (one round trip, in which further losses are of the same
 /// event), recovery (one round trip at the reduced window), avoidance.
 pub(super) struct Recovering {
@@ -406,7 +416,7 @@ impl Recovering {
         let epoch = Epoch::after_loss(path.cc, window.max(1.0), aim, path.rtt_s);
         let epoch = Epoch::new(
             path.cc,
-            epoch.start_packets.max(MIN_SSTHRESH),
+            (epoch.start_packets - whole_packets(path.cc)).max(MIN_SSTHRESH - 0.5),
             epoch.w_max_packets,
             path.rtt_s,
         );

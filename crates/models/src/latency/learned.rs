@@ -11,7 +11,7 @@ use crate::forecast::{
 use crate::window::Cc;
 
 /// Horizons at which packets sent are forecast, seconds; between them times are interpolated.
-const HORIZONS_S: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0];
+const HORIZONS_S: [f64; 11] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0];
 
 /// Learns a path from one flow, record by record, and says how long transfers take: the next bytes of
 /// the flow itself, or those of a new connection on the same path.
@@ -180,17 +180,27 @@ impl LatencyForecaster {
     }
 }
 
-/// When so many packets are sent, given how many are by each of [`HORIZONS_S`].
-fn time_until(sent: &[f64; HORIZONS_S.len()], packets: f64) -> f64 {
+/// When so many packets are sent, given how many are by each of [`HORIZONS_S`]: the mean rate up to a
+/// moment is taken as linear between two of them, as it is while a window grows steadily.
+fn time_until(sent: &[f64; HORIZONS_S_LEN], packets: f64) -> f64 {
     let after = sent.partition_point(|&sent| sent < packets);
-    let at_rate_of = |h: usize| packets / (sent[h] / HORIZONS_S[h]).max(1e-9);
-    match after {
-        0 => at_rate_of(0),
-        HORIZONS_S_LEN => at_rate_of(HORIZONS_S_LEN - 1),
-        h => {
-            let part = (packets - sent[h - 1]) / (sent[h] - sent[h - 1]);
-            HORIZONS_S[h - 1] + part * (HORIZONS_S[h] - HORIZONS_S[h - 1])
-        }
+    if after == HORIZONS_S_LEN {
+        let last = HORIZONS_S_LEN - 1;
+        return packets / (sent[last] / HORIZONS_S[last]).max(1e-9);
+    }
+    // before the first horizon as between the first two
+    let h = after.max(1);
+    let rate = |h: usize| sent[h] / HORIZONS_S[h];
+    let slope = (rate(h) - rate(h - 1)) / (HORIZONS_S[h] - HORIZONS_S[h - 1]);
+    let start = rate(h - 1) - slope * HORIZONS_S[h - 1];
+    // packets = t (start + slope t)
+    let root = (start * start + 4.0 * slope * packets).max(0.0).sqrt();
+    let t = 2.0 * packets / (start + root).max(1e-9);
+    let low = if after == 0 { 0.0 } else { HORIZONS_S[h - 1] };
+    if after > 0 || t <= HORIZONS_S[0] {
+        t.clamp(low, HORIZONS_S[after])
+    } else {
+        packets / rate(0).max(1e-9)
     }
 }
 

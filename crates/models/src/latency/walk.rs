@@ -253,7 +253,13 @@ impl<'a> Walker<'a> {
         }
         if !self.done() {
             let epoch = Epoch::new(path.cc, w, w_max, path.rtt_s);
-            self.avoid(Avoidance::new(epoch, path.max_window_packets), last);
+            let ceiling = path.max_window_packets;
+            let window = if w_max > 0.0 {
+                Avoidance::new(epoch, ceiling)
+            } else {
+                Avoidance::aimless(epoch, ceiling)
+            };
+            self.avoid(window, last);
         }
     }
 
