@@ -2,12 +2,15 @@
 
 usage: benches/latency.py [--world simulator|kernel] [--seeds N] [--paths tuning|held-out]
                           [--longest SECONDS] [-o RUNS.json]
+       benches/latency.py --traces FILE...
 
 Each run is one transfer over a connection that is open and has sent nothing; its time is that from the
 write to the arrival of the last byte. For each path and size: the error of the forecast's median against
 the median over the seeds, and the part of the runs in the 5-95 % band. Cardwell's model, the paper's
 slow-start model (equation 4), PFTK and the link's rate are judged alike. In the kernel (root) transfers
 whose 95 % quantile is above `--longest` are left out, and runs that slipped are made again, thrice at most.
+
+With `--traces`: how well the time of a running flow's next bytes is forecast, by range of sizes.
 """
 
 import argparse
@@ -122,6 +125,32 @@ def table(rows, by):
     print()
 
 
+def evaluate(files):
+    """Each trace's table: a row a range of sizes, a column a model."""
+    for file in files:
+        # the authors' file names say the congestion control
+        cc = next((name for name in SCHEMES if file.name.startswith(name)), None)
+        result = pathcast.evaluate_latency(pathcast.read_trace(file), cc=cc)
+        models = list(dict.fromkeys(score.model for score in result.ranges))
+        print(f"{file.name}: {result.cc}, {result.rtt_s:.3f} s, sizes by {result.truth}\n")
+        print("| sizes | transfers | " + " | ".join(models) + " | coverage: pathcast | state |")
+        print("|---|---|" + "---|" * (len(models) + 2))
+        for start in range(0, len(result.ranges), len(models)):
+            scores = result.ranges[start : start + len(models)]
+            first = scores[0]
+            to = "" if first.below_bytes is None else f" to {first.below_bytes / 1e6:.0f} MB"
+            cells = [
+                "-" if s.median_error_pct is None else f"{s.median_error_pct:.1f}" for s in scores
+            ]
+            cells += ["-" if s.coverage90 is None else f"{s.coverage90:.3f}" for s in scores[:2]]
+            print(
+                f"| {first.size_bytes / 1e6:.0f}{to or ' MB and more'} | {first.transfers} | ",
+                end="",
+            )
+            print(" | ".join(cells) + " |")
+        print()
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -131,8 +160,12 @@ def main():
     parser.add_argument("--paths", choices=PATHS, default="held-out")
     parser.add_argument("--longest", type=float, default=10.0)
     parser.add_argument("--sizes", type=int, nargs="*", help="bytes; default: 1 kB to 100 MB")
+    parser.add_argument("--traces", type=Path, nargs="+")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
+    if options.traces:
+        evaluate(options.traces)
+        return
     jobs = [
         job
         for job in cells(options.paths)

@@ -79,7 +79,8 @@ def test_a_trace_gives_its_path_and_its_state(sawtooth):
     # some 10,000 packets at 150 a round trip of 0.1 s
     assert learned["transfers"][0]["median_s"] == pytest.approx(6.7, rel=0.25)
     new = forecast(*options, "--new")
-    assert new["transfers"][0]["median_s"] > learned["transfers"][0]["median_s"]
+    # slow start is soon over, and no window is believed that the path was never seen to bear
+    assert new["transfers"][0]["median_s"] == pytest.approx(7, rel=0.3)
 
 
 def test_nothing_after_the_moment_is_looked_at(sawtooth, tmp_path):

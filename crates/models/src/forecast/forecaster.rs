@@ -175,6 +175,11 @@ impl Forecaster {
         self.detector.state(now_s)
     }
 
+    /// The largest window seen, packets.
+    pub fn largest_window_packets(&self) -> f64 {
+        self.range.1
+    }
+
     /// Whether anything was observed yet.
     pub fn has_records(&self) -> bool {
         self.last.is_some()

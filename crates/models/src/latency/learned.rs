@@ -13,6 +13,9 @@ use crate::window::Cc;
 /// Horizons at which packets sent are forecast, seconds; between them times are interpolated.
 const HORIZONS_S: [f64; 11] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0];
 
+/// Losses from which on the largest window seen is believed to be what the path bears.
+const ENOUGH_LOSSES: f64 = 3.0;
+
 /// Learns a path from one flow, record by record, and says how long transfers take: the next bytes of
 /// the flow itself, or those of a new connection on the same path.
 ///
@@ -176,7 +179,12 @@ impl LatencyForecaster {
         if !self.inner.has_records() {
             return Err(ForecastError::NothingObserved.into());
         }
-        latency(&self.path(), Start::New(opening), transfer)
+        let mut path = self.path();
+        if self.inner.hazard().losses() >= ENOUGH_LOSSES {
+            // beyond the largest window ever seen the curve of losses says nothing
+            path.max_window_packets = self.inner.largest_window_packets();
+        }
+        latency(&path, Start::New(opening), transfer)
     }
 }
 

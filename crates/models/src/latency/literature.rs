@@ -77,7 +77,8 @@ fn path_numbers(path: &LatencyPath<'_>, window: f64) -> PathNumbers {
     };
     PathNumbers {
         packets_per_ack: 1.0,
-        max_window_packets: path.max_window_packets,
+        // what keeps the link busy is as much as a window can use
+        max_window_packets: path.max_window_packets.min(path.bdp().max(1.0)),
         ..PathNumbers::new(path.rtt_s, loss.clamp(0.0, 0.99))
     }
 }
