@@ -49,10 +49,10 @@ pub(super) struct Mixture {
 
 impl Mixture {
     /// Each piece with a spread is a lognormal above what it takes at least.
-    pub(super) fn new(pieces: Vec<Piece>, no_loss: f64) -> Self {
+    pub(super) fn new(pieces: &[Piece], no_loss: f64) -> Self {
         let mut points = Vec::with_capacity(NORMAL.len() * pieces.len());
         let total: f64 = pieces.iter().map(|piece| piece.weight).sum();
-        for piece in &pieces {
+        for piece in pieces {
             let weight = piece.weight / total;
             if weight < NEGLIGIBLE {
                 continue;
@@ -189,7 +189,7 @@ mod tests {
             variance: 1.0,
             least_s: 0.0,
         };
-        let (mean, quantiles) = Mixture::new(vec![piece], 0.0).summary(1.0);
+        let (mean, quantiles) = Mixture::new(&[piece], 0.0).summary(1.0);
         assert!((mean - 10.0).abs() < 1e-9);
         // sigma^2 = ln(1.01); 10 / sqrt(1.01) * exp(+-1.645 sigma)
         for (got, wanted) in quantiles.iter().zip([8.446, 9.304, 9.950, 10.641, 11.722]) {
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn an_atom_is_not_smeared() {
-        let pieces = vec![Piece::certain(0.9, 1.0), Piece::certain(0.1, 5.0)];
-        let mixture = Mixture::new(pieces, 0.9);
+        let pieces = [Piece::certain(0.9, 1.0), Piece::certain(0.1, 5.0)];
+        let mixture = Mixture::new(&pieces, 0.9);
         assert_eq!(mixture.summary(1.0).1, [1.0, 1.0, 1.0, 1.0, 5.0]);
         // of ten, one at least is late with 1 - 0.9^10 = 65 %
         assert_eq!(mixture.summary(10.0).1, [1.0, 1.0, 5.0, 5.0, 5.0]);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn delays_are_independent() {
-        let mixture = Mixture::new(vec![Piece::certain(1.0, 1.0)], 1.0);
+        let mixture = Mixture::new(&[Piece::certain(1.0, 1.0)], 1.0);
         let later = mixture.delayed(&[(0.5, 1.0), (0.5, 2.0)]);
         let expected = [(1.0, 0.25), (2.0, 0.25), (3.0, 0.25), (4.0, 0.25)];
         assert_eq!(later.points, expected);

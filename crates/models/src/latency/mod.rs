@@ -355,7 +355,7 @@ fn but_for_the_last(path: &LatencyPath<'_>, start: Start<'_>, packets: f64) -> (
     }
     pieces.push(Piece::certain(survival, end_s));
     let last_window = walk::window_at(&cells, packets);
-    (Mixture::new(pieces, by_chance), last_window)
+    (Mixture::new(&pieces, by_chance), last_window)
 }
 
 /// One connection: the time in which its packets leave the bottleneck.
