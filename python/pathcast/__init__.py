@@ -30,6 +30,15 @@ from pathcast.exceptions import (
     TraceError,
 )
 from pathcast.follow import CurveEstimate, Followed, FollowedCurve, PathChange, follow
+from pathcast.latency import (
+    Latency,
+    LatencyEvaluation,
+    LatencyScore,
+    LearnedLatencies,
+    evaluate_latency,
+    latency,
+    latency_on_trace,
+)
 from pathcast.models import (
     MODELS,
     QUANTILE_LEVELS,
@@ -91,6 +100,10 @@ __all__ = [
     "Forecast",
     "Forecaster",
     "HorizonScore",
+    "Latency",
+    "LatencyEvaluation",
+    "LatencyScore",
+    "LearnedLatencies",
     "LevelBasis",
     "LiveError",
     "LossClusters",
@@ -123,8 +136,11 @@ __all__ = [
     "emulate",
     "estimate",
     "evaluate",
+    "evaluate_latency",
     "fit",
     "follow",
+    "latency",
+    "latency_on_trace",
     "pooled",
     "read_trace",
     "simulate",

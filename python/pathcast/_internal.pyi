@@ -213,6 +213,23 @@ def follow(
     rtt_s: float | None = None,
 ) -> str: ...
 def model_names() -> list[tuple[str, list[str]]]: ...
+def latency(path: str, transfers: str) -> str: ...
+def latency_on_trace(
+    flow: _Columns,
+    transfers: str,
+    at_s: float | None = None,
+    new: bool = False,
+    cc: str | None = None,
+    rtt_s: float | None = None,
+) -> str: ...
+def evaluate_latency(
+    flow: _Columns,
+    sizes_bytes: list[int],
+    every_s: int,
+    cc: str | None = None,
+    rtt_s: float | None = None,
+    mss_bytes: int = 1448,
+) -> str: ...
 def live_key(file: Path) -> None: ...
 def live_serve(
     listen: str,

@@ -22,6 +22,7 @@ from pathcast import (
     cli_clusters,
     cli_estimate,
     cli_follow,
+    cli_latency,
     cli_live,
     cli_suite,
     cli_watch,
@@ -76,6 +77,7 @@ app.command()(cli_watch.watch)
 app.command()(cli_follow.follow)
 app.command()(cli_clusters.curve)
 app.command()(cli_estimate.estimate)
+app.command(name="latency")(cli_latency.forecast_latency)
 
 PathFile = Annotated[
     FilePath, typer.Argument(metavar="PATH.toml", help="The path; see docs/path-file.md.")

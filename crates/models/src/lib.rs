@@ -12,6 +12,7 @@
 //! | a path's curve and changes, online | [`follow::Follower`], [`online_curve`], [`change`] | [`online_curve::CurveEstimate`], [`change::Change`] |
 //! | a new client's curve | [`clusters::Clusters`] | [`clusters::ClusterCurve`] |
 //! | larger transfers from one small one | [`short_flow::estimate`] | [`short_flow::Estimate`] |
+//! | the time of a transfer | [`latency::latency`], [`latency::LatencyForecaster`], [`latency::evaluate_latency`] | [`latency::Latency`] `{bytes, mean_s, quantiles_s, no_loss_probability}` |
 //! | baselines | [`baselines`] | numbers |
 //!
 //! All outputs derive `serde::Serialize` with the keys above. What each model is, how it is judged
@@ -32,6 +33,7 @@ pub mod forecast;
 pub mod formulas;
 pub mod gamma;
 pub mod hazard;
+pub mod latency;
 pub mod loss_curve;
 pub mod online_curve;
 pub mod renewal;

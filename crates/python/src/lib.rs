@@ -12,6 +12,7 @@ mod convert;
 mod errors;
 mod estimators;
 mod follow;
+mod latency;
 mod live;
 mod models;
 mod namespaces;
@@ -44,6 +45,8 @@ mod _internal {
     use crate::estimators::{Estimator, model_names};
     #[pymodule_export]
     use crate::follow::follow;
+    #[pymodule_export]
+    use crate::latency::{evaluate_latency, latency, latency_on_trace};
     #[pymodule_export]
     use crate::live::{live_key, live_run, live_serve};
     #[pymodule_export]

@@ -183,6 +183,31 @@ impl Forecaster {
         self.rtt_s
     }
 
+    /// The losses learned so far.
+    pub fn hazard(&self) -> &Hazard {
+        &self.hazard
+    }
+
+    /// What a window is worth on this path.
+    pub fn reward(&self) -> Reward {
+        self.reward
+    }
+
+    /// The flow's state at `now_s`, at or after the last record.
+    pub fn state(&self, now_s: f64) -> FlowState {
+        self.detector.state(now_s)
+    }
+
+    /// The largest window seen, packets.
+    pub fn largest_window_packets(&self) -> f64 {
+        self.range.1
+    }
+
+    /// Whether anything was observed yet.
+    pub fn has_records(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// What is forecast: a rate once records carry sequence numbers, else the mean window.
     pub fn quantity(&self) -> Quantity {
         self.quantity
@@ -274,11 +299,6 @@ impl Forecaster {
     pub fn forecast(&self, now_s: f64, horizon_s: f64) -> Result<Forecast, ForecastError> {
         let now_s = self.last.map_or(now_s, |last| now_s.max(last.time_s));
         self.forecast_from(&self.detector.state(now_s), now_s, horizon_s)
-    }
-
-    /// The flow's state at `now_s`, at or after the last record.
-    pub fn state(&self, now_s: f64) -> FlowState {
-        self.detector.state(now_s)
     }
 
     /// Forecasts as [`Forecaster::forecast`] does, but from a state that the caller gives: what would a
