@@ -18,6 +18,10 @@ const GRID_STEP: f64 = 0.06;
 /// Fewest and most steps that a horizon is cut into.
 const STEPS: (usize, usize) = (24, 64);
 
+/// Windows are whole packets: what a law wants is rounded down, by half a packet on average. At a dozen packets
+/// that is a twentieth of the rate.
+const ROUNDED: f64 = 0.5;
+
 /// What a window is worth: its packets, up to what the link carries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reward {
@@ -101,14 +105,18 @@ impl Renewal {
             .map(|row| {
                 let loss = (ln_low + (row % windows) as f64 * GRID_STEP).exp();
                 let aim = if row >= windows { f64::INFINITY } else { 0.0 };
-                let epoch = Epoch::after_loss(law.cc, loss, aim, law.rtt_s);
+                let exact = Epoch::after_loss(law.cc, loss, aim, law.rtt_s);
+                let start = (exact.start_packets - ROUNDED).max(1.0);
+                // the window at the loss is whole, 0.85 of it are not
+                let w_max = exact.w_max_packets - if row >= windows { ROUNDED } else { 0.0 };
+                let epoch = Epoch::new(law.cc, start, w_max, law.rtt_s);
                 let after = AfterLoss {
                     from: loss,
                     elapsed_s: 0.0,
                     epoch,
                 };
                 let window = |s: f64| after.window_packets(s, law.rtt_s).min(law.ceiling_packets);
-                table.path(law, dt, epoch.w_max_packets, &window, &|s| s)
+                table.path(law, dt, epoch.w_max_packets, ROUNDED, &window, &|s| s)
             })
             .collect();
         for n in 1..=steps {
@@ -174,6 +182,7 @@ impl Renewal {
                     law,
                     dt,
                     w_max,
+                    0.0,
                     &|s| after.window_packets(s, law.rtt_s).min(ceiling),
                     &age,
                 )
@@ -190,7 +199,7 @@ impl Renewal {
                         epoch.window_packets(s - lasts_s).min(ceiling)
                     }
                 };
-                self.path(law, dt, w_max, &window, &age)
+                self.path(law, dt, w_max, 0.0, &window, &age)
             }
             Phase::Avoidance => {
                 let epoch = state.epoch(law.cc, law.rtt_s);
@@ -205,7 +214,7 @@ impl Renewal {
                     let grown = epoch.window_packets(in_epoch_s + free_s) - by_now;
                     (state.cwnd_packets + growth * grown).clamp(1.0, ceiling)
                 };
-                self.path(law, dt, w_max, &window, &age)
+                self.path(law, dt, w_max, 0.0, &window, &age)
             }
         };
         let n = self.steps;
@@ -234,12 +243,14 @@ impl Renewal {
         pieces
     }
 
-    /// Rewards and loss chances along one path without loss.
+    /// Rewards and loss chances along one path without loss, whose windows are `rounded` packets lower than
+    /// told. Whether a loss comes below `w_max` is known of whole windows: rounding does not change it.
     fn path(
         &self,
         law: Law<'_>,
         dt: f64,
         w_max: f64,
+        rounded: f64,
         window: &dyn Fn(f64) -> f64,
         age_s: &dyn Fn(f64) -> f64,
     ) -> Path {
@@ -255,20 +266,19 @@ impl Renewal {
         path.survival.push(1.0);
         for i in 0..n {
             let s = (i as f64 + 0.5) * dt;
-            let w = window(s);
+            let exact = window(s);
+            let w = (exact - rounded).max(1.0);
             reward += law.reward.of(w) * dt;
-            // one loss event per round trip: none while one is being repaired
-            let rate = if age_s(s) < law.rtt_s {
-                0.0
-            } else {
-                law.hazard.base(w) * law.hazard.clustering(age_s(s)) * w / law.rtt_s
-            };
+            // one loss event per round trip: none while one is being repaired, which may be a part of a step
+            let exposed = ((age_s(s) + 0.5 * dt - law.rtt_s) / dt).clamp(0.0, 1.0);
+            let rate =
+                exposed * law.hazard.base(w) * law.hazard.clustering(age_s(s)) * w / law.rtt_s;
             let lost = -(-rate * dt).exp_m1() * survival;
             survival -= lost;
             path.reward.push(reward);
             path.survival.push(survival);
             path.lost.push(lost);
-            path.next.push(self.place(w, w < w_max));
+            path.next.push(self.place(w, exact < w_max));
         }
         path
     }
@@ -393,6 +403,7 @@ mod tests {
                 let mut epoch = state.epoch(cc, RTT_S);
                 let (mut t, mut area) = (now_s, 0.0);
                 let mut recovery: Option<(f64, f64)> = None;
+                let mut lost = false;
                 for _ in 0..(horizon_s / dt) as usize {
                     if let Some((from, left_s)) = &mut recovery {
                         let part = 1.0 - *left_s / RTT_S;
@@ -404,11 +415,16 @@ mod tests {
                         }
                         continue;
                     }
-                    let w = epoch.window_packets(t);
+                    let exact = epoch.window_packets(t);
+                    // the state's window is read, those after a loss are rounded
+                    let w = if lost { exact.floor() } else { exact };
                     area += w * dt;
                     t += dt;
                     if uniform() < -(-P * w / RTT_S * dt).exp_m1() {
+                        lost = true;
                         epoch = Epoch::after_loss(cc, w, epoch.w_max_packets, RTT_S);
+                        epoch =
+                            Epoch::new(cc, epoch.start_packets.floor(), epoch.w_max_packets, RTT_S);
                         recovery = Some((w, RTT_S));
                     }
                 }

@@ -64,10 +64,12 @@ impl Flow {
             // one record per acknowledgement of up to two packets
             let steps = (w / 2.0).ceil().max(1.0) as usize;
             let from = w;
+            // Linux sends whole packets
+            let whole = w.floor().min(bdp + self.buffer_packets);
             for i in 0..steps {
                 let part = (i as f64 + 1.0) / steps as f64;
                 time_s.push(now_s + part * rtt_s);
-                snd_nxt.push((sent + part * w.min(bdp + self.buffer_packets)).floor());
+                snd_nxt.push((sent + part * whole).floor());
                 srtt_s.push(rtt_s);
                 let value = if !lost {
                     from + part * (next - from)
@@ -78,12 +80,13 @@ impl Flow {
                 };
                 cwnd.push(value.floor().max(2.0));
             }
-            sent += w.min(bdp + self.buffer_packets);
+            sent += whole;
             if lost {
                 loss_times_s.push(now_s);
-                let after = Epoch::after_loss(self.cc, w, aim, rtt_s);
+                let after = Epoch::after_loss(self.cc, w.floor(), aim, rtt_s);
                 aim = after.w_max_packets;
-                w = after.start_packets.max(2.0);
+                w = after.start_packets.floor().max(2.0);
+                let after = Epoch::new(self.cc, w, aim, rtt_s);
                 epoch = Some((now_s + rtt_s, after));
             } else {
                 w = next;
