@@ -85,7 +85,8 @@ def figures(judged: Judged, results: dict[str, Any]) -> dict[str, tuple[str, str
     )
     add(
         "short-flows",
-        "Short flows, figure 8 of De Silva et al.: mean errors, 10th to 90th percentile as a line",
+        "Short flows, figure 8 of De Silva et al.: mean errors, 10th to 90th percentile as a line; cut "
+        "off above 150 %",
         _short_flows(results["short_flows"]),
     )
     return found
