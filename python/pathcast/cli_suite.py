@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -15,10 +15,10 @@ from rich.table import Table
 
 from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar
 from pathcast.exceptions import PathcastError
-from pathcast.suite import NETWORKS, Form, cells, judge, results
+from pathcast.suite import NETWORKS, Form, cells, judge, results, short_flows
 from pathcast.suite import output as pages
 from pathcast.suite.folder import Folder
-from pathcast.suite.runs import ATTEMPTS, Plan, Status, World, plan, run
+from pathcast.suite.runs import ATTEMPTS, AnyCell, Plan, Status, World, plan, run
 
 
 def suite(
@@ -36,7 +36,8 @@ def suite(
         ),
     ] = FilePath("suite"),
     network: Annotated[
-        list[str] | None, typer.Option(help=f"Only these: {', '.join(NETWORKS)}.")
+        list[str] | None,
+        typer.Option(help=f"Only these: {', '.join((*NETWORKS, short_flows.NETWORK))}."),
     ] = None,
     scheme: Annotated[list[str] | None, typer.Option(help="Only cubic or reno.")] = None,
     npc: Annotated[
@@ -83,7 +84,7 @@ def suite(
             "one cell for each of its processors"
         )
     form = Form.FULL if full else Form.SHORT
-    chosen = cells(
+    chosen = _chosen(
         form,
         networks=network or (),
         schemes=scheme or (),
@@ -132,6 +133,29 @@ def suite(
             "same command runs them again"
         )
     out.print(f"report written to [bold]{escape(str(page))}[/]")
+
+
+def _chosen(
+    form: Form,
+    *,
+    networks: Sequence[str],
+    schemes: Sequence[str],
+    npcs: Sequence[int],
+    seeds: Sequence[int],
+    duration_s: float | None,
+) -> list[AnyCell]:
+    """Cells and short flows; these have their own connections, durations and CUBIC alone."""
+    others = [name for name in networks if name != short_flows.NETWORK]
+    found: list[AnyCell] = []
+    of_networks = cells(
+        form, networks=others, schemes=schemes, npcs=npcs, seeds=seeds, duration_s=duration_s
+    )
+    if others or not networks:
+        found += of_networks
+    wanted = short_flows.NETWORK in networks if networks else not (npcs or duration_s)
+    if wanted and (not schemes or "cubic" in schemes):
+        found += short_flows.cells(full=form is Form.FULL, seeds=seeds)
+    return found
 
 
 def _trace_files(paths: list[FilePath]) -> list[FilePath]:

@@ -164,6 +164,44 @@ def test_a_damaged_state_is_no_run_and_is_run_again(tmp_path):
     assert json.loads((folder / "results.json").read_text()) == before
 
 
+def test_short_flows_are_cells_too(tmp_path):
+    folder = tmp_path / "out"
+    options = ("--world", "simulator", "--network", "short-flows")
+    printed, results = of_suite(folder, *options)
+    assert (printed["cells"], printed["valid"]) == (21, 21)
+    assert results["cells"] == []
+    assert len(results["downloads"]) == 21
+    for row in results["downloads"]:
+        assert row["valid"]
+        assert 0 < row["truth_s"][0] < row["truth_s"][1] < row["truth_s"][2]
+        assert set(row["error_pct"]) == {"pathcast", "blind", "published", "alone"}
+    rows = {(row["group"], row["size_bytes"]): row for row in results["short_flows"]}
+    of_all = rows["all", 20e6]
+    assert of_all["downloads"] == 21
+    assert of_all["paper"]["mean_error_pct"] == {"published": 11.39, "alone": 79.95}
+    means = [row["error_pct"]["pathcast"][2] for row in results["downloads"]]
+    assert of_all["mean_error_pct"]["pathcast"] == pytest.approx(sum(means) / len(means))
+    # what the estimator is for
+    without = rows["no loss", 20e6]["mean_error_pct"]
+    assert without["pathcast"] < without["alone"]
+    assert "Short flows" in (folder / "report.html").read_text()
+    assert (folder / "figures" / "short-flows.svg").exists()
+    assert (folder / "tables" / "short-flows.csv").exists()
+
+    before = kept(folder)
+    _, again = of_suite(folder, *options)
+    assert (again, kept(folder)) == (results, before)
+    damaged = folder / "simulated" / results["downloads"][0]["name"] / "download.json"
+    damaged.write_text("{}")
+    printed, _ = of_suite(folder, *options, "--no-run")
+    assert printed["valid"] == 20
+    _, again = of_suite(folder, *options)
+    assert again == results
+    # they are CUBIC's
+    printed, _ = of_suite(folder, *options, "--scheme", "reno")
+    assert printed["cells"] == 0
+
+
 def test_ctrl_c_keeps_what_ended_and_the_same_command_goes_on(tmp_path):
     folder = tmp_path / "out"
     # seconds each, one after another

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from pathcast.suite import paper
+from pathcast.suite.latency import ALL_SIZES
 from pathcast.suite.networks import WIRED
 
 Row = dict[str, Any]
 
 #: What the 90 % bands have to cover.
 BANDS = (0.85, 0.95)
+#: Short flows: mean errors below which Pathcast has to be at every size, by group, per cent.
+SHORT_FLOWS_PCT = {"no loss": 5.0, "loss": 15.0}
 #: How much better than the best other model Pathcast has to be on average, per cent.
 WANTED_MEAN_PCT = 20.0
 
@@ -32,11 +35,20 @@ def claims(results: Row) -> list[Row]:
         *_changing_margins(changing),
         _connections(results["npc"]),
         *_latency_margins(results["latency"]),
+        *_short_flows(results["short_flows"]),
         _coverage("on all networks", [row for row in fair if row["network"] != "changing"]),
         _coverage("on the changing path", [row for row in fair if row["network"] == "changing"]),
         _coverage(
             "in each interval after a change",
             [row for row in changing if row["protocol"] == "fair"],
+        ),
+        _coverage(
+            "of latency, 1 to 100 MB,",
+            [
+                row
+                for row in results["latency"]
+                if row["protocol"] == "fair" and row["size"] == ALL_SIZES
+            ],
         ),
     ]
 
@@ -211,6 +223,26 @@ def _latency_margins(rows: Sequence[Row]) -> list[Row]:
         ]
         got = f"in {len(same) - len(short)} of {len(same)}"
         found.append(_claim(claim, "at least the paper's everywhere", got, not short, exceptions))
+    return found
+
+
+def _short_flows(rows: Sequence[Row]) -> list[Row]:
+    found = []
+    for name, most in SHORT_FLOWS_PCT.items():
+        claim = f"short flows, {name}: mean error of the throughput of 5, 10 and 20 MB from 1 MB"
+        wanted = f"under {most:.0f} %"
+        same = [row for row in rows if row["group"] == name]
+        if not same:
+            found.append(_claim(claim, wanted, _NOTHING, None))
+            continue
+        errors = [row["mean_error_pct"]["pathcast"] for row in same]
+        got = f"{' / '.join(f'{error:.1f}' for error in errors)} % of {same[0]['downloads']} downloads"
+        exceptions = [
+            f"{row['size_bytes'] / 1e6:g} MB: {error:.1f} %"
+            for row, error in zip(same, errors, strict=True)
+            if error >= most
+        ]
+        found.append(_claim(claim, wanted, got, max(errors) < most, exceptions))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from pathcast.report.plots import BLUE, GREEN, GREY, ORANGE, VERMILION, svg
 from pathcast.suite import paper
 from pathcast.suite.judge import Judged
-from pathcast.suite.latency import Transfers
+from pathcast.suite.latency import SIZE_RANGES, Transfers
 from pathcast.suite.networks import WIRED
 from pathcast.suite.scores import ECON, OURS, PROTOCOLS, Errors, Pool, Scored, counts, joined
 from pathcast.suite.tables import groups
@@ -74,9 +74,20 @@ def figures(judged: Judged, results: dict[str, Any]) -> dict[str, tuple[str, str
         title = f"Figure 7: {scheme}, median errors of the next second after each change"
         add(f"figure-7-{scheme}", title, _after_changes(results["changing"], scheme))
     add(
+        "figure-8",
+        "Figure 8: reno, Southeast, errors of the time that transfers take, by size",
+        _size_cdfs(judged.transfers),
+    )
+    add(
         "figure-9",
         "Figure 9: reno over WiFi, errors of the time that 1 to 100 MB take",
         _latency_cdfs(judged.transfers),
+    )
+    add(
+        "short-flows",
+        "Short flows, figure 8 of De Silva et al.: mean errors, 10th to 90th percentile as a line; cut "
+        "off above 150 %",
+        _short_flows(results["short_flows"]),
     )
     return found
 
@@ -113,7 +124,6 @@ def _cdfs(scored: Sequence[Scored], networks: Sequence[str], scheme: str) -> str
 
     def draw(figure: Figure) -> None:
         panels = figure.subplots(2, len(there), sharex=True, sharey=True, squeeze=False)
-        handles: dict[str, Any] = {}
         for row, protocol in enumerate(reversed(PROTOCOLS)):
             for column, network in enumerate(there):
                 axes = panels[row, column]
@@ -132,19 +142,11 @@ def _cdfs(scored: Sequence[Scored], networks: Sequence[str], scheme: str) -> str
                 if len(name) > _LONG_NAME:
                     name = f"...{name[3 - _LONG_NAME :]}"
                 axes.set_title(f"{name}\n{protocol} protocol", fontsize=9, loc="left")
-                for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-                    handles.setdefault(label, handle)
         for axes in panels[-1]:
             axes.set_xlabel("error (%)")
         for axes in panels[:, 0]:
             axes.set_ylabel("CDF")
-        figure.legend(
-            handles.values(),
-            handles.keys(),
-            loc="outside lower center",
-            ncols=int(width_in / 1.75),
-            fontsize=9,
-        )
+        _legend(figure, panels.flat, int(width_in / 1.75))
 
     return svg(width_in, 5.8, draw)
 
@@ -185,26 +187,122 @@ def _after_changes(rows: Sequence[dict[str, Any]], scheme: str) -> str | None:
     return svg(10, 5.4, draw)
 
 
+def _size_cdfs(transfers: Sequence[Transfers]) -> str | None:
+    """Figure 8: a row for each protocol, a column for each range of sizes."""
+    same = _transfers_of(transfers, "southeast", "reno")
+    there = {
+        name: sizes
+        for name, sizes in SIZE_RANGES.items()
+        if any(one.size_bytes in sizes for one in same)
+    }
+    if not there:
+        return None
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(2, len(there), sharex=True, sharey=True, squeeze=False)
+        for row, protocol in zip(panels, reversed(PROTOCOLS), strict=True):
+            for axes, (name, sizes) in zip(row, there.items(), strict=True):
+                chosen = [one for one in same if one.size_bytes in sizes]
+                told = paper.LATENCY_BY_SIZE[name]
+                _latency_panel(axes, chosen, protocol, "reno", told)
+                axes.set_title(f"{name}\n{protocol} protocol", fontsize=9, loc="left")
+            row[0].set_ylabel("CDF")
+        for axes in panels[-1]:
+            axes.set_xlabel("error of the time (%)")
+        _legend(figure, panels.flat, 5)
+
+    return svg(10, 5.8, draw)
+
+
 def _latency_cdfs(transfers: Sequence[Transfers]) -> str | None:
-    same = [
-        one for one in transfers if (one.source.network, one.source.scheme) == ("wireless", "reno")
-    ]
+    """Figure 9: a panel for each protocol."""
+    same = _transfers_of(transfers, "wireless", "reno")
     if not same:
         return None
 
     def draw(figure: Figure) -> None:
         panels = figure.subplots(1, 2, sharex=True, sharey=True, squeeze=False)[0]
+        (econ, _), (best, _) = paper.LATENCY_WIRELESS
         for axes, protocol in zip(panels, reversed(PROTOCOLS), strict=True):
-            errors = joined([one.error_pct for one in same if one.protocol == protocol])
-            _cdf(axes, errors, "reno")
-            if protocol == "paper":
-                (econ, _), (best, _) = paper.LATENCY_WIRELESS
-                _mark(axes, econ, ORANGE, "ECON's median, paper")
-                _mark(axes, best, "#ffffff", "best other's, paper")
+            _latency_panel(axes, same, protocol, "reno", (econ, best))
             axes.set_title(f"{protocol} protocol", fontsize=9, loc="left")
             axes.set_xlabel("error of the time (%)")
         panels[0].set_ylabel("CDF")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
+        _legend(figure, panels, 4)
 
     return svg(8, 3.8, draw)
+
+
+def _transfers_of(transfers: Sequence[Transfers], network: str, scheme: str) -> list[Transfers]:
+    where = network, scheme
+    return [one for one in transfers if (one.source.network, one.source.scheme) == where]
+
+
+def _latency_panel(
+    axes: Axes,
+    transfers: Sequence[Transfers],
+    protocol: str,
+    scheme: str,
+    told: tuple[float, float],
+) -> None:
+    of_protocol = [one.error_pct for one in transfers if one.protocol == protocol]
+    if of_protocol:
+        _cdf(axes, joined(of_protocol), scheme)
+    if protocol == "paper":
+        _mark(axes, told[0], ORANGE, "ECON's median, paper")
+        _mark(axes, told[1], "#ffffff", "best other's, paper")
+
+
+def _legend(figure: Figure, panels: Iterable[Axes], columns: int) -> None:
+    """One for all panels, below them."""
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=9
+    )
+
+
+def _short_flows(rows: Sequence[dict[str, Any]]) -> str | None:
+    """Mean errors as bars from the 10th to the 90th percentile; a panel for each group that the paper has."""
+    of_group = groups([row for row in rows if row["paper"]], lambda row: row["group"])
+    if not of_group:
+        return None
+    drawn = {
+        "pathcast": ("pathcast", BLUE),
+        "published": ("published algorithms", ORANGE),
+        "alone": ("1 MB's own throughput", GREY),
+    }
+    markers = {"published": ("o", "estimator, paper"), "alone": ("s", "1 MB's own, paper")}
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(1, len(of_group), sharey=True, squeeze=False)[0]
+        for axes, (name, same) in zip(panels, of_group.items(), strict=True):
+            at = np.arange(len(same))
+            for i, (model, (label, colour)) in enumerate(drawn.items()):
+                mean, low, high = (
+                    np.array([row[f"{what}_error_pct"][model] for row in same])
+                    for what in ("mean", "p10", "p90")
+                )
+                x = at + (i - 1) * 0.28
+                axes.bar(x, mean, 0.25, color=colour, label=label, alpha=0.85)
+                axes.vlines(x, low, high, color="#1d2129", lw=1)
+                if model in markers:
+                    marker, told = markers[model]
+                    values = [row["paper"]["mean_error_pct"][model] for row in same]
+                    axes.plot(
+                        x, values, marker, color=colour, mec="#1d2129", ms=7, label=told, zorder=5
+                    )
+            where = same[0]["paper"]["where"]
+            axes.set_title(
+                f"{name} ({where}), {same[0]['downloads']} downloads", fontsize=9, loc="left"
+            )
+            axes.set_xticks(at)
+            axes.set_xticklabels([f"{row['size_bytes'] / 1e6:g} MB" for row in same])
+            axes.set_ylim(0, _MOST_PCT * 1.5)
+            axes.grid(visible=False, axis="x")
+        panels[0].set_ylabel("mean error (%)")
+        _legend(figure, panels, 5)
+
+    return svg(max(5.0, 3.4 * len(of_group)), 3.8, draw)

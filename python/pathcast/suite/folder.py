@@ -2,7 +2,7 @@
 
 ```text
 suite/
-  cells/NAME/trace.parquet  cell.json    one cell, run on the kernel
+  cells/NAME/trace.parquet  cell.json    one cell, run on the kernel; of a short flow download.json, cell.json
   simulated/NAME/...                     one cell, simulated
   results.json  tables/  figures/  report.html
 ```
@@ -24,6 +24,7 @@ from pathcast import __version__
 from pathcast.exceptions import PathcastError
 from pathcast.files import write_beside
 from pathcast.suite.networks import Cell
+from pathcast.suite.short_flows import Download
 
 #: Version of cell.json.
 _SCHEMA = 1
@@ -39,7 +40,7 @@ class Record:
         valid: whether its last attempt was.
         invalid_because: of each attempt that was not valid, why, in words.
         report: the run report of the last attempt, as `--json` has it.
-        trace_file: the trace of the last attempt, if it was valid.
+        trace_file: the trace of the last attempt, if it was valid; of a short flow what came of it.
 
     """
 
@@ -79,11 +80,11 @@ class Folder:
         finally:
             os.close(descriptor)
 
-    def of(self, cell: Cell, world: str) -> FilePath:
+    def of(self, cell: Cell | Download, world: str) -> FilePath:
         """The folder of a cell."""
         return self.path / ("cells" if world == "emulator" else "simulated") / cell.name
 
-    def made(self, cell: Cell, world: str) -> FilePath:
+    def made(self, cell: Cell | Download, world: str) -> FilePath:
         """Where the trace of a cell goes; makes its folder.
 
         Raises:
@@ -95,15 +96,15 @@ class Folder:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise PathcastError(f"{folder}: cannot be made: {error.strerror}") from None
-        return folder / "trace.parquet"
+        return folder / cell.kept_as
 
-    def find(self, cell: Cell, world: str) -> tuple[Record | None, str]:
+    def find(self, cell: Cell | Download, world: str) -> tuple[Record | None, str]:
         """A valid run of just this cell that is kept here, or None and why there is none.
 
         A file that is damaged counts as none: the cell is run again.
         """
         file = self.of(cell, world) / "cell.json"
-        trace_file = self.of(cell, world) / "trace.parquet"
+        trace_file = self.of(cell, world) / cell.kept_as
         try:
             if file.stat().st_size > _MAX_BYTES:
                 return None, f"{file} is far too large"
@@ -128,7 +129,7 @@ class Folder:
 
     def keep(
         self,
-        cell: Cell,
+        cell: Cell | Download,
         world: str,
         report: dict[str, Any],
         invalid_because: list[list[str]],
@@ -141,7 +142,7 @@ class Folder:
             world: where it was run.
             report: of the last attempt.
             invalid_because: of each attempt that was not valid, why.
-            trace: the trace as Parquet; None: it lies at `trace_file` already, or no attempt was valid.
+            trace: the trace's file as bytes; None: it lies at `trace_file` already, or no attempt was valid.
 
         Raises:
             PathcastError: it cannot be written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import warnings
@@ -16,6 +17,7 @@ from pathcast.suite.folder import Record
 from pathcast.suite.latency import Transfers, transfers
 from pathcast.suite.networks import SCHEMES, Cell
 from pathcast.suite.scores import Scored, Source, score_flow
+from pathcast.suite.short_flows import Download, Score, score
 from pathcast.trace import Trace, read_trace
 
 #: Traces longer than this, in seconds, are judged one after another: one of an hour takes gigabytes of memory.
@@ -29,7 +31,9 @@ class Judged:
     Attributes:
         scored: a score for each flow, protocol and horizon.
         transfers: a score for each flow, protocol and size.
+        downloads: a score for each valid short flow.
         cells: what was run, a row for each cell; docs/suite.md has the keys.
+        short_flows: likewise of short flows.
         traces: traces of others that were read, likewise.
         left_out: what could not be judged: `name` and `because`.
 
@@ -37,7 +41,9 @@ class Judged:
 
     scored: list[Scored] = field(default_factory=list)
     transfers: list[Transfers] = field(default_factory=list)
+    downloads: list[Score] = field(default_factory=list)
     cells: list[dict[str, Any]] = field(default_factory=list)
+    short_flows: list[dict[str, Any]] = field(default_factory=list)
     traces: list[dict[str, Any]] = field(default_factory=list)
     left_out: list[dict[str, str]] = field(default_factory=list)
 
@@ -53,7 +59,7 @@ class _Part:
 
 
 def judge(
-    outcomes: Sequence[tuple[Cell, Record]],
+    outcomes: Sequence[tuple[Cell | Download, Record]],
     trace_files: Sequence[FilePath] = (),
     progress: Callable[[float], None] | None = None,
 ) -> Judged:
@@ -68,6 +74,9 @@ def judge(
     judged = Judged()
     jobs: list[Callable[[], _Part | str]] = []
     for cell, record in outcomes:
+        if isinstance(cell, Download):
+            _judge_download(judged, cell, record)
+            continue
         judged.cells.append(_cell_row(cell, record))
         if record.valid:
             jobs.append(_job(_judge_cell, cell, record))
@@ -145,6 +154,24 @@ def _cell_row(cell: Cell, record: Record) -> dict[str, Any]:
     }
 
 
+def _judge_download(judged: Judged, cell: Download, record: Record) -> None:
+    row: dict[str, Any] = {
+        "name": cell.name,
+        "path": cell.title,
+        "receive_window_bytes": cell.receive_window_bytes,
+        "seed": cell.seed,
+        "valid": record.valid,
+        "invalid_because": [list(reasons) for reasons in record.invalid_because],
+        **dict.fromkeys(("truth_s", "losses", "losses_in_measured", "slow_start", "error_pct")),
+    }
+    if record.valid:
+        found = score(json.loads(record.trace_file.read_bytes()))
+        judged.downloads.append(found)
+        row |= {key: found.row[key] for key in row if key in found.row and key != "name"}
+        row["error_pct"] = {model: error.tolist() for model, error in found.error_pct.items()}
+    judged.short_flows.append(row)
+
+
 def _judge_cell(cell: Cell, record: Record) -> _Part:
     trace = read_trace(record.trace_file)
     part = _Part([], [], [], [])
@@ -188,10 +215,4 @@ def _judge_flow(part: _Part, trace: Trace, source: Source, cc: str | None = None
     scored, evaluations = score_flow(trace, source, cc)
     part.scored += scored
     part.losses.append(evaluations[0].losses)
-    mss_bytes = trace.metadata["mss_bytes"]
-    if not mss_bytes:
-        return
-    series = trace.flow(source.flow)
-    for evaluation in evaluations:
-        next_second = evaluation.horizons[0]
-        part.transfers += transfers(source, evaluation.protocol, series, mss_bytes, next_second)
+    part.transfers += transfers(trace, source, evaluations, cc)

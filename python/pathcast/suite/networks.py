@@ -108,6 +108,9 @@ class Cell:
     seed: int
     duration_s: float
 
+    #: The file that is kept of a run.
+    kept_as = "trace.parquet"
+
     @property
     def name(self) -> str:
         """Names the cell's folder: `azure-loss-1e-4-cubic-npc1-seed1-120s`."""

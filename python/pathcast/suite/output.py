@@ -30,7 +30,9 @@ _AFTER = {
     "mobile-reno": "table-3",
     "figure-7-reno": "figure-7",
     "figure-7-cubic": "figure-7",
+    "figure-8": "latency",
     "figure-9": "latency",
+    "short-flows": "short-flows",
     "traces-cubic": "models",
     "traces-reno": "models",
 }

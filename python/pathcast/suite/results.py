@@ -7,7 +7,7 @@ from typing import Any
 
 from pathcast import __version__
 from pathcast.models import MODELS
-from pathcast.suite import tables
+from pathcast.suite import short_flows, tables
 from pathcast.suite.claims import claims
 from pathcast.suite.judge import Judged
 
@@ -42,5 +42,7 @@ def collect(judged: Judged, *, form: str, world: str, seeds: Sequence[int]) -> d
         "scwnd": tables.by_window(judged.scored),
         "npc": tables.by_connections(judged.scored),
         "latency": tables.latency(judged.transfers),
+        "downloads": judged.short_flows,
+        "short_flows": short_flows.table(judged.downloads),
     }
     return {**results, "claims": claims(results)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import tempfile
@@ -17,8 +18,13 @@ from typing import Any
 from pathcast import runs
 from pathcast.cluster import connected
 from pathcast.exceptions import EmulatorError
+from pathcast.files import write_beside
+from pathcast.suite import short_flows
 from pathcast.suite.folder import Folder, Record
 from pathcast.suite.networks import Cell
+from pathcast.suite.short_flows import Download
+
+AnyCell = Cell | Download
 
 #: How often a run that is not valid is run again, by default.
 ATTEMPTS = 5
@@ -61,7 +67,7 @@ class Status:
     kept: int
     work_s: float
     at_once: int
-    ended: list[tuple[Cell, Record]] = field(default_factory=list)
+    ended: list[tuple[AnyCell, Record]] = field(default_factory=list)
     running: dict[str, float] = field(default_factory=dict)
     done_s: float = 0.0
 
@@ -84,8 +90,8 @@ class Plan:
 
     """
 
-    missing: tuple[tuple[Cell, str], ...]
-    kept: tuple[tuple[Cell, Record], ...]
+    missing: tuple[tuple[AnyCell, str], ...]
+    kept: tuple[tuple[AnyCell, Record], ...]
     at_once: int
     world: World
 
@@ -126,7 +132,9 @@ def _available_bytes() -> float:
     return math.inf
 
 
-def plan(cells: Sequence[Cell], folder: Folder, world: World, at_once: int | None = None) -> Plan:
+def plan(
+    cells: Sequence[AnyCell], folder: Folder, world: World, at_once: int | None = None
+) -> Plan:
     """Finds out what a folder lacks."""
     missing, kept = [], []
     for cell in cells:
@@ -146,7 +154,7 @@ class _Stopped(BaseException):
 
 
 def run_cell(
-    cell: Cell,
+    cell: AnyCell,
     world: World,
     file: FilePath,
     *,
@@ -170,6 +178,8 @@ def run_cell(
         TraceError: the trace cannot be written.
 
     """
+    if isinstance(cell, Download):
+        return _run_download(cell, world, file, attempts, progress)
     scenario = cell.scenario()
     options: dict[str, Any] = {
         "duration_s": cell.duration_s,
@@ -190,6 +200,25 @@ def run_cell(
             return report.to_dict(), invalid
 
 
+def _run_download(
+    cell: Download,
+    world: World,
+    file: FilePath,
+    attempts: int,
+    progress: Callable[[float], None] | None,
+) -> tuple[dict[str, Any], list[list[str]]]:
+    invalid: list[list[str]] = []
+    while True:
+        report, why_not, row = short_flows.measure(cell, world, progress)
+        if row is not None:
+            write_beside(file, json.dumps(row, allow_nan=False) + "\n")
+            return report, invalid
+        invalid.append(why_not)
+        # the simulator would do the same again
+        if len(invalid) == attempts or world is World.SIMULATOR:
+            return report | {"valid": False}, invalid
+
+
 def run(
     planned: Plan,
     folder: Folder,
@@ -197,7 +226,7 @@ def run(
     attempts: int = ATTEMPTS,
     cluster: str | None = None,
     progress: Callable[[Status], None] | None = None,
-) -> list[tuple[Cell, Record]]:
+) -> list[tuple[AnyCell, Record]]:
     """Runs what is missing; each cell is kept as soon as it ends, so that it can be stopped at any time.
 
     Args:
@@ -242,7 +271,7 @@ def _run_here(
 ) -> None:
     stop = threading.Event()
 
-    def work(cell: Cell) -> Record:
+    def work(cell: AnyCell) -> Record:
 
         def tell(seconds: float) -> None:
             status.running[cell.name] = seconds
@@ -256,7 +285,7 @@ def _run_here(
         return folder.keep(cell, planned.world, report, invalid, None)
 
     with ThreadPoolExecutor(planned.at_once) as pool:
-        waiting: dict[Future[Record], Cell] = {
+        waiting: dict[Future[Record], AnyCell] = {
             pool.submit(work, cell): cell for cell, _ in planned.missing
         }
         try:
@@ -278,14 +307,14 @@ def _run_here(
 
 
 #: What a task of a cluster is given: the cell, world, attempts.
-_Task = tuple[Cell, World, int]
+_Task = tuple[AnyCell, World, int]
 
 
 def _run_task(chunk: Sequence[_Task]) -> tuple[dict[str, Any], list[list[str]], bytes | None]:
     """What a task of a cluster does; it gives the trace back as the bytes of its file."""
     ((cell, world, attempts),) = chunk
     with tempfile.TemporaryDirectory(prefix="pathcast-") as name:
-        file = FilePath(name) / "trace.parquet"
+        file = FilePath(name) / cell.kept_as
         report, invalid = run_cell(cell, world, file, attempts=attempts)
         return report, invalid, file.read_bytes() if report["valid"] else None
 

@@ -20,11 +20,13 @@ HORIZONS_S = (1.0, 5.0, 10.0)
 PROTOCOLS: tuple[Protocol, ...] = ("fair", "paper")
 
 OURS, ECON = "pathcast", "econ"
+#: Of latency: Pathcast's recursion from the state alone; not calibrated, and no alternative to itself.
+STATE = "state"
 
 
 def counts(model: str, scheme: str) -> bool:
     """Whether a model says something of a congestion control: formulas are of Reno or of CUBIC."""
-    return scheme in SUITED[model]
+    return model == STATE or scheme in SUITED[model]
 
 
 def alternatives(models: Iterable[str], scheme: str, protocol: str) -> list[str]:
@@ -36,7 +38,9 @@ def alternatives(models: Iterable[str], scheme: str, protocol: str) -> list[str]
     return [
         model
         for model in models
-        if model != OURS and counts(model, scheme) and (protocol == "fair" or model in known)
+        if model not in (OURS, STATE)
+        and counts(model, scheme)
+        and (protocol == "fair" or model in known)
     ]
 
 

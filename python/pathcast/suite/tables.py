@@ -222,9 +222,10 @@ def latency(found: Sequence[Transfers]) -> list[Row]:
             of_size = [one for one in same if one.size_bytes in sizes]
             if not of_size:
                 continue
-            pool = Pool(scheme, protocol, joined([one.error_pct for one in of_size]))
-            row = pool_row(pool)
-            del row["coverage90"]
+            in_band = np.concatenate([one.in_band for one in of_size])
+            row = pool_row(
+                Pool(scheme, protocol, joined([one.error_pct for one in of_size]), in_band)
+            )
             told = _latency_told(network, scheme, name)
             head = {"network": network, "scheme": scheme, "protocol": protocol, "size": name}
             rows.append({**head, **row, "paper": told})
