@@ -69,7 +69,8 @@ class ShortFlowEstimate:
         window_packets: the sender's window at the end.
         losses: loss events seen, or told.
         detailed: whether there was a timeline to go by.
-        misfit: what arrivals are off by in the best explanation, over the time measured.
+        misfit: what arrivals before the first loss are off by in the best explanation, over the
+            time measured.
         published_window_packets: window at the end of slow start by De Silva et al. 2016.
         published_at_the_end: whether their solver found none, so that slow start counts as not ended.
 

@@ -4,21 +4,21 @@ use super::flow::{Flow, Link};
 use super::scenarios::{Scenario, USUAL_RATE};
 
 /// Chances that a packet is lost that are thought of, and their share before anything is seen: one
-/// path in two loses nothing that a download notices.
+/// path in two loses nothing that a download notices, and few lose more than one packet in 1000.
 const LOSSES: [(f64, f64); 8] = [
-    (0.0, 0.50),
-    (3e-5, 0.08),
-    (1e-4, 0.09),
-    (3e-4, 0.10),
-    (1e-3, 0.10),
-    (3e-3, 0.07),
-    (1e-2, 0.04),
-    (3e-2, 0.02),
+    (0.0, 0.55),
+    (3e-5, 0.073),
+    (1e-4, 0.08),
+    (3e-4, 0.08),
+    (1e-3, 0.13),
+    (3e-3, 0.055),
+    (1e-2, 0.022),
+    (3e-2, 0.01),
 ];
 /// Share of paths whose queue holds a bandwidth-delay product rather than all that comes.
 const SHALLOW: f64 = 0.15;
 /// Where losses were seen: the chance that the queue was full rather than the wire bad.
-const OVERFLOWED: f64 = 0.3;
+const OVERFLOWED: f64 = 0.15;
 /// What is less likely than this is left out.
 const NEGLIGIBLE: f64 = 5e-4;
 /// Futures tried for each chance of loss: at these quantiles of the rate to come, in standard
@@ -40,7 +40,7 @@ pub(super) struct Now {
     pub packets: f64,
     /// Share of the path's rate that is as uncertain as that of a link whose rate wanders.
     pub wandering: f64,
-    /// What arrivals are off by at best, over the time seen.
+    /// What arrivals before the first loss are off by at best, over the time seen.
     pub misfit: f64,
     /// Packets a second at the end.
     pub last_rate: f64,

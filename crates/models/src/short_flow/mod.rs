@@ -8,6 +8,7 @@
 
 mod ahead;
 mod flow;
+mod outcome;
 pub mod published;
 mod scenarios;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod timeline;
 use serde::Serialize;
 
 use ahead::{Future, Now};
+use outcome::{quantile, size_estimate, weighted};
 use scenarios::{Scenario, Seen};
 use timeline::Timeline;
 
@@ -24,8 +26,6 @@ use timeline::Timeline;
 pub const LEVELS: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 /// Largest measured transfer and largest size asked for, bytes.
 pub const MOST_BYTES: (f64, f64) = (1e8, 1e12);
-/// A future counts as being so many times as long as the median at most.
-const MOST_TIMES_LONGER: f64 = 4.0;
 /// Explanations that go on; those beyond are too unlikely to count.
 const MOST_SCENARIOS: usize = 12;
 /// Arrivals that are off by so much on average may be the radio's jitter (LTE sends again after 8 ms),
@@ -134,7 +134,7 @@ pub struct Estimate {
     pub losses: u32,
     /// Whether there was a timeline to go by.
     pub detailed: bool,
-    /// What the best explanation's arrivals are off by, over the time measured.
+    /// What the best explanation's arrivals are off by, before the first loss, over the time measured.
     pub misfit: f64,
 }
 
@@ -470,45 +470,4 @@ fn states(scenarios: &[Scenario]) -> Vec<Share> {
     }
     shares.sort_by(|a, b| b.share.total_cmp(&a.share));
     shares
-}
-
-/// Values with weights, sorted, the weights cumulative and ending at 1.
-fn weighted(values: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
-    let mut values: Vec<(f64, f64)> = values.collect();
-    values.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let all: f64 = values.iter().map(|value| value.1).sum();
-    let mut sum = 0.0;
-    for value in &mut values {
-        sum += value.1 / all;
-        value.1 = sum;
-    }
-    values
-}
-
-fn quantile(cumulative: &[(f64, f64)], level: f64) -> f64 {
-    let at = cumulative.partition_point(|value| value.1 < level);
-    cumulative[at.min(cumulative.len() - 1)].0
-}
-
-fn size_estimate(size_bytes: f64, times: &[(f64, f64)]) -> SizeEstimate {
-    let cumulative = weighted(times.iter().copied());
-    let time_quantiles_s = LEVELS.map(|level| quantile(&cumulative, level));
-    // E |throughput / true - 1| is least at the median with weights 1 / true, that is, times; those that
-    // are many times as long shall not decide however unlikely they are
-    let longest_s = MOST_TIMES_LONGER * time_quantiles_s[LEVELS.len() / 2];
-    let for_errors = weighted(
-        times
-            .iter()
-            .map(|&(time_s, weight)| (time_s, weight * time_s.min(longest_s))),
-    );
-    let time_s = quantile(&for_errors, 0.5);
-    let mut throughput_quantiles_bps = time_quantiles_s.map(|time_s| size_bytes * 8.0 / time_s);
-    throughput_quantiles_bps.reverse();
-    SizeEstimate {
-        size_bytes,
-        time_s,
-        throughput_bps: size_bytes * 8.0 / time_s,
-        time_quantiles_s,
-        throughput_quantiles_bps,
-    }
 }

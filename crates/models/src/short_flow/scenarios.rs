@@ -20,6 +20,8 @@ const USUAL_RATE_SPREAD: f64 = 1.5;
 const RATES_ABOVE: f64 = 200.0;
 /// Degrees of freedom of the residuals (Student): single ones may be far off.
 const DEGREES: f64 = 3.0;
+/// Milestones before the first loss that are enough to tell whether the path's rate wanders.
+const ENOUGH: usize = 4;
 /// Residuals of milestones hang together: of so many one is new.
 const OF_SO_MANY: f64 = 3.0;
 
@@ -59,7 +61,7 @@ pub(super) struct Scenario {
     pub weight: f64,
     /// Packets lost in what was seen.
     pub losses: f64,
-    /// Root mean square of what arrivals are off by, over the whole time.
+    /// Root mean square of what arrivals before the first loss are off by, over the whole time.
     pub misfit: f64,
 }
 
@@ -182,12 +184,26 @@ impl Explainer<'_> {
         0.5e-3 + 0.02 * self.rtt_s + 0.01 * time_s
     }
 
+    /// Milestones that tell how steady the path is: those before the first loss, since what a recovery
+    /// does to arrivals is known less well than what a rate does; all if those are too few.
+    fn steady(&self) -> usize {
+        let before = |&first: &f64| self.milestones.partition_point(|one| one.0 <= first);
+        let all = self.milestones.len();
+        self.losses
+            .first()
+            .map(before)
+            .filter(|&before| before >= ENOUGH)
+            .unwrap_or(all)
+    }
+
     /// Compares arrivals; `None` if the likelihood is below the logarithm `least`.
     fn fit(&self, exit: Exit, link: &Link, least: f64) -> Option<Fitted> {
         let mut flow = Flow::new(self.seen.initial_window, exit);
         let mut losses = self.losses.iter().copied().peekable();
         let mut milestones = self.milestones.iter().peekable();
         let n = self.milestones.len() as f64;
+        let steady = self.steady();
+        let mut compared = 0;
         let scale = (DEGREES + 1.0) / 2.0 / OF_SO_MANY.min(n);
         let (mut log, mut product, mut squares) = (0.0, 1.0, 0.0);
         loop {
@@ -200,7 +216,10 @@ impl Explainer<'_> {
                 let in_noise = off_s / self.noise_s(seen_s);
                 // one logarithm for several milestones
                 product *= 1.0 + in_noise * in_noise / DEGREES;
-                squares += off_s * off_s;
+                compared += 1;
+                if compared <= steady {
+                    squares += off_s * off_s;
+                }
             }
             if product > 1e3 || milestones.peek().is_none() {
                 log -= scale * product.ln();
@@ -213,7 +232,7 @@ impl Explainer<'_> {
                 return Some(Fitted {
                     log_likelihood: log,
                     flow: before,
-                    misfit: (squares / n).sqrt() / end_s,
+                    misfit: (squares / steady as f64).sqrt() / end_s,
                 });
             }
         }

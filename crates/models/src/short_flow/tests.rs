@@ -161,6 +161,44 @@ fn a_loss_is_found_where_it_was_and_jitter_is_none() {
     assert_eq!(lossy.losses(0.08), [299.0]);
 }
 
+#[test]
+fn several_losses_in_a_window_are_one_event() {
+    let link = link(2000.0, 0.08);
+    let flow = Flow::new(10.0, Exit::HyStart);
+    let mut twice = in_packets(&arrivals(flow, &link, 690.0, vec![400.0]));
+    // the first repair hands over the 60 packets up to the second loss, the next one the rest
+    let repaired_s = twice[399].0;
+    for one in twice.iter_mut().skip(459) {
+        one.0 = one.0.max(repaired_s + 0.02);
+    }
+    let timeline = Timeline::new(twice);
+    assert_eq!(timeline.losses(0.08), [399.0]);
+}
+
+#[test]
+fn a_recovery_that_differs_is_no_wandering_rate() {
+    // 3 Mbit/s, far from the usual; what comes after the loss is late by more than jitter
+    let link = link(260.0, 0.12);
+    let flow = Flow::new(10.0, Exit::HyStart);
+    let mut seen = arrivals(flow, &link, 690.0, vec![400.0]);
+    for one in seen.iter_mut().skip(399) {
+        one.0 += 0.03;
+    }
+    // in order: nothing is handed on before what it follows
+    let mut latest_s: f64 = 0.0;
+    for one in &mut seen {
+        latest_s = latest_s.max(one.0);
+        one.0 = latest_s;
+    }
+    let found = estimate(&measured(seen, 0.12), &[5e6]).unwrap();
+    assert_eq!(found.losses, 1);
+    assert!(found.misfit < 0.003, "{found:?}");
+    let of_rate = found.sizes[0].throughput_bps / (260.0 * 1448.0 * 8.0);
+    assert!((0.9..1.0).contains(&of_rate), "{of_rate} {found:?}");
+    let [low, .., high] = found.sizes[0].throughput_quantiles_bps;
+    assert!(high < 1.5 * low, "{low} {high}");
+}
+
 fn in_packets(seen: &[(f64, f64)]) -> Vec<(f64, f64)> {
     seen.iter().map(|one| (one.0, one.1 / 1448.0)).collect()
 }

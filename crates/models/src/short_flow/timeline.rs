@@ -10,6 +10,10 @@ const REPAIRED_PACKETS: f64 = 5.0;
 const REPAIRED_SHARE: f64 = 0.4;
 /// after so many round trips in which nothing came.
 const STILL: f64 = 0.95;
+/// After so many, which the gaps between rounds never last,
+const LONG_STILL: f64 = 1.3;
+/// such a share is enough: of several losses in a window the first repair hands over a part.
+const LONG_STILL_SHARE: f64 = 0.2;
 /// Reads closer together than this are one, seconds.
 const AT_ONCE_S: f64 = 0.5e-3;
 
@@ -97,7 +101,7 @@ impl Timeline {
         self.points[last].1 - self.points[first].1
     }
 
-    /// Packets at which the stream stood still for a round trip and then went on with most of what a
+    /// Packets at which the stream stood still for a round trip and then went on with much of what a
     /// round trip brings at once: a loss, repaired.
     pub fn losses(&self, rtt_s: f64) -> Vec<f64> {
         let mut found = Vec::new();
@@ -112,7 +116,12 @@ impl Timeline {
             let at_once = self.points[next..].partition_point(|one| one.0 - first_s <= AT_ONCE_S);
             let jump = self.points[next + at_once - 1].1 - before;
             let still_s = first_s - before_s;
-            let usual = REPAIRED_SHARE * before.min(still_s * packets / end_s);
+            let share = if still_s >= LONG_STILL * rtt_s {
+                LONG_STILL_SHARE
+            } else {
+                REPAIRED_SHARE
+            };
+            let usual = share * before.min(still_s * packets / end_s);
             if still_s >= STILL * rtt_s && jump >= usual.max(REPAIRED_PACKETS) {
                 found.push(before);
             }
