@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pathcast import _internal
 from pathcast.exceptions import ModelError, translated
 from pathcast.files import write_beside
-from pathcast.models import _chosen_cc, _columns, check_rtt
+from pathcast.models import check_rtt, chosen_cc, columns
 from pathcast.trace import Trace
 
 Pooling = Literal["posterior", "mean", "median"]
@@ -175,12 +175,12 @@ class LossClusters:
                 try:
                     with translated():
                         self._inner.add(
-                            [_columns(trace.flow(flow))],
+                            [columns(trace.flow(flow))],
                             client,
                             network,
                             region,
                             now_s,
-                            _chosen_cc(trace, flow, cc),
+                            chosen_cc(trace, flow, cc),
                             rtt_s,
                         )
                 except ModelError as error:

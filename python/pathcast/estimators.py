@@ -9,7 +9,7 @@ from typing import Any
 
 from pathcast import _internal
 from pathcast.exceptions import translated
-from pathcast.models import Protocol, _chosen_cc, _columns, check_rtt
+from pathcast.models import Protocol, check_rtt, chosen_cc, columns
 from pathcast.trace import Trace
 
 #: Horizons that an estimator knows by default, in seconds: those of the paper's section 5.2.
@@ -116,10 +116,10 @@ class Estimator:
         with translated():
             inner = _internal.Estimator(
                 model,
-                _columns(trace.flow(flow)),
+                columns(trace.flow(flow)),
                 [float(horizon_s) for horizon_s in horizons_s],
                 protocol,
-                _chosen_cc(trace, flow, cc),
+                chosen_cc(trace, flow, cc),
                 rtt_s,
             )
         return cls(model, inner)

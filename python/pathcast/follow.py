@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pathcast import _internal
 from pathcast.exceptions import ModelError, translated
-from pathcast.models import _chosen_cc, _columns, check_rtt
+from pathcast.models import check_rtt, chosen_cc, columns
 from pathcast.trace import Trace
 
 #: Length of the sliding window by default, in seconds (Cao et al., IMC 2019, section 5.1).
@@ -152,9 +152,9 @@ def follow(
     try:
         with translated():
             text = _internal.follow(
-                [_columns(trace.flow(flow)) for flow in trace.flows],
+                [columns(trace.flow(flow)) for flow in trace.flows],
                 float(window_s),
-                _chosen_cc(trace, trace.flows[0], cc),
+                chosen_cc(trace, trace.flows[0], cc),
                 rtt_s,
             )
     except ModelError as error:

@@ -14,10 +14,10 @@ from pathcast.exceptions import ModelError, translated
 from pathcast.models import (
     QUANTILE_LEVELS,
     LossCurve,
-    _chosen_cc,
-    _columns,
-    _curve_dict,
     check_rtt,
+    chosen_cc,
+    columns,
+    curve_dict,
 )
 from pathcast.path import Path
 from pathcast.trace import Trace
@@ -222,7 +222,7 @@ def latency(
         "cc": cc,
         "rtt_s": path.base_rtt_s,
         "loss": path.loss if curve is None else None,
-        "curve": None if curve is None else _curve_dict(curve) | {"counting": "passages"},
+        "curve": None if curve is None else curve_dict(curve) | {"counting": "passages"},
         "capacity_packets_per_s": None
         if path.rate_bps is None
         else path.rate_bps / 8 / packet_bytes,
@@ -281,7 +281,7 @@ def latency_on_trace(
     asked = _asked(sizes_bytes, connections, until, handshake_round_trips, think_s, initial_window)
     with translated():
         text = _internal.latency_on_trace(
-            _columns(trace.flow(flow)), asked, at_s, new, _chosen_cc(trace, flow, cc), rtt_s
+            columns(trace.flow(flow)), asked, at_s, new, chosen_cc(trace, flow, cc), rtt_s
         )
     values = json.loads(text)
     transfers = tuple(_latency(transfer) for transfer in values.pop("transfers"))
@@ -381,10 +381,10 @@ def evaluate_latency(
     try:
         with translated():
             text = _internal.evaluate_latency(
-                _columns(trace.flow(flow)),
+                columns(trace.flow(flow)),
                 [int(size) for size in sizes_bytes],
                 every_s,
-                _chosen_cc(trace, flow, cc),
+                chosen_cc(trace, flow, cc),
                 rtt_s,
                 MSS_BYTES,
             )

@@ -118,8 +118,8 @@ class Fit:
                 for flow in self.flows
                 for epoch in flow.epochs
             ],
-            "curve": _curve_dict(self.curves[0]),
-            "curves": [_curve_dict(curve) for curve in self.curves],
+            "curve": curve_dict(self.curves[0]),
+            "curves": [curve_dict(curve) for curve in self.curves],
             "flows": [
                 {
                     "trace": flow.file,
@@ -135,11 +135,12 @@ class Fit:
         }
 
 
-def _curve_dict(curve: LossCurve) -> dict[str, Any]:
+def curve_dict(curve: LossCurve) -> dict[str, Any]:
+    """A loss curve as `--json` prints it and the Rust part reads it."""
     return vars(curve) | {"points": [vars(point) for point in curve.points]}
 
 
-def _chosen_cc(trace: Trace, flow: int, cc: str | None) -> str | None:
+def chosen_cc(trace: Trace, flow: int, cc: str | None) -> str | None:
     """The option wins; then what the trace says, if it is a kind that the models know."""
     if cc is not None:
         return cc
@@ -148,7 +149,8 @@ def _chosen_cc(trace: Trace, flow: int, cc: str | None) -> str | None:
     return "cubic" if scheme is not None and scheme.startswith("cubic-") else scheme
 
 
-def _columns(series: FlowSeries) -> tuple[Any, ...]:
+def columns(series: FlowSeries) -> tuple[Any, ...]:
+    """A flow's columns in the order that the Rust part takes them."""
     return (series.time_s, series.cwnd_packets, series.snd_nxt_packets, series.srtt_s)
 
 
@@ -177,7 +179,7 @@ def fit(
     check_rtt(rtt_s)
     found: list[FlowFit] = []
     flows_of: list[tuple[Trace, int, str | None]] = [
-        (trace, flow, _chosen_cc(trace, flow, cc))
+        (trace, flow, chosen_cc(trace, flow, cc))
         for trace in ([traces] if isinstance(traces, Trace) else traces)
         for flow in trace.flows
     ]
@@ -191,7 +193,7 @@ def fit(
         )
     series = []
     for trace, flow, _ in flows_of:
-        series.append(_columns(trace.flow(flow)))
+        series.append(columns(trace.flow(flow)))
     names = [
         f"{trace.file or 'trace'}" + (f", flow {flow}" if len(trace.flows) > 1 else "")
         for trace, flow, _ in flows_of
@@ -403,10 +405,10 @@ def evaluate(
     try:
         with translated():
             text = _internal.evaluate(
-                _columns(series),
+                columns(series),
                 [float(horizon_s) for horizon_s in horizons_s],
                 protocol,
-                _chosen_cc(trace, flow, cc),
+                chosen_cc(trace, flow, cc),
                 rtt_s,
                 keep_predictions=True,
             )
@@ -528,7 +530,7 @@ class Forecaster:
 
         """
         with translated():
-            self._inner.observe(_columns(records))
+            self._inner.observe(columns(records))
 
     def forecast(self, now_s: float, horizon_s: float) -> Forecast:
         """Forecasts the `horizon_s` seconds from `now_s` on, which is not before the last record.

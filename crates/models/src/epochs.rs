@@ -172,6 +172,26 @@ struct BeforeFall {
     low: f64,
 }
 
+impl Sawtooth {
+    /// Slow start from the first window, of which nothing else is known.
+    fn begin(t: f64, w: f64) -> Self {
+        Self {
+            level: w,
+            level_s: t,
+            start_s: t,
+            start: w,
+            low: w,
+            avoidance_s: t,
+            avoidance: w,
+            ssthresh: f64::INFINITY,
+            slow_start: true,
+            probe_s: t,
+            probe: w,
+            ..Self::default()
+        }
+    }
+}
+
 impl EpochDetector {
     /// A detector for one flow; `rtt_s` > 0 need not be exact.
     pub fn new(cc: Cc, rtt_s: f64) -> Self {
@@ -341,20 +361,10 @@ impl EpochDetector {
             f64::INFINITY
         };
         self.now = Sawtooth {
-            level: w,
-            level_s: t,
-            start_s: t,
-            start: w,
-            low: w,
-            avoidance_s: t,
-            avoidance: w,
             w_max: self.now.w_max,
             ssthresh,
-            slow_start: true,
-            probe_s: t,
-            probe: w,
             last_loss_s: self.now.last_loss_s,
-            ..Sawtooth::default()
+            ..Sawtooth::begin(t, w)
         };
         (self.standstill.since_s, self.standstill.level) = (t, w);
     }
@@ -386,21 +396,7 @@ impl EpochDetector {
     fn take(&mut self, t: f64, w: f64) {
         if !self.started {
             self.started = true;
-            self.now = Sawtooth {
-                level: w,
-                level_s: t,
-                start_s: t,
-                start: w,
-                low: w,
-                avoidance_s: t,
-                avoidance: w,
-                w_max: 0.0,
-                ssthresh: f64::INFINITY,
-                slow_start: true,
-                probe_s: t,
-                probe: w,
-                ..Sawtooth::default()
-            };
+            self.now = Sawtooth::begin(t, w);
             return;
         }
         self.end_slow_start(t);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::estimators::{ByModel, EstimatorOptions, Model, Walk, part};
+use crate::estimators::{ByModel, EstimatorOptions, Model, Walk};
 use crate::forecast::{ForecastError, QUANTILES, Quantity, SAMPLE_S, TRAINING_S};
 use crate::rtt::guess_cc;
 use crate::series::Series;
@@ -163,16 +163,16 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
     if duration_s > MAX_DURATION_S {
         return Err(EvaluateError::TooLong { duration_s });
     }
-    let first_s = TRAINING_S.min((duration_s / 3.0).floor()).max(1.0);
+    let first_s = first_prediction_s(series);
     if shortest_s > 0.0 && first_s + shortest_s > duration_s {
         return Err(EvaluateError::TooShort {
             duration_s,
             horizon_s: shortest_s,
         });
     }
-    let cc = options.cc.unwrap_or_else(|| {
-        part(series, start_s, start_s + first_s).map_or(Cc::Cubic, |past| guess_cc(&past))
-    });
+    let cc = options
+        .cc
+        .unwrap_or_else(|| cc_before(series, start_s + first_s));
     let mut walk = Walk::new(
         series,
         &EstimatorOptions {
@@ -226,6 +226,17 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
             })
             .collect(),
     })
+}
+
+/// The first moment of prediction, seconds after the first record: the end of the training window, or a third
+/// of the trace.
+pub(crate) fn first_prediction_s(series: &Series) -> f64 {
+    TRAINING_S.min((series.duration_s() / 3.0).floor()).max(1.0)
+}
+
+/// The congestion control that a flow seems to have until a moment, seconds.
+pub(crate) fn cc_before(series: &Series, time_s: f64) -> Cc {
+    (series.windows_between(series.start_s(), time_s)).map_or(Cc::Cubic, |past| guess_cc(&past))
 }
 
 fn score(horizon_s: f64, predictions: Vec<Prediction>, keep: bool) -> HorizonScore {
@@ -318,7 +329,7 @@ mod tests {
     #[test]
     fn the_future_does_not_leak_into_the_past() {
         let whole = sawtooth(400);
-        let cut = part(&whole, 0.0, 320.0).unwrap();
+        let cut = whole.windows_between(0.0, 320.0).unwrap();
         let keep = EvaluateOptions {
             keep_predictions: true,
             ..options(&[1.0, 10.0])

@@ -204,6 +204,14 @@ impl Series {
         self.time_s[self.time_s.len() - 1]
     }
 
+    /// Times and windows of the records in `from_s..=to_s`, if they make a series.
+    pub(crate) fn windows_between(&self, from_s: f64, to_s: f64) -> Option<Self> {
+        let from = self.time_s.partition_point(|&t| t < from_s);
+        let to = self.time_s.partition_point(|&t| t <= to_s);
+        let (time_s, cwnd) = (&self.time_s[from..to], &self.cwnd_packets[from..to]);
+        Self::new(time_s.to_vec(), cwnd.to_vec()).ok()
+    }
+
     /// Last time minus first time, seconds.
     pub fn duration_s(&self) -> f64 {
         self.end_s() - self.start_s()

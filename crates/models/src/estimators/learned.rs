@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
 
     fn take_until(&mut self, now_s: f64) -> Result<(), ForecastError> {
         while self.taken < self.series.len() && self.series.time_s()[self.taken] <= now_s {
-            let record = observation(self.series, self.taken);
+            let record = Observation::of(self.series, self.taken);
             self.learned.forecaster.observe(&record)?;
             self.taken += 1;
         }
@@ -246,7 +246,7 @@ impl<'a> Walk<'a> {
     fn refit(&mut self, now_s: f64) {
         let rtt_s = self.learned.rtt_s();
         let from_s = (now_s - TRAINING_S).max(self.series.start_s());
-        let Some(past) = part(self.series, from_s, now_s) else {
+        let Some(past) = self.series.windows_between(from_s, now_s) else {
             return;
         };
         let options = FitOptions {
@@ -299,27 +299,6 @@ impl<'a> Walk<'a> {
     pub(crate) fn truth(&self, from_s: f64, to_s: f64) -> f64 {
         self.truth.mean(from_s, to_s)
     }
-}
-
-fn observation(series: &Series, index: usize) -> Observation {
-    Observation {
-        time_s: series.time_s()[index],
-        cwnd_packets: series.cwnd_packets()[index],
-        snd_nxt_packets: series.snd_nxt_packets().map(|column| column[index]),
-        srtt_s: series.srtt_s().map(|column| column[index]),
-    }
-}
-
-/// Windows over time in `from_s..=to_s`, if they make a series.
-pub(crate) fn part(series: &Series, from_s: f64, to_s: f64) -> Option<Series> {
-    let time_s = series.time_s();
-    let from = time_s.partition_point(|&t| t < from_s);
-    let to = time_s.partition_point(|&t| t <= to_s);
-    Series::new(
-        time_s[from..to].to_vec(),
-        series.cwnd_packets()[from..to].to_vec(),
-    )
-    .ok()
 }
 
 /// What happened: mean window, or packets per second where the trace has sequence numbers.

@@ -19,7 +19,7 @@ use crate::series::Series;
 use crate::window::Cc;
 
 pub use by_model::ByModel;
-pub(crate) use learned::{Learned, Walk, part};
+pub(crate) use learned::{Learned, Walk};
 
 /// What a model is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

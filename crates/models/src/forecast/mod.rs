@@ -24,7 +24,7 @@ use crate::epochs::FlowState;
 use crate::estimators::Model;
 pub use crate::experts::{EXPERTS, Expert};
 use crate::rtt::RttSource;
-use crate::series::SeriesError;
+use crate::series::{Series, SeriesError};
 use crate::window::Cc;
 
 pub use forecaster::{Forecaster, OnBreak, SAMPLE_S, TRAINING_S};
@@ -93,6 +93,18 @@ pub struct Observation {
     pub snd_nxt_packets: Option<f64>,
     /// Smoothed round-trip time, seconds.
     pub srtt_s: Option<f64>,
+}
+
+impl Observation {
+    /// Record `index` of a series, counted from 0; it must be there.
+    pub(crate) fn of(series: &Series, index: usize) -> Self {
+        Self {
+            time_s: series.time_s()[index],
+            cwnd_packets: series.cwnd_packets()[index],
+            snd_nxt_packets: series.snd_nxt_packets().map(|column| column[index]),
+            srtt_s: series.srtt_s().map(|column| column[index]),
+        }
+    }
 }
 
 /// One expert's part in a forecast.

@@ -5,11 +5,10 @@ use serde::Serialize;
 use super::literature;
 use super::{LatencyForecaster, LatencyPath, Loss, Transfer, Until};
 use crate::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
-use crate::evaluate::{EvaluateError, MAX_DURATION_S};
+use crate::evaluate::{EvaluateError, MAX_DURATION_S, cc_before, first_prediction_s};
 use crate::fit::{FitOptions, fit};
 use crate::forecast::{Observation, QUANTILES, Quantity, SAMPLE_S, TRAINING_S};
 use crate::loss_curve::LossCurve;
-use crate::rtt::guess_cc;
 use crate::series::{Integral, Series};
 use crate::window::Cc;
 
@@ -142,7 +141,7 @@ pub fn evaluate_latency(
     if duration_s > MAX_DURATION_S {
         return Err(EvaluateError::TooLong { duration_s });
     }
-    let first_s = TRAINING_S.min((duration_s / 3.0).floor()).max(1.0);
+    let first_s = first_prediction_s(series);
     if first_s >= duration_s {
         return Err(EvaluateError::TooShort {
             duration_s,
@@ -152,9 +151,9 @@ pub fn evaluate_latency(
     if options.sizes_bytes.is_empty() {
         return Err(EvaluateError::NoHorizon);
     }
-    let cc = options.cc.unwrap_or_else(|| {
-        part(series, start_s, start_s + first_s).map_or(Cc::Cubic, |past| guess_cc(&past))
-    });
+    let cc = options
+        .cc
+        .unwrap_or_else(|| cc_before(series, start_s + first_s));
     let mut learned = LatencyForecaster::new(cc, options.rtt_s)?;
     // without sequence numbers the round-trip time is the unit of sizes, the same for all models
     let unit_rtt_s = match (options.rtt_s, series.snd_nxt_packets()) {
@@ -181,7 +180,7 @@ pub fn evaluate_latency(
     for second in 1..=seconds {
         let now_s = start_s + f64::from(second);
         while next < series.len() && series.time_s()[next] <= now_s {
-            learned.observe(&observation(series, next))?;
+            learned.observe(&Observation::of(series, next))?;
             next += 1;
         }
         learned.advance(now_s);
@@ -194,7 +193,7 @@ pub fn evaluate_latency(
         }
         let rtt_s = learned.rtt_s();
         let unit = sent.unit(rtt_s);
-        let curve = part(series, now_s - TRAINING_S, now_s).map(|past| {
+        let curve = (series.windows_between(now_s - TRAINING_S, now_s)).map(|past| {
             let options = FitOptions {
                 cc: Some(cc),
                 rtt_s: Some(rtt_s),
@@ -387,27 +386,6 @@ impl<'a> Sent<'a> {
     }
 }
 
-fn observation(series: &Series, index: usize) -> Observation {
-    Observation {
-        time_s: series.time_s()[index],
-        cwnd_packets: series.cwnd_packets()[index],
-        snd_nxt_packets: series.snd_nxt_packets().map(|column| column[index]),
-        srtt_s: series.srtt_s().map(|column| column[index]),
-    }
-}
-
-/// The records of `from_s..=to_s`, if they make a series.
-fn part(series: &Series, from_s: f64, to_s: f64) -> Option<Series> {
-    let time_s = series.time_s();
-    let from = time_s.partition_point(|&t| t < from_s);
-    let to = time_s.partition_point(|&t| t <= to_s);
-    Series::new(
-        time_s[from..to].to_vec(),
-        series.cwnd_packets()[from..to].to_vec(),
-    )
-    .ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -453,7 +431,7 @@ mod tests {
     #[test]
     fn the_future_does_not_leak_into_the_past() {
         let whole = sawtooth(400);
-        let cut = part(&whole, 0.0, 320.0).unwrap();
+        let cut = whole.windows_between(0.0, 320.0).unwrap();
         let (whole, cut) = (
             evaluate_latency(&whole, &options())
                 .unwrap()
