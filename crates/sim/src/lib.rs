@@ -6,12 +6,15 @@
 mod batch;
 mod network;
 mod recorder;
+mod sampler;
 mod simulation;
 mod stream;
+pub mod window_loop;
 mod wire;
 mod world;
 
 pub use batch::{Ended, check_many, run_many};
 pub use recorder::{NoRecorder, Recorder};
+pub use sampler::Sampler;
 pub use simulation::{Outcome, SimError, Simulation};
 pub use wire::{MSS_BYTES, MTU_BYTES};

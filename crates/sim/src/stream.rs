@@ -20,6 +20,39 @@ struct Message {
     written: Time,
     /// It was written as much as is taken, and is no message that somebody waits for.
     is_endless: bool,
+    way: Way,
+}
+
+/// Where a message was when; [`Time::MAX`] for what was not noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Its last packet was sent for the first time.
+    pub entered: Time,
+    /// The packet that completed it at the far end was sent.
+    pub sent: Time,
+    /// That packet arrived.
+    pub left: Time,
+}
+
+impl Way {
+    const UNKNOWN: Self = Self {
+        entered: Time::MAX,
+        sent: Time::MAX,
+        left: Time::MAX,
+    };
+}
+
+/// A message that has arrived whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// Its number, from 0.
+    pub number: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// When its clock began.
+    pub written: Time,
+    /// What was noted of it.
+    pub way: Way,
 }
 
 /// What was written, as far as it is not acknowledged.
@@ -49,6 +82,7 @@ impl Stream {
             bytes,
             written,
             is_endless: false,
+            way: Way::UNKNOWN,
         });
         packets
     }
@@ -62,6 +96,7 @@ impl Stream {
             bytes,
             written,
             is_endless: true,
+            way: Way::UNKNOWN,
         });
         u64::MAX
     }
@@ -84,12 +119,7 @@ impl Stream {
 
     /// Bytes by which packet `seq` is shorter than an MSS.
     pub fn short_by_bytes(&self, seq: u64) -> u16 {
-        // nearly always the last message that is not acknowledged
-        let at = match self.messages.back() {
-            Some(last) if last.first <= seq => self.messages.len() - 1,
-            _ => self.messages.partition_point(|message| message.end <= seq),
-        };
-        match self.messages.get(at) {
+        match self.messages.get(self.position(seq)) {
             Some(message) if message.end == seq + 1 => {
                 let full = (message.end - message.first) * u64::from(MSS_BYTES);
                 (full - message.bytes) as u16
@@ -98,9 +128,38 @@ impl Stream {
         }
     }
 
-    /// The next message that is whole now that all packets before `delivered` have arrived: when it
-    /// was written. Call until none.
-    pub fn take_delivered(&mut self, delivered: u64) -> Option<Time> {
+    /// Where the message of packet `seq` lies among those that are not forgotten.
+    fn position(&self, seq: u64) -> usize {
+        // nearly always the last message that is not acknowledged
+        match self.messages.back() {
+            Some(last) if last.first <= seq => self.messages.len() - 1,
+            _ => self.messages.partition_point(|message| message.end <= seq),
+        }
+    }
+
+    /// Packet `seq` is sent, for the first time or again.
+    pub fn note_sent(&mut self, now: Time, seq: u64) {
+        let at = self.position(seq);
+        if let Some(message) = self.messages.get_mut(at)
+            && message.end == seq + 1
+            && message.way.entered == Time::MAX
+        {
+            message.way.entered = now;
+        }
+    }
+
+    /// Packet `seq`, sent at `sent`, arrives for the first time.
+    pub fn note_arrived(&mut self, now: Time, seq: u64, sent: Time) {
+        let at = self.position(seq);
+        if let Some(message) = self.messages.get_mut(at) {
+            // the last of its packets to arrive is what completes it
+            (message.way.sent, message.way.left) = (sent, now);
+        }
+    }
+
+    /// The next message that is whole now that all packets before `delivered` have arrived. Call until
+    /// none.
+    pub fn take_delivered(&mut self, delivered: u64) -> Option<Delivered> {
         loop {
             let message = self.messages.get(self.arrived)?;
             if message.end > delivered {
@@ -110,7 +169,12 @@ impl Stream {
             self.delivered_bytes += message.bytes;
             if !message.is_endless {
                 self.delivered += 1;
-                return Some(message.written);
+                return Some(Delivered {
+                    number: self.delivered - 1,
+                    bytes: message.bytes,
+                    written: message.written,
+                    way: message.way,
+                });
             }
         }
     }
@@ -164,8 +228,9 @@ mod tests {
         stream.write(at(2), 10);
         assert_eq!(stream.take_delivered(2), None);
         assert_eq!(stream.delivered_bytes(2), 2896);
-        assert_eq!(stream.take_delivered(4), Some(at(1)));
-        assert_eq!(stream.take_delivered(4), Some(at(2)));
+        let written = |stream: &mut Stream| stream.take_delivered(4).map(|message| message.written);
+        assert_eq!(written(&mut stream), Some(at(1)));
+        assert_eq!(written(&mut stream), Some(at(2)));
         assert_eq!(stream.take_delivered(4), None);
         assert!(stream.is_delivered());
         assert_eq!(stream.delivered_bytes(4), 3010);
@@ -173,6 +238,26 @@ mod tests {
         assert_eq!(stream.short_by_bytes(3), 1438); // not acknowledged yet
         stream.forget(4);
         assert!(stream.messages.is_empty());
+    }
+
+    #[test]
+    fn the_way_of_a_message_is_that_of_the_packet_that_completed_it() {
+        let at = Time::from_nanos;
+        let mut stream = Stream::default();
+        stream.write(at(1), 3000);
+        for (now, seq) in [(2, 0), (3, 1), (4, 2), (9, 1)] {
+            stream.note_sent(at(now), seq); // the second was lost and is sent again
+        }
+        for (now, seq, sent) in [(7, 0, 2), (8, 2, 4), (14, 1, 9)] {
+            stream.note_arrived(at(now), seq, at(sent));
+        }
+        let message = stream.take_delivered(3).unwrap();
+        let way = Way {
+            entered: at(4),
+            sent: at(9),
+            left: at(14),
+        };
+        assert_eq!((message.number, message.bytes, message.way), (0, 3000, way));
     }
 
     #[test]
@@ -185,7 +270,7 @@ mod tests {
         assert_eq!(stream.write(Time::ZERO, 5), 1);
         assert_eq!(stream.take_delivered(12), None); // nobody waits for it
         assert_eq!((stream.counts(), stream.is_delivered()), ((1, 0), false));
-        assert_eq!(stream.take_delivered(13), Some(Time::ZERO));
+        assert_eq!(stream.take_delivered(13).unwrap().bytes, 5);
         assert_eq!(stream.short_by_bytes(12), 1443);
     }
 }

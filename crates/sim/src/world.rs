@@ -10,14 +10,15 @@ use pathcast_scenario::{
 };
 use pathcast_tcp::{DataSegment, Ecn, Receiver, Sender, SenderConfig};
 use pathcast_trace::{
-    DelayHistogram, Direction, FlowReport, MessageReport, PacketEvent, PacketRecord, Record,
+    DelayHistogram, Direction, FlowReport, MessageRecord, MessageReport, PacketEvent, PacketRecord,
+    Record,
 };
 use rand_core::RngCore;
 
 use crate::network::Network;
 use crate::recorder::Recorder;
 use crate::simulation::SimError;
-use crate::stream::Stream;
+use crate::stream::{Delivered, Stream};
 use crate::wire::{Ack, Data, MSS_BYTES};
 
 /// Events between two looks at the progress callback.
@@ -243,6 +244,13 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             }
             return;
         }
+        if R::MESSAGES
+            && let Framing::Messages(stream) = &mut connection.framing
+            && !data.segment.is_window_probe()
+            && !connection.receiver.has(data.segment.seq)
+        {
+            stream.note_arrived(now, data.segment.seq, data.segment.sent_at);
+        }
         if let Some(segment) = connection.receiver.on_data(now, &data.segment) {
             let flow = data.flow;
             self.network.acknowledge(now, Ack { flow, segment });
@@ -280,9 +288,18 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             let Framing::Messages(stream) = framing else {
                 return;
             };
-            let Some(written) = stream.take_delivered(receiver.delivered()) else {
+            let Some(message) = stream.take_delivered(receiver.delivered()) else {
                 break;
             };
+            let written = message.written;
+            if R::MESSAGES {
+                let direction = match requests {
+                    true => Direction::Back,
+                    false => Direction::Data,
+                };
+                self.recorder
+                    .message(message_record(now, owner, direction, &message));
+            }
             let flow = &mut self.flows[owner as usize];
             if requests {
                 // the far end answers at once; the clock began with the request
@@ -350,9 +367,12 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
     #[inline]
     fn send_data(&mut self, now: Time, flow: u32) {
         while let Some(mut segment) = self.connections[flow as usize].sender.poll_transmit(now) {
-            if let Framing::Messages(stream) = &self.connections[flow as usize].framing
+            if let Framing::Messages(stream) = &mut self.connections[flow as usize].framing
                 && !segment.is_window_probe()
             {
+                if R::MESSAGES {
+                    stream.note_sent(now, segment.seq);
+                }
                 let short = stream.short_by_bytes(segment.seq);
                 segment = segment.with_short_by_bytes(short);
             }
@@ -610,6 +630,25 @@ const fn drop_event(reason: DropReason) -> PacketEvent {
     match reason {
         DropReason::Queue | DropReason::Aqm | DropReason::Policer => PacketEvent::DroppedByQueue,
         DropReason::Loss => PacketEvent::DroppedByLoss,
+    }
+}
+
+fn message_record(
+    read: Time,
+    flow: u32,
+    direction: Direction,
+    message: &Delivered,
+) -> MessageRecord {
+    MessageRecord {
+        flow,
+        direction,
+        message: message.number,
+        bytes: message.bytes,
+        written_s: message.written.as_secs(),
+        entered_s: message.way.entered.as_secs(),
+        sent_s: message.way.sent.as_secs(),
+        left_s: message.way.left.as_secs(),
+        read_s: read.as_secs(),
     }
 }
 

@@ -101,6 +101,12 @@ impl Receiver {
         self.next
     }
 
+    /// Whether packet `seq` has arrived.
+    pub fn has(&self, seq: u64) -> bool {
+        let at = self.blocks.partition_point(|block| block.end <= seq);
+        seq < self.next || self.blocks.get(at).is_some_and(|block| block.start <= seq)
+    }
+
     /// Bytes in order, at `mss_bytes` a packet but for a shorter last one.
     pub fn delivered_bytes(&self, mss_bytes: u32) -> u64 {
         (self.next * u64::from(mss_bytes)).saturating_sub(u64::from(self.tail_short_by_bytes))

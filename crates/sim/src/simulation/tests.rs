@@ -4,6 +4,7 @@ use pathcast_scenario::DATAGRAM_BYTES;
 use pathcast_trace::{PacketEvent, PacketRecord, Record};
 
 use super::*;
+use crate::sampler::Sampler;
 use crate::wire::MTU_BYTES;
 
 fn simulation(path: &str, schemes: &[Scheme], duration_s: f64, seed: u64) -> Simulation {
@@ -641,5 +642,56 @@ proptest! {
         let first = routed();
         prop_assert!(first.is_ok(), "{first:?}\n{text}");
         prop_assert_eq!(first, routed());
+    }
+}
+
+#[test]
+fn a_sampler_knows_where_messages_spend_their_time() {
+    let text = |loss: &str, window: &str| {
+        format!(
+            "[links.a]\nrate = '20 Mbit/s'\ndelay = '20 ms'\n{loss}[[flows]]\nscheme = 'reno'\n{window}\
+             workload = {{ kind = 'constant-rate', rate = '5 Mbit/s' }}\n"
+        )
+    };
+    let sample = |text: &str, every| {
+        let spec = scenario(text, 30.0, 1);
+        let mut sampler = Sampler::new(0, 5.0, every, 0.1, spec.seed);
+        spec.run_recorded(&mut |_| ControlFlow::Continue(()), &mut sampler)
+            .unwrap();
+        sampler
+    };
+    let all = sample(&text("", ""), 1);
+    assert_eq!(all.messages.len() as u64, all.arrived);
+    assert_eq!(all.buffered, 0);
+    let alone_s = 0.02 + 1500.0 * 8.0 / 20e6;
+    for message in &all.messages {
+        assert_eq!(message.written_s, message.entered_s);
+        assert!((message.left_s - message.sent_s - alone_s).abs() < 1e-6);
+        assert_eq!(message.left_s, message.read_s);
+    }
+    assert!(
+        (all.windows.len() as i32 - 250).abs() <= 1,
+        "{}",
+        all.windows.len()
+    );
+    let some = sample(&text("", ""), 20).messages.len();
+    assert!((all.messages.len() / 20).abs_diff(some) < 20, "{some}");
+
+    // 10 packets a round trip of 40.6 ms and no more: 2.9 of the 5 Mbit/s
+    let clamped = sample(&text("", "receive_window = '14480 B'\n"), 1);
+    assert_eq!(clamped.buffered, clamped.arrived);
+    let last = clamped.messages.last().unwrap();
+    assert!(last.sent_s - last.written_s > 5.0, "{last:?}");
+
+    // what is lost is sent again, and what comes after it waits at the far end
+    let lossy = sample(&text("loss = 0.01\n", ""), 1);
+    let again = lossy.messages.iter().filter(|m| m.sent_s > m.entered_s);
+    let lost = again.count() as f64 / lossy.arrived as f64;
+    assert!((0.005..0.015).contains(&lost), "{lost}");
+    let waited = lossy.messages.iter().filter(|m| m.read_s > m.left_s);
+    assert!(waited.count() > lossy.messages.len() / 50);
+    for message in &lossy.messages {
+        assert!(message.written_s <= message.entered_s && message.entered_s <= message.sent_s);
+        assert!(message.sent_s < message.left_s && message.left_s <= message.read_s);
     }
 }
