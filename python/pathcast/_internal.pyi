@@ -251,3 +251,47 @@ def live_run(
     packets_file: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[str, Trace]: ...
+
+class WindowLoop:
+    def __init__(
+        self,
+        rate_pps: float,
+        latency_s: float,
+        acknowledgment_s: float,
+        window: int | None,
+        probability: float | None,
+        every: int | None,
+    ) -> None: ...
+    def probe(
+        self,
+        rate_pps: float,
+        warm_up: int,
+        packets: int,
+        per_sample: int,
+        seed: int,
+        progress: Callable[[float], None] | None = None,
+    ) -> dict[str, Any]: ...
+    def probe_fluid(
+        self,
+        rate_pps: float,
+        warm_up_s: float,
+        duration_s: float,
+        every_s: float,
+        steps: int,
+        seed: int,
+        progress: Callable[[float], None] | None = None,
+    ) -> dict[str, Any]: ...
+    def greedy_rate(self, duration_s: float, steps: int, seed: int) -> float: ...
+    def carry(self, written_s: _Column, warm_up: int, seed: int) -> _Column: ...
+
+def simulate_probe(
+    text: str,
+    file: str,
+    duration_s: float,
+    seed: int,
+    flow: int,
+    from_s: float,
+    per_sample: int,
+    window_every_s: float,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[str, dict[str, Any]]: ...

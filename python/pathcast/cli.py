@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from pathcast import (
     __version__,
     batch,
+    cli_attainable_rate,
     cli_clusters,
     cli_estimate,
     cli_follow,
@@ -74,6 +75,7 @@ path_app = typer.Typer(help="Show paths.", no_args_is_help=True)
 app.add_typer(path_app, name="path")
 app.add_typer(cli_live.app, name="live")
 app.command()(cli_watch.watch)
+app.command(name="attainable-rate")(cli_attainable_rate.attainable_rate)
 app.command()(cli_follow.follow)
 app.command()(cli_clusters.curve)
 app.command()(cli_estimate.estimate)

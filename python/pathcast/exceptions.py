@@ -9,6 +9,7 @@ PathcastError
 ├── EmulatorError     the emulator cannot run here, or not so
 ├── LiveError         two hosts that cannot run flows with each other
 ├── ProbeError        flows that cannot be watched
+├── ProbingError      trains of probes that cannot be sent, or of which nothing can be said
 ├── ClusterError      a Ray cluster that cannot be used
 ├── DownloadError     a download that cannot be measured, or a server of bytes that cannot listen
 └── ModelError        a series that no model can use
@@ -55,6 +56,10 @@ class LiveError(PathcastError):
 
 class ProbeError(PathcastError):
     """Flows that cannot be watched: what was asked for is not there, not permitted, or makes no sense."""
+
+
+class ProbingError(PathcastError):
+    """Trains of probes that cannot be sent, or delays of which nothing can be said: what was wanted."""
 
 
 class ClusterError(PathcastError):

@@ -17,6 +17,7 @@ mod live;
 mod models;
 mod namespaces;
 mod path;
+mod probing;
 mod runs;
 mod scenario;
 mod shell;
@@ -55,6 +56,8 @@ mod _internal {
     use crate::namespaces::{enter_user_namespace, may_make_namespaces};
     #[pymodule_export]
     use crate::path::{check_path, from_mahimahi, path_as, path_summary};
+    #[pymodule_export]
+    use crate::probing::{WindowLoop, simulate_probe};
     #[pymodule_export]
     use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
     #[pymodule_export]

@@ -43,7 +43,7 @@ pub fn tell(progress: Option<&Py<PyAny>>, elapsed_s: f64, raised: &mut Option<Py
 }
 
 /// Runs `spec` and tells `recorder`; the outcome, and the processor and wall time it took.
-fn run_timed(
+pub fn run_timed(
     spec: &Simulation,
     progress: Option<&Py<PyAny>>,
     raised: &mut Option<PyErr>,

@@ -8,6 +8,7 @@
 //! It is a max-plus recursion over packets, not a queue of events: some 10 ns a packet, so that the weeks
 //! that rare delays take to show themselves are a matter of seconds.
 
+mod fluid;
 mod probe;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use pathcast_path::seed;
 use rand_core::RngCore;
 use thiserror::Error;
 
+pub use fluid::FluidProbe;
 pub use probe::{Probe, Samples};
 
 /// Packets that may be under way at once; more is a mistake rather than a window.
@@ -257,6 +259,11 @@ impl Flow {
                 (gap.clamp(1.0, 50.0 / probability)) as u64
             }
         }
+    }
+
+    /// Uniform from 0 to 1, drawn beside the marks.
+    fn draw_unit(&mut self) -> f64 {
+        seed::uniform(&mut self.rng)
     }
 
     /// A whole number from 0 to `below` - 1, drawn beside the marks.

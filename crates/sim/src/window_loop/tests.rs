@@ -156,4 +156,87 @@ fn impossible_loops_and_trains_are_refused() {
     assert!(train(1.0, u64::MAX, 1).is_err());
     assert!(train(1.0, 10, 0).is_err());
     assert!(train(1.0, 10, 1).is_ok());
+    let fluid = |of: WindowLoop, rate_pps, steps| {
+        let probe = FluidProbe {
+            rate_pps,
+            warm_up_s: 0.0,
+            duration_s: 1.0,
+            every_s: 0.1,
+            steps,
+        };
+        of.probe_fluid(&probe, 1, &mut |_| ControlFlow::Continue(()))
+    };
+    assert!(fluid(fixed(10), 1.0, 10).is_err()); // it has a capacity
+    assert!(fluid(adaptive(0.1), 0.0, 10).is_err());
+    assert!(fluid(adaptive(0.1), 1.0, 0).is_err());
+    assert!(fluid(adaptive(0.1), 1.0, 10).is_ok());
+}
+
+#[test]
+fn fluid_and_packets_agree() {
+    let of = adaptive(1e-4);
+    // of 1,310 packets a second: rarely, often, nearly always buffered
+    for (rate_pps, steps) in [(500.0, 20), (900.0, 20), (1_150.0, 10)] {
+        let sorted = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        let packets = probe(&of, rate_pps, 60_000_000, 1);
+        let fluid = FluidProbe {
+            rate_pps,
+            warm_up_s: 1e3,
+            duration_s: 2e5,
+            every_s: 0.02,
+            steps,
+        };
+        let fluid = of
+            .probe_fluid(&fluid, 2, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+        let (a, b) = (sorted(packets.delay_s), sorted(fluid.delay_s));
+        for level in [0.5, 0.9, 0.99] {
+            let at = |values: &[f64]| values[(level * values.len() as f64) as usize];
+            let (a, b) = (at(&a), at(&b));
+            assert!(
+                (a - b).abs() < 0.02 + 0.15 * a,
+                "{rate_pps}, {level}: {a} and {b}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_fluid_of_a_static_window_waits_as_packets_do() {
+    let of = WindowLoop::new(Window::Static { packets: 100 }, f64::INFINITY, 0.05, 0.05).unwrap();
+    let fluid = |rate_pps| {
+        let probe = FluidProbe {
+            rate_pps,
+            warm_up_s: 1.0,
+            duration_s: 50.0,
+            every_s: 0.01,
+            steps: 10,
+        };
+        of.probe_fluid(&probe, 1, &mut |_| ControlFlow::Continue(()))
+            .unwrap()
+    };
+    assert!(fluid(990.0).sender_s.iter().all(|&waited| waited < 1e-9));
+    let above = fluid(2_000.0); // twice what it may: half of the time since the beginning
+    for (written, waited) in above.written_s.iter().zip(&above.sender_s) {
+        assert!((waited - written).abs() < 0.11, "{written}: {waited}");
+    }
+}
+
+#[test]
+fn the_fluid_of_a_greedy_source_is_as_fast_as_its_packets() {
+    let of = adaptive(1e-4);
+    let fluid = of.greedy_rate(1e5, 10, 1).unwrap();
+    let packets = probe(&of, f64::INFINITY, 40_000_000, 1);
+    let packets = packets.packets as f64 / packets.arriving_s;
+    assert!(
+        (fluid / packets - 1.0).abs() < 0.01,
+        "{fluid} and {packets}"
+    );
+    let slow = WindowLoop::new(Window::Static { packets: 500 }, f64::INFINITY, 0.05, 0.05).unwrap();
+    assert!((slow.greedy_rate(100.0, 10, 1).unwrap() / 5_000.0 - 1.0).abs() < 1e-3);
+    assert!(slow.greedy_rate(0.0, 10, 1).is_err());
+    assert!(slow.greedy_rate(1.0, 0, 1).is_err());
 }

@@ -1,0 +1,484 @@
+"""The estimate: which rates are probed, for how long, and what becomes of the delays.
+
+Lübben and Fidler, section III-B: rates ascend in equal steps; of each, delays are sampled at random from a train, and
+tested for stationarity and independence; a train whose samples are stationary but not independent is extended, and
+the samples are thinned; the first rate without a steady state is the last.
+
+Beyond it: the distance at which samples are independent is taken from the autocorrelation of a short train, so that
+few trains are sent in vain; halves must agree, so that a slow beginning is not taken for a steady state; quantiles
+have bounds; and rates can be chosen by what they add to the curve.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pathcast.attainable_rate import statistics
+from pathcast.attainable_rate.curve import AttainableRate, Point
+from pathcast.attainable_rate.probes import Plan, Prober, Train
+from pathcast.attainable_rate.statistics import FEWEST_SAMPLES, decorrelation, samples_needed
+from pathcast.exceptions import ProbingError
+
+Floats = npt.NDArray[np.float64]
+
+#: Samples of a pilot train, from which the distance of independent ones is read.
+_PILOT_SAMPLES = 2000
+#: A train is at least so many times as long as its samples' distance.
+_SPACINGS = 60
+#: Of a train, the part before the first sample.
+_WARM_UP = 0.25
+
+
+@dataclass(frozen=True)
+class Options:
+    """How exact an estimate is.
+
+    Attributes:
+        epsilon: probability with which the delay at one rate is exceeded; that of the curve is the sum over rates. 0:
+            the largest delay seen, for what is not random.
+        samples: independent delays of each rate.
+        confidence: of the bounds of delays, each rate by itself.
+        pilot_s: length of a rate's first train, in seconds; longer ones follow where samples hang together longer.
+        most_s: at most so long is a rate probed, in seconds; what is not stationary by then is taken not to be.
+        at_once: trains at once; 0: one for each processor, in real time one.
+        seed: of all that is random.
+
+    """
+
+    epsilon: float = 0.01
+    samples: int = 750
+    confidence: float = 0.95
+    pilot_s: float = 60.0
+    most_s: float = 20_000.0
+    at_once: int = 0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks them.
+
+        Raises:
+            ProbingError: one is out of range, or the samples are too few for `epsilon`: it says how many are needed.
+
+        """
+        if not 0 <= self.epsilon < 1:
+            raise ProbingError(f"epsilon must be from 0 to below 1, got {self.epsilon:g}")
+        if not 0 < self.confidence < 1:
+            raise ProbingError(f"the confidence must be between 0 and 1, got {self.confidence:g}")
+        needed = samples_needed(self.epsilon)
+        if self.samples < needed:
+            raise ProbingError(
+                f"{self.samples} samples are too few for a delay that is exceeded with probability {self.epsilon:g}, "
+                f"expected at least {needed}"
+            )
+        if not 0 < self.pilot_s <= self.most_s < math.inf:
+            raise ProbingError(
+                f"a pilot must be above 0 s and not longer than the whole probing of a rate, got {self.pilot_s:g} s of "
+                f"{self.most_s:g} s"
+            )
+        if self.at_once < 0 or self.seed < 0:
+            raise ProbingError("trains at once and seed must not be below 0")
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A rate, and the samples that its point rests on.
+
+    Attributes:
+        point: what became of it.
+        delay_s: independent delays, in seconds; of a rate without a steady state those of its last trains.
+        sender_s: of each, what it spent in the sender's stack.
+        network_s: in the network.
+        receiver_s: in the receiver's stack.
+        autocorrelation: of the window, a row for each train, at lags of `lag_s`; empty where it is not known.
+        lag_s: in seconds.
+
+    """
+
+    point: Point
+    delay_s: Floats
+    sender_s: Floats
+    network_s: Floats
+    receiver_s: Floats
+    autocorrelation: npt.NDArray[np.float64]
+    lag_s: float
+
+
+#: Told a rate, the seconds that are probed of it so far, about how many it will be (None: not known yet).
+Watch = Callable[[float, float, float | None], None]
+
+
+class _Rate:
+    """The probing of one rate."""
+
+    def __init__(self, prober: Prober, rate: float, options: Options, watch: Watch | None) -> None:
+        self.prober, self.rate, self.options, self.watch = prober, rate, options, watch
+        self.probed_s = 0.0
+        self.trains: list[Train] = []
+
+    def send(self, count: int, duration_s: float, every_s: float) -> list[Train]:
+        """Sends trains, several at once; those that slipped are sent again, once."""
+        options = self.options
+        # a rate has its own draws: the same seed at two rates would join their errors
+        seeds = np.random.SeedSequence(
+            [options.seed, int(self.rate * 1000) & 0xFFFFFFFF, len(self.trains)]
+        )
+        numbers = seeds.generate_state(2 * count, np.uint32)
+        warm_up_s = _WARM_UP * duration_s
+        expected_s = self.probed_s + count * (warm_up_s + duration_s)
+
+        def send(seed: int) -> Train:
+            plan = Plan(self.rate, warm_up_s, duration_s, every_s, seed)
+            return self.prober.train(plan)
+
+        at_once = options.at_once or (1 if self.prober.real_time else os.cpu_count() or 1)
+        sent: list[Train] = []
+        with ThreadPoolExecutor(at_once) as pool:
+            for seed, train in zip(
+                numbers, pool.map(send, map(int, numbers[:count])), strict=False
+            ):
+                if train.invalid_because:
+                    train = send(int(seed) + 1)
+                if train.invalid_because:
+                    raise ProbingError(
+                        f"two trains of {self.rate:g} {self.prober.unit} a second cannot be used: "
+                        + "; ".join(train.invalid_because)
+                    )
+                self.probed_s += warm_up_s + duration_s
+                if self.watch is not None:
+                    self.watch(self.rate, self.probed_s, expected_s)
+                sent.append(train)
+        self.trains += sent
+        return sent
+
+    def probe(self) -> Probed:
+        """Probes until the samples are stationary and independent, or the time is over."""
+        options = self.options
+        duration_s = options.pilot_s
+        while True:
+            every_s = max(duration_s / _PILOT_SAMPLES, self.prober.message / self.rate)
+            pilot = self.send(1, duration_s, every_s)[0]
+            why = self._unstable(pilot)
+            if not why:
+                spacing = decorrelation(pilot.delay_s)
+                if spacing * _SPACINGS <= len(pilot.delay_s):
+                    break
+                # too short to tell how far apart samples must be
+                why = f"delays hang together for more than {spacing * every_s:.3g} s"
+            longer_s = 4 * duration_s
+            if self.probed_s + (1 + _WARM_UP) * longer_s > options.most_s:
+                return self._without(why, [pilot])
+            duration_s = longer_s
+        spacing_s = max(spacing * every_s, every_s)
+        while True:
+            trains, thinned = self._sample(spacing_s)
+            why = self._not_independent(thinned)
+            if not why:
+                return self._with(trains, thinned, spacing_s)
+            # at least twice as far apart; further if these samples say so
+            spacing_s *= max(2, *map(decorrelation, thinned))
+            if self.probed_s + options.samples * spacing_s * (1 + _WARM_UP) > options.most_s:
+                return self._without(why, trains)
+
+    def _sample(self, spacing_s: float) -> tuple[list[Train], list[Floats]]:
+        """As many samples as are wanted, at this distance."""
+        options = self.options
+        length_s = options.samples * spacing_s
+        at_once = options.at_once or (1 if self.prober.real_time else os.cpu_count() or 1)
+        # enough of them that each is long
+        count = max(1, min(at_once, math.floor(options.samples / _SPACINGS)))
+        trains = self.send(count, length_s / count * 1.02, spacing_s)
+        return trains, [train.delay_s for train in trains]
+
+    def _unstable(self, train: Train) -> str:
+        """Why a train's delays have no steady state; empty: nothing speaks against it."""
+        if train.missing:
+            return f"{train.missing} messages had not arrived when the run ended"
+        if len(train.delay_s) < FEWEST_SAMPLES:
+            return f"{len(train.delay_s)} samples tell nothing"
+        thinned = train.delay_s[:: max(1, len(train.delay_s) // 200)]
+        if not statistics.is_stationary(thinned):
+            return "the test of Elliott, Rothenberg and Stock finds a unit root"
+        return ""
+
+    def _not_independent(self, thinned: Sequence[Floats]) -> str:
+        for samples, train in zip(thinned, self.trains[-len(thinned) :], strict=True):
+            why = self._unstable(train)
+            if why:
+                return why
+            if not statistics.are_independent(samples):
+                return "the runs test finds that samples depend on each other"
+            if not statistics.halves_agree(samples):
+                return "the halves of a train are of different distributions"
+        return ""
+
+    def _with(self, trains: list[Train], thinned: list[Floats], spacing_s: float) -> Probed:
+        options = self.options
+        samples = np.concatenate(thinned)
+        quantile = statistics.upper_quantile(samples, options.epsilon, options.confidence)
+        point = Point(
+            self.rate,
+            True,
+            quantile.value,
+            quantile.low if math.isfinite(quantile.low) else None,
+            quantile.high if math.isfinite(quantile.high) else None,
+            options.epsilon,
+            quantile.samples,
+            spacing_s,
+            self.probed_s,
+            float(np.average([t.buffered for t in trains], weights=[t.messages for t in trains])),
+            float(np.median(samples)),
+        )
+        return self._probed(point, trains)
+
+    def _without(self, why: str, trains: list[Train]) -> Probed:
+        point = Point(
+            self.rate, False, probed_s=self.probed_s, because=f"{why}, after {self.probed_s:.4g} s"
+        )
+        if trains:
+            point = replace(point, buffered=trains[-1].buffered)
+        return self._probed(point, trains)
+
+    def _probed(self, point: Point, trains: list[Train]) -> Probed:
+        def joined(name: str) -> Floats:
+            return np.concatenate([getattr(train, name) for train in trains])
+
+        lag_s, rows = _window_autocorrelation(trains)
+        return Probed(
+            point,
+            joined("delay_s"),
+            joined("sender_s"),
+            joined("network_s"),
+            joined("receiver_s"),
+            rows,
+            lag_s,
+        )
+
+
+def _window_autocorrelation(trains: Sequence[Train]) -> tuple[float, npt.NDArray[np.float64]]:
+    """Of each train long enough, at up to 100 lags."""
+    rows = []
+    for train in trains:
+        lags = min(100, len(train.windows) // 10)
+        if lags > 0 and np.ptp(train.windows) > 0:
+            rows.append(statistics.autocorrelation(train.windows, lags))
+    if not rows:
+        return 0.0, np.zeros((0, 0))
+    shortest = min(map(len, rows))
+    return trains[0].window_every_s, np.array([row[:shortest] for row in rows])
+
+
+def estimate(
+    prober: Prober,
+    rates: Iterable[float],
+    options: Options | None = None,
+    *,
+    kept: Callable[[float], Probed | None] | None = None,
+    keep: Callable[[Probed], None] | None = None,
+    watch: Watch | None = None,
+) -> tuple[AttainableRate, list[Probed]]:
+    """Probes these rates in turn, up to the first without a steady state.
+
+    Args:
+        prober: what carries the trains.
+        rates: ascending, in the prober's units a second.
+        options: how exact it is to be.
+        kept: asked for each rate first, so that what was probed before is not probed again.
+        keep: told each rate that was probed.
+        watch: told how far a rate is; may raise to stop.
+
+    Returns:
+        The curve, and what was seen at each rate.
+
+    Raises:
+        ProbingError: no rates, or they do not ascend; a train that cannot be sent.
+
+    """
+    options = options or Options()
+    found: list[Probed] = []
+    for rate in rates:
+        if found and rate <= found[-1].point.rate:
+            raise ProbingError(
+                f"rates to probe must ascend, got {rate:g} after {found[-1].point.rate:g}"
+            )
+        probed = _one(prober, rate, options, kept, keep, watch)
+        found.append(probed)
+        if not probed.point.stationary:
+            break
+    if not found:
+        raise ProbingError("no rate to probe, expected at least one")
+    return joined(prober, found, options), found
+
+
+def _one(
+    prober: Prober,
+    rate: float,
+    options: Options,
+    kept: Callable[[float], Probed | None] | None,
+    keep: Callable[[Probed], None] | None,
+    watch: Watch | None,
+) -> Probed:
+    probed = None if kept is None else kept(rate)
+    if probed is None:
+        probed = _Rate(prober, rate, options, watch).probe()
+        if keep is not None:
+            keep(probed)
+    return probed
+
+
+def joined(prober: Prober, found: Iterable[Probed], options: Options) -> AttainableRate:
+    """The curve of rates that were probed, in any order."""
+    points = sorted((one.point for one in found), key=lambda point: point.rate)
+    return AttainableRate(prober.unit, tuple(points), options.confidence, prober.describe())
+
+
+def steps(step: float, most: float = math.inf) -> Iterable[float]:
+    """The paper's rates: the step, twice the step, and so on.
+
+    Raises:
+        ProbingError: no such step.
+
+    """
+    if not 0 < step < math.inf:
+        raise ProbingError(f"a step of rates must be above 0 and finite, got {step:g}")
+    number = 1
+    while number * step <= most * (1 + 1e-9):
+        yield number * step
+        number += 1
+
+
+def greedy_rate(
+    prober: Prober, duration_s: float, options: Options, runs: int = 8
+) -> tuple[float, float, float]:
+    """What a greedy source gets, and bounds of the mean over independent runs, in units a second."""
+    seeds = np.random.SeedSequence([options.seed, 0x67]).generate_state(runs, np.uint32)
+    at_once = options.at_once or (1 if prober.real_time else os.cpu_count() or 1)
+    with ThreadPoolExecutor(at_once) as pool:
+        rates = list(pool.map(lambda seed: prober.greedy(duration_s, int(seed)), seeds))
+    mean, low, high = statistics.mean_with_bounds(np.array(rates)[:, None], options.confidence)
+    return float(mean[0]), float(low[0]), float(high[0])
+
+
+def estimate_adaptively(
+    prober: Prober,
+    rates: int,
+    resolution: float,
+    options: Options | None = None,
+    *,
+    most: float | None = None,
+    greedy_s: float | None = None,
+    kept: Callable[[float], Probed | None] | None = None,
+    keep: Callable[[Probed], None] | None = None,
+    watch: Watch | None = None,
+) -> tuple[AttainableRate, list[Probed]]:
+    """Probes rates that add most to what is known of the curve, instead of all in equal steps.
+
+    First a greedy source tells about where the largest rate with a steady state must lie, and it is searched for
+    downwards from there, since rates near it take longest. Then a rate is added where the curve may be furthest above
+    what is known: between two rates r1 < r2 delays lie between d(r1) and d(r2), since more load does not make them
+    smaller, so that no rate between them adds more than r2 (t - d(r1)) to the maximum.
+
+    Args:
+        prober: what carries the trains.
+        rates: with a steady state, at the most; the fewer, the smaller is the sum of their epsilons.
+        resolution: rates are multiples of this, in units a second.
+        options: how exact each rate is to be.
+        most: no rate above this, in units a second; None: what a greedy source gets.
+        greedy_s: length of the runs of a greedy source, in seconds; None: a hundredth of the longest probing of a rate.
+        kept: as of `estimate`, as the others.
+        keep: see there.
+        watch: see there.
+
+    Raises:
+        ProbingError: a number out of range; a train that cannot be sent.
+
+    """
+    options = options or Options()
+    if not 0 < resolution < math.inf or rates < 2:
+        raise ProbingError(
+            f"adaptive probing needs a resolution above 0 and at least 2 rates, got {resolution:g} and {rates}"
+        )
+    greedy = None
+    if most is None:
+        greedy = greedy_rate(prober, greedy_s or options.most_s / 100, options)
+        # beyond what a greedy source gets, what waits grows for ever
+        most = greedy[0]
+    found: dict[float, Probed] = {}
+
+    def probe(number: int) -> bool:
+        rate = number * resolution
+        found[rate] = _one(prober, rate, options, kept, keep, watch)
+        return found[rate].point.stationary
+
+    low, high = 0, math.floor(most / resolution * (1 + 1e-9)) + 1
+    gap = 1
+    while high - low > 1:
+        # down in growing steps, then halves between the last two
+        number = max(low + 1, high - gap) if low == 0 else (low + high) // 2
+        if probe(number):
+            low = number
+        else:
+            high, gap = number, 2 * gap
+    while low > 0 and len(stable := _stable(found)) < rates:
+        least_s = min(float(one.delay_s.min()) for one in found.values() if one.point.stationary)
+        useful = _most_useful(stable, least_s, resolution)
+        if useful is None or not probe(useful):
+            break  # more load was bearable: the tests disagree, and more rates would not help
+    curve = joined(prober, found.values(), options)
+    return replace(curve, greedy=greedy), list(found.values())
+
+
+def _stable(found: dict[float, Probed]) -> list[Point]:
+    return sorted(
+        (one.point for one in found.values() if one.point.stationary), key=lambda p: p.rate
+    )
+
+
+def _most_useful(stable: Sequence[Point], least_s: float, resolution: float) -> int | None:
+    """The middle, in multiples of the resolution, of two rates between which the attainable rate may be most above
+    what is known, on average over the logarithm of time; None if there is none left between any two. No delay is below
+    `least_s`."""
+    rates = np.array([point.rate for point in stable])
+    delays = np.array([point.delay_s or 0.0 for point in stable])
+    times = np.geomspace(max(least_s, 1e-6), 100 * max(delays.max(), 1e-6), 400)
+    known = np.maximum(0, (rates[:, None] * (times - delays[:, None])).max(axis=0)) / times
+    best: tuple[float, int | None] = (0.0, None)
+    for (r1, d1), r2 in zip(
+        [(0.0, delays[0]), *zip(rates, delays, strict=True)], rates, strict=False
+    ):
+        middle = round((r1 + r2) / 2 / resolution)
+        if not r1 + resolution / 2 < middle * resolution < r2 - resolution / 2:
+            continue
+        may_be = np.minimum(np.maximum(0, r2 * (times - d1)) / times, r2)
+        gain = float(np.mean(np.maximum(0, may_be - known)))
+        if gain > best[0]:
+            best = (gain, middle)
+    return best[1]
+
+
+def decomposition(probed: Probed) -> dict[str, Any]:
+    """CCDFs of the delay and its parts at one rate: by part, values in seconds and the share that is larger."""
+    parts = {
+        "delay": probed.delay_s,
+        "sender_stack": probed.sender_s,
+        "network": probed.network_s,
+        "receiver_stack": probed.receiver_s,
+    }
+    return {
+        name: dict(
+            zip(
+                ("value_s", "share"),
+                map(np.ndarray.tolist, statistics.exceedance(values)),
+                strict=True,
+            )
+        )
+        for name, values in parts.items()
+        if len(values)
+    }

@@ -1,0 +1,89 @@
+"""A folder of rates that were probed, so that none is probed again: `rates/RATE.npz`, arrays and their JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path as FilePath
+
+import numpy as np
+
+from pathcast.attainable_rate.curve import _point
+from pathcast.attainable_rate.estimator import Options, Probed
+from pathcast.attainable_rate.probes import Prober, fingerprint
+from pathcast.exceptions import PathcastError
+from pathcast.files import write_beside
+
+#: A file larger than this is none of ours.
+_MAX_BYTES = 1 << 28
+_ARRAYS = ("delay_s", "sender_s", "network_s", "receiver_s", "autocorrelation")
+#: Of an option that does not change what is found.
+_BESIDE = {"at_once"}
+
+
+class Folder:
+    """Rates that were probed of one thing, by the same options."""
+
+    def __init__(self, path: FilePath, prober: Prober, options: Options) -> None:
+        """Opens it.
+
+        Raises:
+            PathcastError: it cannot be made.
+
+        """
+        try:
+            (path / "rates").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PathcastError(f"{path}: cannot be made: {error.strerror}") from None
+        self.path = path
+        chosen = {name: value for name, value in asdict(options).items() if name not in _BESIDE}
+        # trains at once are as many as processors, and part the samples
+        self._fingerprint = hashlib.sha256(
+            (fingerprint(prober) + json.dumps(chosen, sort_keys=True)).encode()
+        ).hexdigest()
+
+    def _file(self, rate: float) -> FilePath:
+        return self.path / "rates" / f"{rate:.6g}.npz"
+
+    def kept(self, rate: float) -> Probed | None:
+        """What was probed at this rate; None: nothing, or it is damaged, or was of something else."""
+        file = self._file(rate)
+        try:
+            if file.stat().st_size > _MAX_BYTES:
+                return None
+            with np.load(file, allow_pickle=False) as arrays:
+                values = json.loads(str(arrays["values"]))
+                if values["fingerprint"] != self._fingerprint or values["point"]["rate"] != rate:
+                    return None
+                columns = {name: np.asarray(arrays[name], float) for name in _ARRAYS}
+            return Probed(_point(values["point"]), **columns, lag_s=float(values["lag_s"]))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile):
+            return None
+
+    def keep(self, probed: Probed) -> None:
+        """Writes it down.
+
+        Raises:
+            PathcastError: it cannot be written.
+
+        """
+        values = {
+            "fingerprint": self._fingerprint,
+            "point": asdict(probed.point),
+            "lag_s": probed.lag_s,
+        }
+        stream = io.BytesIO()
+        columns = {name: getattr(probed, name) for name in _ARRAYS}
+        np.savez_compressed(stream, values=json.dumps(values, allow_nan=False), **columns)
+        write_beside(self._file(probed.point.rate), stream.getvalue())
+
+
+def resumed(
+    folder: Folder | None,
+) -> tuple[Callable[[float], Probed | None] | None, Callable[[Probed], None] | None]:
+    """`kept` and `keep` of a folder, or none of both."""
+    return (None, None) if folder is None else (folder.kept, folder.keep)

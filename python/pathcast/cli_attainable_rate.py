@@ -1,0 +1,336 @@
+"""`pathcast attainable-rate`: what a non-greedy application can expect, by probing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pathcast.attainable_rate import (
+    AttainableRate,
+    EmulatedProber,
+    Options,
+    Probed,
+    Prober,
+    SimulatedProber,
+    WindowLoop,
+    estimate,
+    estimate_adaptively,
+    steps,
+)
+from pathcast.attainable_rate import figures as pictures
+from pathcast.attainable_rate.folder import Folder, resumed
+from pathcast.console import INTERRUPTED, err, out, print_json
+from pathcast.exceptions import ProbingError
+from pathcast.files import write_beside
+from pathcast.scenario import Scenario, load
+
+
+class World(StrEnum):
+    """Where trains are sent."""
+
+    SIMULATOR = "simulator"
+    EMULATOR = "emulator"
+
+
+#: Times that the table shows, in seconds.
+_TIMES_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+_UNITS = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
+
+
+def attainable_rate(
+    what: Annotated[
+        FilePath | None,
+        typer.Argument(
+            metavar="[FILE.toml]",
+            help="A scenario of which one flow has a workload of constant rate (docs/scenario-file.md), or a path.",
+        ),
+    ] = None,
+    world: Annotated[
+        World, typer.Option(help="emulator: the kernel's TCP, in real time.")
+    ] = World.SIMULATOR,
+    flow: Annotated[
+        int, typer.Option(help="Number of the scenario's flow that probes, from 0.", min=0)
+    ] = 0,
+    scheme: Annotated[
+        str | None, typer.Option(help="Over a path: congestion control of the probes; default: cubic.")
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help='Distance of rates, as "1 Mbit/s", of a loop packets a second; with --adaptive the resolution of the '
+            "largest one.",
+        ),
+    ] = None,
+    most: Annotated[
+        str | None, typer.Option(metavar="RATE", help="No rate above this; default with --adaptive: what a greedy source gets.")
+    ] = None,
+    adaptive: Annotated[
+        int | None,
+        typer.Option(
+            metavar="RATES",
+            help="Choose at most so many rates by what they add, instead of equal steps.",
+            min=2,
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float, typer.Option(help="Probability that a delay is exceeded, at each rate.", min=0, max=1)
+    ] = 0.01,
+    samples: Annotated[
+        int, typer.Option(help="Independent delays at each rate.", min=20)
+    ] = 750,
+    longest: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Probe no rate for longer than this; default: 20,000 s, two hours in real time, a year of a fluid.",
+        ),
+    ] = None,
+    latency: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Instead of a file, window flow control alone, of this latency each way, with one of the next three.",
+        ),
+    ] = None,
+    window: Annotated[int | None, typer.Option(metavar="PACKETS", help="Static window.")] = None,
+    marks: Annotated[
+        float | None,
+        typer.Option(metavar="PROBABILITY", help="Adaptive window; a mark halves it."),
+    ] = None,
+    marks_every: Annotated[
+        int | None, typer.Option(metavar="PACKETS", help="The same, marks being periodic.")
+    ] = None,
+    capacity: Annotated[
+        float | None,
+        typer.Option(metavar="PACKETS/S", help="Of the loop's network; default: no limit."),
+    ] = None,
+    fluid: Annotated[
+        int | None,
+        typer.Option(metavar="STEPS", help="Probe the loop as a fluid, in so many steps of a round trip.", min=1),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all that is random.", min=0)] = 1,
+    at_once: Annotated[
+        int, typer.Option(help="Trains at once; 0: one for each processor, in real time one.", min=0)
+    ] = 0,
+    output: Annotated[
+        FilePath | None,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER",
+            help="Write estimate.json and pictures here; rates that are there are not probed again.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:  # fmt: skip
+    """Estimate what rate TCP sustains on every time scale, for applications that are not greedy, by probing."""
+    prober = _prober(
+        what, world, flow, scheme, latency, window, marks, marks_every, capacity, fluid
+    )
+    if longest is None:
+        longest = 7200.0 if prober.real_time else 20_000.0
+        if isinstance(prober, WindowLoop) and prober.fluid_steps is not None:
+            longest = 3e7
+    options = Options(
+        epsilon=epsilon,
+        samples=samples,
+        most_s=longest,
+        at_once=at_once,
+        seed=seed,
+        pilot_s=min(60.0, longest),
+    )
+    by = _rate(step, prober.unit, "step") or (1e6 if prober.unit == "bit" else 100.0)
+    largest = _rate(most, prober.unit, "largest rate")
+    folder = None if output is None else Folder(output, prober, options)
+    kept, keep = resumed(folder)
+    if prober.real_time and not as_json:
+        each_s = options.samples * 1.0
+        err.print(
+            f"in real time: {options.samples} samples of each rate take at least {each_s / 60:.0f} min if they may lie "
+            "1 s apart, more where delays hang together longer; Ctrl-C stops"
+            + ("" if folder is None else ", the same command goes on")
+        )
+    with _watched(prober) as watch:
+        if adaptive is None:
+            rates = steps(by, math.inf if largest is None else largest)
+            found, probed = estimate(prober, rates, options, kept=kept, keep=keep, watch=watch)
+        else:
+            found, probed = estimate_adaptively(
+                prober, adaptive, by, options, most=largest, kept=kept, keep=keep, watch=watch
+            )
+    if output is not None:
+        write(output, found, probed)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_estimate(found)
+        if output is not None:
+            out.print(f"written to {escape(str(output))}: estimate.json, *.svg")
+
+
+def _prober(
+    what: FilePath | None,
+    world: World,
+    flow: int,
+    scheme: str | None,
+    latency: float | None,
+    window: int | None,
+    marks: float | None,
+    marks_every: int | None,
+    capacity: float | None,
+    fluid: int | None,
+) -> Prober:
+    of_loop = (window, marks, marks_every)
+    if what is None:
+        if latency is None or sum(one is not None for one in of_loop) != 1:
+            raise ProbingError(
+                "nothing to probe: expected a scenario or path file, or --latency with one of --window, --marks and "
+                "--marks-every"
+            )
+        if world is not World.SIMULATOR or scheme is not None:
+            raise ProbingError(
+                "window flow control alone is simulated and has no scheme: --world and --scheme need a file"
+            )
+        loop = WindowLoop(latency, latency, window, marks, marks_every, capacity, fluid)
+        loop.check()
+        return loop
+    if (
+        latency is not None
+        or capacity is not None
+        or fluid is not None
+        or any(one is not None for one in of_loop)
+    ):
+        raise ProbingError(
+            "--latency, --window, --marks, --marks-every, --capacity and --fluid are instead of a file, not beside one"
+        )
+    loaded = load(what)
+    if isinstance(loaded, Scenario):
+        if scheme is not None:
+            raise ProbingError("--scheme goes with a path; the flows of a scenario have their own")
+        scenario = loaded
+    else:
+        scenario = Scenario.over(
+            loaded, [scheme or "cubic"], "{ kind = 'constant-rate', rate = '1 Mbit/s' }"
+        )
+    kind = SimulatedProber if world is World.SIMULATOR else EmulatedProber
+    return kind(scenario, flow)
+
+
+def _rate(text: str | None, unit: str, what: str) -> float | None:
+    """A rate of the command line, in units a second."""
+    if text is None:
+        return None
+    number, _, name = text.strip().partition(" ")
+    factor = _UNITS.get(name.strip()) if unit == "bit" else {"": 1.0}.get(name.strip())
+    try:
+        value = float(number)
+    except ValueError:
+        factor = None
+        value = math.nan
+    if factor is None or not 0 < value < math.inf:
+        wanted = (
+            'such as "1 Mbit/s"' if unit == "bit" else "a number of packets a second, such as 100"
+        )
+        raise ProbingError(f"{text!r} is no {what}, expected {wanted}")
+    return value * factor
+
+
+def shown(rate: float, unit: str) -> str:
+    """A rate for people."""
+    return f"{rate / 1e6:.4g} Mbit/s" if unit == "bit" else f"{rate:.5g} packets/s"
+
+
+@contextlib.contextmanager
+def _watched(prober: Prober) -> Iterator[Callable[[float, float, float | None], None]]:
+    """A progress bar on standard error, where that is a terminal."""
+    with Progress(
+        TextColumn("probing {task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} s of about {task.total:.0f} s"),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    ) as bar:
+        task = bar.add_task("", total=1.0)
+        try:
+            yield lambda rate, done_s, all_s: bar.update(
+                task, description=shown(rate, prober.unit), completed=done_s, total=all_s or done_s
+            )
+        except KeyboardInterrupt:
+            err.print("interrupted; rates that were done are kept if there is an --output")
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def write(folder: FilePath, found: AttainableRate, probed: list[Probed]) -> None:
+    """Writes an estimate and its pictures."""
+    write_beside(
+        folder / "estimate.json", json.dumps(found.to_dict(), allow_nan=False, indent=1) + "\n"
+    )
+    for name, (_, picture) in pictures.of_estimate(found, probed).items():
+        write_beside(folder / f"{name}.svg", f'<?xml version="1.0" encoding="utf-8"?>\n{picture}')
+
+
+def print_estimate(found: AttainableRate) -> None:
+    """Prints an estimate for people."""
+    table = Table("rate", f"delay, exceeded with {found.points[0].epsilon:g}", "95 % bounds", "median", "in sender",
+                  "samples", "apart")  # fmt: skip
+    for point in found.points:
+        if not point.stationary:
+            table.add_row(shown(point.rate, found.unit), f"[dim]{escape(point.because)}[/dim]")
+            continue
+        bounds = " to ".join(
+            "?" if bound is None else f"{1e3 * bound:.4g}"
+            for bound in (point.delay_low_s, point.delay_high_s)
+        )
+        table.add_row(
+            shown(point.rate, found.unit),
+            f"{1e3 * (point.delay_s or 0):.4g} ms",
+            f"{bounds} ms",
+            f"{1e3 * (point.median_delay_s or 0):.4g} ms",
+            f"{100 * point.buffered:.3g} %",
+            str(point.samples),
+            f"{point.spacing_s:.3g} s",
+        )
+    out.print(table)
+    if not found.used:
+        out.print("no rate has a steady state: probe smaller ones")
+        return
+    if found.greedy is not None:
+        mean, low, high = (shown(rate, found.unit) for rate in found.greedy)
+        out.print(f"a greedy source gets {mean} ({low} to {high})")
+    beyond = found.unstable_rate
+    out.print(
+        f"long-term rate: {shown(found.long_term_rate, found.unit)}"
+        + ("" if beyond is None else f", less than {shown(beyond, found.unit)}")
+    )
+    rates = Table("on a time scale of", *(f"{time:g} s" for time in _TIMES_S))
+    for name, bound in (("attainable", ""), ("at least", "low"), ("at most", "high")):
+        row = [shown(float(rate), found.unit) for rate in found.rate(_TIMES_S, bound)]
+        rates.add_row(f"{name}", *row)
+    out.print(rates)
+    out.print(
+        f"with probability {1 - found.epsilon:.4g} or more; bounds are those of the delays, "
+        f"{100 * found.confidence:g} % each"
+    )
+
+
+def summary(found: AttainableRate) -> dict[str, Any]:
+    """What comparisons need, JSON."""
+    return {
+        "long_term_rate": found.long_term_rate,
+        "epsilon": found.epsilon,
+        "rates": {
+            f"{time:g}": float(rate)
+            for time, rate in zip(_TIMES_S, found.rate(_TIMES_S), strict=True)
+        },
+    }
