@@ -192,6 +192,7 @@ def evaluate(
     protocol: str,
     cc: str | None = None,
     rtt_s: float | None = None,
+    window_s: float | None = None,
     keep_predictions: bool = False,
 ) -> str: ...
 def estimate_short_flow(
