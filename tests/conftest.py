@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,18 @@ def run(*arguments, **options):
     command = [str(PATHCAST), *map(str, arguments)]
     options = {"capture_output": True, "text": True, "timeout": 120, **options}
     return subprocess.run(command, check=False, **options)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible():
+    """What tests start ends at SIGINT, as in a terminal.
+
+    A shell starts jobs in the background with SIGINT ignored, and so would be what they start in turn; a signal
+    that is handled here is the default's there.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -192,6 +192,7 @@ def evaluate(
     protocol: str,
     cc: str | None = None,
     rtt_s: float | None = None,
+    window_s: float | None = None,
     keep_predictions: bool = False,
 ) -> str: ...
 def estimate_short_flow(
@@ -205,6 +206,7 @@ def estimate_short_flow(
     initial_window_packets: float,
     receive_window_bytes: float | None = None,
     losses: int | None = None,
+    windows_of_bytes: float | None = None,
 ) -> str: ...
 def follow(
     flows: Sequence[_Columns],

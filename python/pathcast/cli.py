@@ -491,11 +491,21 @@ def evaluate(
     ] = Protocol.FAIR,
     cc: Cc = None,
     rtt: Rtt = None,
+    window: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="All models learn on the last so many alone, 10 to 1000.",
+            show_default="what suits each",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Forecast traces again and again, and compare with what then happened."""
     evaluations = [
-        models.evaluate(trace, horizon, flow=flow, protocol=protocol.value, cc=cc, rtt_s=rtt)
+        models.evaluate(
+            trace, horizon, flow=flow, protocol=protocol.value, cc=cc, rtt_s=rtt, window_s=window
+        )
         for trace in [read_trace(file) for file in traces]
         for flow in trace.flows
     ]
@@ -505,6 +515,7 @@ def evaluate(
         print_json(
             {
                 "protocol": protocol.value,
+                "window_s": window,
                 "truth": truths[0] if len(truths) == 1 else "mixed",
                 "horizons": [score.to_dict() for score in scores],
                 "traces": [evaluation.to_dict() for evaluation in evaluations],
@@ -520,7 +531,9 @@ def evaluate(
         out.print("all together:")
     out.print(_score_table(scores))
     out.print(
-        f"median |forecast / truth - 1| in per cent, {protocol.value} protocol; truth is "
+        f"median |forecast / truth - 1| in per cent, {protocol.value} protocol"
+        + ("" if window is None else f", all models learning on {window:g} s alone")
+        + "; truth is "
         + " and ".join(names[truth] for truth in truths)
         + (" (no sequence numbers in the trace)" if "mean_cwnd_packets" in truths else "")
     )

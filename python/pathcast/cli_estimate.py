@@ -135,6 +135,10 @@ def estimate(
         int | None,
         typer.Option(help="Packets lost meanwhile; default: looked for in the timeline.", min=0),
     ] = None,
+    windows: Annotated[
+        bool,
+        typer.Option("--windows", help="With --json: the window over time, ours and the paper's."),
+    ] = False,
     source: Annotated[
         str | None,
         typer.Option(
@@ -160,7 +164,10 @@ def estimate(
         _serve(serve)
         return
     sizes = [parse_size(text) for text in size or ()] or list(DEFAULT_SIZES)
+    if windows and not as_json:
+        raise PathcastError("got --windows without --json, expected both: they are many numbers")
     given: dict[str, Any] = {
+        "windows": windows,
         "initial_window_packets": initial_window,
         "receive_window_bytes": None if receive_window is None else parse_size(receive_window),
     }

@@ -383,6 +383,7 @@ def evaluate(
     protocol: Protocol = "fair",
     cc: str | None = None,
     rtt_s: float | None = None,
+    window_s: float | None = None,
 ) -> Evaluation:
     """Forecasts a flow again and again and compares with what it then did.
 
@@ -394,6 +395,8 @@ def evaluate(
             averages over 10 s, updated every 10 s.
         cc: `cubic` or `reno`; by default what the trace says, else guessed.
         rtt_s: round-trip time in seconds; by default from srtt, else estimated as the flow goes on.
+        window_s: seconds of the past, 10 to 1000, that all models learn on; by default what suits each,
+            100 s for ECON and the formulas (Cao et al., IMC 2019, section 5.1).
 
     Raises:
         ModelError: a trace too short for the shortest horizon, fewer than two records, or a wrong
@@ -410,6 +413,7 @@ def evaluate(
                 protocol,
                 chosen_cc(trace, flow, cc),
                 rtt_s,
+                window_s,
                 keep_predictions=True,
             )
     except ModelError as error:

@@ -57,6 +57,26 @@ class SizeEstimate:
 
 
 @dataclass(frozen=True)
+class WindowEvolution:
+    """The sender's window over time, from the first byte to the end of the largest size.
+
+    Attributes:
+        published_time_s: beginnings of round trips by De Silva et al. 2016 (some of many), seconds since
+            the first byte, and the end.
+        published_window_packets: their windows, as many.
+        time_s: 201 evenly spaced moments, seconds since the first byte.
+        window_quantiles_packets: 5, 25, 50, 75 and 95 % quantiles of what Pathcast expects at each, packets
+            that may be on their way.
+
+    """
+
+    published_time_s: tuple[float, ...]
+    published_window_packets: tuple[float, ...]
+    time_s: tuple[float, ...]
+    window_quantiles_packets: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class ShortFlowEstimate:
     """What larger transfers would take, and what that rests on.
 
@@ -73,6 +93,7 @@ class ShortFlowEstimate:
             time measured.
         published_window_packets: window at the end of slow start by De Silva et al. 2016.
         published_at_the_end: whether their solver found none, so that slow start counts as not ended.
+        windows: the window over time, if it was asked for.
 
     """
 
@@ -87,10 +108,14 @@ class ShortFlowEstimate:
     misfit: float
     published_window_packets: float
     published_at_the_end: bool
+    windows: WindowEvolution | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As `pathcast estimate --json` prints it."""
-        return asdict(self)
+        values = asdict(self)
+        if self.windows is None:
+            del values["windows"]
+        return values
 
 
 def _in_words(values: dict[str, Any]) -> str:
@@ -136,6 +161,7 @@ def estimate(
     initial_window_packets: float = DEFAULT_INITIAL_WINDOW,
     receive_window_bytes: float | None = None,
     losses: int | None = None,
+    windows: bool = False,
 ) -> ShortFlowEstimate:
     """Estimates what larger transfers of CUBIC take from one small one; docs/short-flows.md.
 
@@ -154,6 +180,7 @@ def estimate(
         receive_window_bytes: the largest window that the receiver offers; by default not known, for
             the published algorithms 800 packets.
         losses: packets lost meanwhile, if known; by default they are looked for in the timeline.
+        windows: tell also how the window has grown and goes on, until the largest size is sent.
 
     Raises:
         ModelError: a number out of range, or a timeline that falls.
@@ -181,6 +208,7 @@ def estimate(
             float(initial_window_packets),
             None if receive_window_bytes is None else float(receive_window_bytes),
             losses,
+            max(map(float, sizes_bytes), default=float(transferred_bytes)) if windows else None,
         )
     values = json.loads(text)
     published = values.pop("published")
@@ -208,4 +236,17 @@ def estimate(
         misfit=values["misfit"],
         published_window_packets=published["window_packets"],
         published_at_the_end=published["at_the_end"],
+        windows=_evolution(values["windows"]),
+    )
+
+
+def _evolution(values: dict[str, Any] | None) -> WindowEvolution | None:
+    if values is None:
+        return None
+    published, ours = values["published"], values["pathcast"]
+    return WindowEvolution(
+        tuple(point["time_s"] for point in published),
+        tuple(point["window_packets"] for point in published),
+        tuple(point["time_s"] for point in ours),
+        tuple(tuple(point["window_quantiles_packets"]) for point in ours),
     )

@@ -95,6 +95,24 @@ def test_the_default_sizes_are_those_of_the_paper():
     assert "rests on:" in outcome.stdout
 
 
+def test_the_window_over_time_is_told_on_request():
+    arguments = ("--bytes", "1e6", "--time", 1.9, "--rtt", 0.08, "--size", "5e6", "--size", "2e6")
+    plain = json.loads(run("estimate", *arguments, "--json").stdout)
+    found = json.loads(run("estimate", *arguments, "--windows", "--json").stdout)
+    windows = found.pop("windows")
+    assert found == plain
+    assert len(windows["time_s"]) == len(windows["window_quantiles_packets"]) == 201
+    assert windows["time_s"][-1] == pytest.approx(plain["sizes"][0]["time_s"])
+    assert windows["window_quantiles_packets"][0] == [10] * 5
+    for quantiles in windows["window_quantiles_packets"]:
+        assert quantiles == sorted(quantiles)
+    assert windows["published_window_packets"][0] == 10
+    assert windows["published_time_s"][-1] == pytest.approx(plain["sizes"][0]["published_time_s"])
+    # by Algorithm 2 what the rounds carry is the transfer
+    assert len(windows["published_time_s"]) == len(windows["published_window_packets"])
+    assert "expected both" in refused(*arguments, "--windows")
+
+
 def test_the_clock_may_begin_with_the_request():
     arguments = ("--rtt", 0.08, "--bytes", "1e6", "--size", "5e6", "--json")
     first_byte = json.loads(run("estimate", "--time", 1.9, *arguments).stdout)

@@ -141,8 +141,11 @@ def test_either_host_sends_and_the_trace_is_that_of_the_sender(path_file, tmp_pa
             options = ("--duration", "4", "--scheme", "reno", "-o", trace, *direction)
             report = valid_run(path, server, key, *options)
             [flow] = report["flows"]
-            # a full packet carries 1348 bytes in 1460
-            assert 0.8 < flow["goodput_bps"] / (20e6 * 1348 / 1460) < 1.0, flow
+            # a full packet carries 1348 bytes in 1460. That the run is over the server hears behind what waits
+            # in the path's queue, 1 BDP or 30 ms, and at its next look, each 10 ms: what arrives until then is
+            # counted, over the client's 4 s
+            most = 1 + (0.03 + 0.01) / 4
+            assert 0.8 < flow["goodput_bps"] / (20e6 * 1348 / 1460) < most, flow
             read = pathcast.read_trace(trace)
             assert read.metadata["source"] == "live"
             assert read.metadata["schemes"] == ["reno"]

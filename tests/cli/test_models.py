@@ -48,6 +48,33 @@ def test_fit_pools_traces_of_one_kind(sawtooth):
     )
 
 
+def test_models_learn_on_the_window_that_is_asked_for(tmp_path):
+    # a quiet half, then one that loses at half the window: what was learned before matters
+    rng = np.random.default_rng(3)
+    tops = [200] * 8 + list(rng.integers(60, 140, 60))
+    windows = [w for top in tops for w in range(top // 2, top + 1)]
+    file = tmp_path / "trace.csv"
+    rows = "".join(f"{i * 0.1:.1f},{w}\n" for i, w in enumerate(windows))
+    file.write_text("time_s,cwnd_packets\n" + rows)
+    options = ("--cc", "reno", "--rtt", 0.1, "--horizon", 5)
+    by_window = {}
+    for window in (None, 10, 50):
+        more = () if window is None else ("--window", window)
+        done = run("evaluate", file, *options, *more, "--json")
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        assert result["window_s"] == window
+        by_window[window] = result["horizons"][0]["median_error_pct"]
+    for model in ("econ", "pftk", "window_mean", "pathcast"):
+        assert len({errors[model] for errors in by_window.values()}) == 3, model
+    said = run("evaluate", file, *options, "--window", 10).stdout
+    assert "all models learning on 10 s alone" in " ".join(said.split())
+    for wrong in (5, 1001, "nan", "x"):
+        done = run("evaluate", file, *options, "--window", wrong)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+
+
 def test_real_traces_are_fitted_and_forecast(econ_traces):
     fitted = json.loads(run("fit", econ_traces / RENO, "--json").stdout)
     assert fitted["flows"][0]["cc"] == "reno"

@@ -174,8 +174,6 @@ def test_nothing_is_left_of_a_run_that_is_ended(home, number, code):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=home,
         env=environment(home),
-        # as in a terminal; a job in the background starts with SIGINT ignored
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 20
     while len(machine(home)[1]) < 2 and time.monotonic() < deadline:

@@ -173,8 +173,6 @@ def test_ctrl_c_ends_an_emulation_and_leaves_nothing(emulator, path_file, tmp_pa
     process = subprocess.Popen(
         [str(PATHCAST), "emulate", str(path_file(PATH)), "--duration", "60", "-o", str(output)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # as in a terminal; a job in the background starts with SIGINT ignored
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     time.sleep(3)
     assert process.poll() is None

@@ -2,6 +2,7 @@
 
 import csv
 import fcntl
+import hashlib
 import json
 import os
 import signal
@@ -187,10 +188,40 @@ def test_short_flows_are_cells_too(tmp_path):
     assert "Short flows" in (folder / "report.html").read_text()
     assert (folder / "figures" / "short-flows.svg").exists()
     assert (folder / "tables" / "short-flows.csv").exists()
+    assert of_all["largest_bps"]["measured"] > of_all["largest_bps"]["alone"]
+
+    # the window was logged: figure 9 has all that it can have
+    for row in results["evolution"]:
+        assert row["without_window"] == 0
+    assert results["evolution"][0]["path"] is not None
+    for name in ("short-flows-windows", "short-flows-scatter"):
+        assert (folder / "figures" / f"{name}.svg").read_text().count("<path") > 20
+    shown = results["evolution"][0]
+    (name,) = (row["name"] for row in results["downloads"] if row["seed"] == shown["seed"])
+    file = folder / "simulated" / name / "download.json"
+    row = json.loads(file.read_text())
+    assert 100 < len(row["cwnd_packets"]) == len(row["cwnd_time_s"]) <= 400
+    assert row["cwnd_time_s"] == sorted(row["cwnd_time_s"])
+    assert row["cwnd_time_s"][-1] == pytest.approx(row["truth_s"][-1], rel=0.2)
+    assert 8 <= row["cwnd_packets"][0] <= 12
 
     before = kept(folder)
     _, again = of_suite(folder, *options)
     assert (again, kept(folder)) == (results, before)
+    # a run of before windows were kept counts as well as it did, and the figure says what it lacks
+    old = file.read_text()
+    cell = file.with_name("cell.json")
+    values = json.loads(cell.read_text())
+    file.write_text(json.dumps({k: v for k, v in row.items() if not k.startswith("cwnd")}))
+    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+    cell.write_text(json.dumps(values | {"trace_sha256": sha256}))
+    printed, without = of_suite(folder, *options, "--no-run")
+    assert printed["valid"] == 21
+    assert without["short_flows"] == results["short_flows"]
+    assert without["evolution"][0]["without_window"] == 1
+    assert without["evolution"][0]["seed"] != shown["seed"]
+    file.write_text(old)
+    cell.write_text(json.dumps(values))
     damaged = folder / "simulated" / results["downloads"][0]["name"] / "download.json"
     damaged.write_text("{}")
     printed, _ = of_suite(folder, *options, "--no-run")
@@ -210,8 +241,6 @@ def test_ctrl_c_keeps_what_ended_and_the_same_command_goes_on(tmp_path):
     process = subprocess.Popen(
         [str(PATHCAST), "evaluate", "suite", "-o", str(folder), *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # as in a terminal; a job in the background starts with SIGINT ignored
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while not list(folder.glob("simulated/*/cell.json")) and time.monotonic() < deadline:
@@ -266,7 +295,6 @@ def test_ctrl_c_ends_emulations(emulator, tmp_path):
     process = subprocess.Popen(
         [str(PATHCAST), "evaluate", "suite", "-o", str(folder), "--network", "last-mile-1"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while not list(folder.glob("cells/*")) and time.monotonic() < deadline:

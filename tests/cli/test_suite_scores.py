@@ -5,11 +5,18 @@ import pytest
 
 import pathcast
 from conftest import ROOT
-from pathcast.suite import NETWORKS, Form, cells, paper, short_flows, tables
+from pathcast.suite import NETWORKS, Form, cells, paper, short_flows, tables, timeouts
 from pathcast.suite.claims import claims
 from pathcast.suite.latency import SIZES_BYTES, transfers
 from pathcast.suite.networks import CHANGES_S, SETTINGS, changed
-from pathcast.suite.scores import Pool, Scored, Source, alternatives, reduction_pct
+from pathcast.suite.scores import (
+    Pool,
+    Scored,
+    Source,
+    alternatives,
+    reduction_pct,
+    score_small_window,
+)
 from pathcast.suite.views import View, views
 
 NETWORK_OF_FIGURES = "northeast"
@@ -30,17 +37,20 @@ def scored(
     return Scored(source, protocol, horizon_s, error_pct=errors, **(defaults | more))
 
 
-def results_of(*all_scored, transfers=(), downloads=()):
+def results_of(*all_scored, transfers=(), downloads=(), small_window=(), rows_of_cells=()):
     throughput = tables.throughput(all_scored)
     found = {
         "throughput": throughput,
         "horizons": tables.horizons(throughput),
+        "sensitivity": tables.sensitivity(small_window, throughput),
         "changing": tables.changing(all_scored),
         "scwnd": tables.by_window(all_scored),
         "npc": tables.by_connections(all_scored),
         "latency": tables.latency(transfers),
         "downloads": [],
         "short_flows": short_flows.table(downloads),
+        "evolution": short_flows.evolution_rows(downloads),
+        "timeouts": timeouts.table(rows_of_cells),
         "models": list(pathcast.MODELS),
         "cells": [],
         "left_out": [],
@@ -239,9 +249,10 @@ def test_tables_are_as_wide_as_their_headers_and_say_what_is_not_there():
 def test_every_network_of_the_paper_has_a_cell_for_each_congestion_control():
     for form in Form:
         found = cells(form)
+        # with the default buffers the paper has CUBIC alone
         assert {(c.network.name, c.scheme) for c in found} == {
             (name, scheme) for name in NETWORKS for scheme in ("cubic", "reno")
-        }
+        } - {("northeast-buffers", "reno")}
         assert len({cell.name for cell in found}) == len(found)
     assert {cell.npc for cell in cells(Form.FULL)} == set(range(1, 11))
     assert all(cell.duration_s in (600, 3600) for cell in cells(Form.FULL))
@@ -252,15 +263,16 @@ def test_every_network_of_the_paper_has_a_cell_for_each_congestion_control():
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: f"{s.name}-{s.setting}")
 def test_every_setting_can_be_run_and_its_first_flows_are_measured(setting):
+    scheme = setting.schemes[-1]
     (cell,) = [
         cell
         for cell in cells(
-            Form.FULL, networks=[setting.name], schemes=["reno"], npcs=[3], duration_s=4
+            Form.FULL, networks=[setting.name], schemes=[scheme], npcs=[3], duration_s=4
         )
         if cell.network == setting and cell.seed == 1
     ]
     scenario = cell.scenario()
-    assert scenario.schemes[:3] == ("reno",) * 3
+    assert scenario.schemes[:3] == (scheme,) * 3
     assert scenario.workloads[:3] == ("bulk",) * 3
     assert "bulk" not in scenario.workloads[3:]
     report, _ = pathcast.simulate(scenario, duration_s=4, record=False)
@@ -269,7 +281,7 @@ def test_every_setting_can_be_run_and_its_first_flows_are_measured(setting):
 
 def test_a_setting_changes_what_it_says():
     by_name = {cell.name: cell.scenario().toml for cell in cells(Form.FULL, npcs=[1])}
-    assert len(set(by_name.values())) == len(SETTINGS) * 2
+    assert len(set(by_name.values())) == sum(len(setting.schemes) for setting in SETTINGS)
     one = by_name["azure-loss-1e-5-reno-npc1-seed1-3600s"]
     other = by_name["azure-loss-1e-3-reno-npc1-seed1-3600s"]
     different = [
@@ -319,7 +331,7 @@ def test_short_flows_stand_beside_the_papers_and_their_claims_can_fail():
         "where": "table 5", "mean_error_pct": {"published": 2.02, "alone": 82.14},
     }  # fmt: skip
     results = results_of(downloads=scores)
-    assert holds(results, "short flows, no loss")
+    assert holds(results, "short flows, no loss:")
     assert holds(results, "short flows, loss") is False
     assert holds(results_of(downloads=scores[:4]), "short flows, loss")
     assert holds(results_of(), "short flows, loss") is None
@@ -335,3 +347,154 @@ def test_the_short_forms_downloads_are_a_fair_part_of_the_full_ones():
     assert sum("jitter 8" in one.title for one in short) in (10, 11)
     again = short_flows.cells(full=False, seeds=[1, 1, 2])
     assert len(again) == 42
+
+
+def test_the_default_buffers_are_the_measured_flows_alone():
+    own, plain = (
+        next(
+            cell.scenario().toml
+            for cell in cells(Form.SHORT, networks=[name], schemes=["cubic"], npcs=[2])
+        )
+        for name in ("northeast-buffers", "northeast")
+    )
+    assert 'receive_window = "3000000 B"' not in plain
+    assert own.count('receive_window = "3000000 B"') == 1
+    assert (
+        own.replace('receive_window = "3000000 B"\n', "").split("\n", 1)[1:]
+        == (plain.split("\n", 1)[1:])
+    )
+    # two BDP and what waits for its acknowledgment are less: the window is not what limits
+    assert 3_000_000 > 2 * 100e6 / 8 * 0.05 * 2
+    row = tables.throughput(
+        [scored({"pathcast": [5.0], "ewma": [20.0]}, network="northeast-buffers")]
+    )[0]
+    assert row["paper"]["econ_median_pct"] == 9.6
+    assert row["paper"]["best_other_median_pct"] == 34.9
+    assert not cells(Form.SHORT, networks=["northeast-buffers"], schemes=["reno"])
+
+
+def test_the_small_window_stands_beside_the_default_and_its_claim_can_fail():
+    def both(ours, other, small, scheme):
+        default = [scored({"pathcast": [ours], "econ": [ours], "ewma": [other]}, scheme=scheme)]
+        less = [scored({"pathcast": [small], "econ": [9.0], "ewma": [10.0]}, scheme=scheme)]
+        return results_of(*default, small_window=less)
+
+    results = both(1.0, 10.0, 5.0, "cubic")
+    northeast, mean = results["sensitivity"]
+    assert (northeast["network"], mean["network"]) == ("northeast", "mean")
+    assert northeast["reduction_mean_pct"] == mean["reduction_mean_pct"] == 50
+    assert mean["econ_reduction_median_pct"] == pytest.approx(10)
+    assert mean["default"]["reduction_mean_pct"] == 90
+    assert mean["paper_reduction_pct"] == 48
+    assert holds(results, "cubic, all models learning on 10 s")
+    assert holds(both(1.0, 10.0, 5.3, "cubic"), "all models learning on 10 s") is False
+    assert holds(both(1.0, 10.0, 5.3, "reno"), "all models learning on 10 s")
+    (row,) = [row for row in results["claims"] if "learning on 10 s" in row["claim"]]
+    assert row["exceptions"] == [
+        f"{name} was not run" for name in ("azure", "southeast", "long-distance")
+    ]
+
+
+def test_a_score_with_the_small_window_is_that_of_evaluate():
+    rng = np.random.default_rng(7)
+    time_s = np.arange(0, 150, 0.05)
+    window = 50 + np.cumsum(rng.normal(0, 1, len(time_s))) ** 2 / 50
+    columns = {
+        "time_s": time_s, "cwnd_packets": window, "srtt_s": np.full(len(time_s), 0.1),
+        "snd_nxt_bytes": np.cumsum(window * 1448 / 2).round(),
+    }  # fmt: skip
+    trace = pathcast.Trace.from_columns(
+        columns, {"mss_bytes": 1448, "schemes": ["cubic"], "source": "simulator"}
+    )
+    found = score_small_window(trace, Source("azure", "cubic", 1, "cell", 0))
+    small, whole = (
+        pathcast.evaluate(trace, [1.0], protocol="paper", window_s=window_s).horizons[0]
+        for window_s in (10, None)
+    )
+    for model in ("pathcast", "econ", "ewma"):
+        error = float(np.nanmedian(found.error_pct[model]))
+        assert error == pytest.approx(small.median_error_pct[model], rel=1e-4)
+        assert error != pytest.approx(whole.median_error_pct[model], rel=1e-4)
+    assert (found.protocol, found.horizon_s) == ("paper", 1.0)
+
+
+def timed_out_at(moments_s, *, source="emulator", window=1.0):
+    """A flow whose window falls to one packet at these moments, after 0.3 s without an acknowledgment."""
+    time_s = np.arange(0, 60, 0.05)
+    for at_s in moments_s:
+        time_s = time_s[(time_s <= at_s - 0.3) | (time_s >= at_s)]
+    cwnd = np.full(len(time_s), 40.0)
+    for at_s in moments_s:
+        cwnd[np.searchsorted(time_s, at_s)] = window
+    sent_bytes = np.arange(len(time_s)) * 10_000.0 + 20_000
+    columns = {
+        "time_s": time_s, "cwnd_packets": cwnd, "snd_nxt_bytes": sent_bytes,
+        "snd_una_bytes": sent_bytes - 20_000,
+    }  # fmt: skip
+    metadata = {"mss_bytes": 1000, "schemes": ["reno"], "source": source}
+    return pathcast.Trace.from_columns(columns, metadata)
+
+
+def test_timeouts_are_windows_of_a_packet_after_silence():
+    assert timeouts.sent(timed_out_at([]), 0).timeouts == 0
+    found = timeouts.sent(timed_out_at([10.0, 25.0]), 0)
+    assert found.timeouts == 2
+    assert found.packets == pytest.approx(11_880, rel=0.01)
+    # the simulator tells the window after the acknowledgment
+    assert timeouts.sent(timed_out_at([10.0], window=2.0), 0).timeouts == 0
+    assert timeouts.sent(timed_out_at([10.0], source="simulator", window=2.0), 0).timeouts == 1
+    nothing_sent = pathcast.Trace.from_columns(
+        {"time_s": [0.0, 1.0, 2.0], "cwnd_packets": [9.0, 1.0, 2.0]}
+    )
+    assert timeouts.sent(nothing_sent, 0) is None
+
+
+def test_a_simulated_flow_that_loses_all_for_a_second_times_out():
+    path = pathcast.Path.parse(
+        "rate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n"
+        "[[schedule]]\nat = '4 s'\nloss = 0.999\n[[schedule]]\nat = '5 s'\nloss = 0.0\n"
+    )
+    _, trace = pathcast.simulate(path, ["reno"], duration_s=10)
+    assert timeouts.sent(trace, 0).timeouts == 1
+    _, calm = pathcast.simulate(
+        pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '20 ms'\n"), ["reno"], duration_s=10
+    )
+    assert timeouts.sent(calm, 0).timeouts == 0
+
+
+def test_shares_of_timeouts_are_of_all_flows_of_a_network():
+    cell = {"network": "wireless", "scheme": "reno", "valid": True, "losses": [3, 1]}
+    rows = timeouts.table(
+        [
+            cell | {"packets": [1000, 3000], "timeouts": [1, 0]},
+            cell | {"packets": [4000, 0], "timeouts": [1, 0]},
+            cell | {"packets": [None, 5], "timeouts": [None, 0]},
+            cell | {"valid": False, "packets": None, "timeouts": None},
+            cell | {"network": "azure", "packets": [3000], "losses": [1], "timeouts": [0]},
+        ]
+    )
+    assert [(row["packets"], row["timeouts"], row["losses"]) for row in rows] == [
+        (8000, 2, 8), (3000, 0, 1),
+    ]  # fmt: skip
+    assert [row["per_packet"] for row in rows] == [2 / 8000, 0]
+    assert [row["most_per_packet"] for row in rows] == [None, 0.001]
+    assert [row["paper_per_packet"] for row in rows] == [1e-7, None]
+
+
+def test_figure_9_has_the_median_download_of_each_kind_that_has_its_window_logged():
+    def logged(error_pct, **row):
+        score = a_download(error_pct)
+        score.row.update({"seed": 1, "cwnd_packets": [10.0], "cwnd_time_s": [0.0]} | row)
+        return score
+
+    scores = [logged(e, seed=e) for e in (9, 1, 5, 3)] + [
+        logged(7, losses=4, seed=50),
+        logged(2, losses=4, losses_in_measured=1, seed=51),
+        logged(2, losses=4, seed=52, cwnd_packets=None),
+    ]
+    rows = {row["kind"][0]: row for row in short_flows.evolution_rows(scores)}
+    assert rows["a"]["seed"] == 3
+    assert rows["a"]["error_pct"]["published"] == [3, 3, 3]
+    assert (rows["b"]["seed"], rows["b"]["without_window"]) == (50, 1)
+    assert (rows["c"]["path"], rows["c"]["without_window"]) == (None, 0)
+    assert short_flows.evolution_rows([]) == []

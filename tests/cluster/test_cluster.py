@@ -194,8 +194,6 @@ def test_ctrl_c_cancels_the_tasks(where, cluster, path_file):
         [str(PATHCAST), "sweep", str(path_file(PATH)), "--seeds", "200", "--duration", "20000",
          "--cluster", address],
         stderr=subprocess.PIPE, text=True, start_new_session=True,
-        # as in a terminal; a job in the background starts with SIGINT ignored
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     time.sleep(8)
     assert process.poll() is None

@@ -48,6 +48,9 @@ pub struct EvaluateOptions {
     pub horizons_s: Vec<f64>,
     /// Protocol.
     pub protocol: Protocol,
+    /// Seconds of the past that all models learn on, [`WINDOWS_S`](crate::estimators::WINDOWS_S); `None`: what suits
+    /// each, 100 s for ECON and the formulas (paper, section 5.1).
+    pub window_s: Option<f64>,
     /// Keep each prediction, for plots.
     pub keep_predictions: bool,
 }
@@ -59,6 +62,7 @@ impl Default for EvaluateOptions {
             rtt_s: None,
             horizons_s: vec![1.0, 5.0, 10.0, 30.0, 60.0],
             protocol: Protocol::Fair,
+            window_s: None,
             keep_predictions: false,
         }
     }
@@ -68,7 +72,7 @@ impl Default for EvaluateOptions {
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// A horizon or a round-trip time that is no positive time.
+    /// A horizon or a round-trip time that is no positive time, or a training window out of range.
     #[error(transparent)]
     Forecast(#[from] ForecastError),
     /// Not one window fits.
@@ -180,6 +184,7 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
             rtt_s: options.rtt_s,
             horizons_s: options.horizons_s.clone(),
             protocol: options.protocol,
+            window_s: options.window_s,
         },
     )?;
     let mut predictions: Vec<Vec<Prediction>> = vec![Vec::new(); options.horizons_s.len()];

@@ -148,6 +148,7 @@ impl Estimator {
             rtt_s,
             horizons_s,
             protocol: protocol(protocol_name)?,
+            window_s: None,
         };
         py.detach(|| pathcast_models::Estimator::fit(model, &series, &options))
             .map(Self)

@@ -131,7 +131,8 @@ pub fn fit(
 
 /// Forecasts one flow again and again and compares with what happened; JSON.
 #[pyfunction]
-#[pyo3(signature = (flow, horizons_s, protocol, cc=None, rtt_s=None, keep_predictions=false))]
+#[pyo3(signature = (flow, horizons_s, protocol, cc=None, rtt_s=None, window_s=None, keep_predictions=false))]
+#[allow(clippy::too_many_arguments)] // by keyword in Python
 pub fn evaluate(
     py: Python<'_>,
     flow: Columns<'_>,
@@ -139,6 +140,7 @@ pub fn evaluate(
     protocol: &str,
     cc: Option<&str>,
     rtt_s: Option<f64>,
+    window_s: Option<f64>,
     keep_predictions: bool,
 ) -> PyResult<String> {
     let series = flow.series().map_err(model_error)?;
@@ -149,6 +151,7 @@ pub fn evaluate(
         rtt_s,
         horizons_s,
         protocol,
+        window_s,
         keep_predictions,
     };
     let evaluation = py

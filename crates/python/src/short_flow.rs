@@ -1,7 +1,9 @@
 //! Short flows: from one small transfer to larger ones.
 
 use numpy::PyReadonlyArray1;
-use pathcast_models::short_flow::{Estimate, Measured, Published, estimate, published_estimate};
+use pathcast_models::short_flow::{
+    Estimate, Measured, Published, Windows, estimate, published_estimate, windows,
+};
 use pyo3::prelude::*;
 use serde::Serialize;
 
@@ -16,13 +18,14 @@ struct Both {
     #[serde(flatten)]
     estimate: Estimate,
     published: Published,
+    windows: Option<Windows>,
 }
 
 /// Estimates the times of larger transfers, by Pathcast's model and by the published one; JSON.
 #[pyfunction]
 #[pyo3(signature = (
     bytes, time_s, before_s, rtts_s, sizes_bytes, timeline, mss_bytes, initial_window_packets,
-    receive_window_bytes=None, losses=None
+    receive_window_bytes=None, losses=None, windows_of_bytes=None
 ))]
 #[allow(clippy::too_many_arguments)] // one for each field of Measured
 pub fn estimate_short_flow(
@@ -37,6 +40,7 @@ pub fn estimate_short_flow(
     initial_window_packets: f64,
     receive_window_bytes: Option<f64>,
     losses: Option<u32>,
+    windows_of_bytes: Option<f64>,
 ) -> PyResult<String> {
     let timeline = timeline.map_or_else(Vec::new, |Timeline(time_s, bytes)| {
         let pairs = time_s.as_array().into_iter().copied();
@@ -57,6 +61,7 @@ pub fn estimate_short_flow(
         let both = Both {
             estimate: estimate(&measured, &sizes_bytes)?,
             published: published_estimate(&measured, &sizes_bytes)?,
+            windows: (windows_of_bytes.map(|size| windows(&measured, size))).transpose()?,
         };
         Ok(serde_json::to_string(&both).expect("plain data"))
     })

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pathcast.report.plots import BLUE, GREEN, GREY, ORANGE, VERMILION, svg
-from pathcast.suite import paper
+from pathcast.suite import paper, short_flows
 from pathcast.suite.judge import Judged
 from pathcast.suite.latency import SIZE_RANGES, Transfers
 from pathcast.suite.networks import WIRED
@@ -88,6 +88,13 @@ def figures(judged: Judged, results: dict[str, Any]) -> dict[str, tuple[str, str
         "Short flows, figure 8 of De Silva et al.: mean errors, 10th to 90th percentile as a line; cut "
         "off above 150 %",
         _short_flows(results["short_flows"]),
+    )
+    title, picture = _windows(judged.downloads)
+    add("short-flows-windows", title, picture)
+    add(
+        "short-flows-scatter",
+        "Short flows, figure 10 of De Silva et al.: estimated against measured throughput",
+        _scatter(judged.downloads),
     )
     return found
 
@@ -306,3 +313,93 @@ def _short_flows(rows: Sequence[dict[str, Any]]) -> str | None:
         _legend(figure, panels, 5)
 
     return svg(max(5.0, 3.4 * len(of_group)), 3.8, draw)
+
+
+def _windows(scores: Sequence[short_flows.Score]) -> tuple[str, str | None]:
+    """Figure 9 of De Silva et al.: the window estimated and logged, a panel for each kind of download."""
+    title = "Short flows, figure 9 of De Silva et al.: the window, estimated from the first 1 MB and logged"
+    if not scores:
+        return title, None
+    chosen = short_flows.typical(scores)
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(1, len(chosen), squeeze=False)[0]
+        for axes, (kind, (one, without)) in zip(panels, chosen.items(), strict=True):
+            axes.set_title(kind, fontsize=9, loc="left")
+            axes.set_xlabel("time since the first byte (s)")
+            if one is None:
+                missing = f"none of {without} has" if without else "no such download,\nnone has"
+                axes.text(
+                    0.5, 0.5, f"{missing}\nits window logged", ha="center", va="center",
+                    transform=axes.transAxes, color=GREY,
+                )  # fmt: skip
+                axes.set(xticks=[], yticks=[])
+                continue
+            _windows_panel(axes, one.row)
+            axes.set_title(f"{kind}\n{one.row['name']}", fontsize=9, loc="left")
+        panels[0].set_ylabel("window (packets)")
+        _legend(figure, panels, 5)
+
+    return title, svg(12, 4.2, draw)
+
+
+def _windows_panel(axes: Axes, row: dict[str, Any]) -> None:
+    windows = short_flows.evolution(row)
+    logged = row["cwnd_packets"]
+    quantiles = np.array(windows.window_quantiles_packets)
+    axes.fill_between(
+        windows.time_s, quantiles[:, 0], quantiles[:, -1], color=BLUE, alpha=0.15, lw=0,
+        label="90 % band",
+    )  # fmt: skip
+    axes.plot(row["cwnd_time_s"], logged, color="#1d2129", lw=1.2, label="logged")
+    axes.plot(windows.time_s, quantiles[:, 2], color=BLUE, lw=2, label="pathcast, in flight")
+    axes.plot(
+        windows.published_time_s, windows.published_window_packets, "--", color=ORANGE,
+        label="published algorithms",
+    )  # fmt: skip
+    axes.axvline(row["time_s"][-1], color=GREY, ls=":", lw=1, label="end of the first MB")
+    axes.set_xlim(0, 1.05 * row["truth_s"][-1])
+    # an estimate that goes far beyond shall not flatten what was logged
+    axes.set_ylim(0, 2.2 * max(logged))
+
+
+def _scatter(scores: Sequence[short_flows.Score]) -> str | None:
+    """Figure 10 of De Silva et al.: a panel for each estimator, a colour for each size."""
+    there = [one for one in scores if one.estimate_bps]
+    if not there:
+        return None
+    panels_of = {
+        "pathcast": "pathcast",
+        "published": "published algorithms",
+        "alone": "1 MB's own throughput",
+    }
+    looks = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"))
+    every = np.concatenate(
+        [one.truth_bps for one in there]
+        + [one.estimate_bps[name] for one in there for name in panels_of]
+    )
+    limits = 0.8 * every.min() / 1e6, 1.25 * every.max() / 1e6
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(1, len(panels_of), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, (name, title) in zip(panels, panels_of.items(), strict=True):
+            axes.plot(limits, limits, color=GREY, lw=1, label="estimated = measured")
+            for i, (colour, marker) in enumerate(looks):
+                x = np.array([one.truth_bps[i] for one in there]) / 1e6
+                y = np.array([one.estimate_bps[name][i] for one in there]) / 1e6
+                label = f"{short_flows.SIZES[i] / 1e6:g} MB"
+                axes.plot(x, y, marker, color=colour, ms=4.5, alpha=0.7, mew=0, label=label)
+            axes.axvline(13, color="#1d2129", ls=":", lw=1, label="13 Mbit/s")
+            axes.set(xscale="log", yscale="log", xlim=limits, ylim=limits)
+            axes.set_title(title, fontsize=9, loc="left")
+            axes.set_xlabel("measured (Mbit/s)")
+            ticks = [
+                tick for tick in (1, 2, 5, 10, 20, 50, 100, 200) if limits[0] < tick < limits[1]
+            ]
+            axes.set_xticks(ticks, [str(tick) for tick in ticks])
+            axes.set_yticks(ticks, [str(tick) for tick in ticks])
+            axes.minorticks_off()
+        panels[0].set_ylabel("estimated (Mbit/s)")
+        _legend(figure, panels, 5)
+
+    return svg(11, 4.2, draw)

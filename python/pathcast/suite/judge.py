@@ -15,9 +15,10 @@ from typing import Any
 from pathcast.exceptions import ModelError, PathcastError, TraceError
 from pathcast.suite.folder import Record
 from pathcast.suite.latency import Transfers, transfers
-from pathcast.suite.networks import SCHEMES, Cell
-from pathcast.suite.scores import Scored, Source, score_flow
+from pathcast.suite.networks import SCHEMES, WIRED, Cell
+from pathcast.suite.scores import Scored, Source, score_flow, score_small_window
 from pathcast.suite.short_flows import Download, Score, score
+from pathcast.suite.timeouts import Sent, sent
 from pathcast.trace import Trace, read_trace
 
 #: Traces longer than this, in seconds, are judged one after another: one of an hour takes gigabytes of memory.
@@ -30,6 +31,7 @@ class Judged:
 
     Attributes:
         scored: a score for each flow, protocol and horizon.
+        small_window: a score for each flow of the wired networks, all models learning on 10 s alone.
         transfers: a score for each flow, protocol and size.
         downloads: a score for each valid short flow.
         cells: what was run, a row for each cell; docs/suite.md has the keys.
@@ -40,6 +42,7 @@ class Judged:
     """
 
     scored: list[Scored] = field(default_factory=list)
+    small_window: list[Scored] = field(default_factory=list)
     transfers: list[Transfers] = field(default_factory=list)
     downloads: list[Score] = field(default_factory=list)
     cells: list[dict[str, Any]] = field(default_factory=list)
@@ -52,10 +55,12 @@ class Judged:
 class _Part:
     """What one trace gives."""
 
-    scored: list[Scored]
-    transfers: list[Transfers]
-    losses: list[int]
-    left_out: list[dict[str, str]]
+    scored: list[Scored] = field(default_factory=list)
+    small_window: list[Scored] = field(default_factory=list)
+    transfers: list[Transfers] = field(default_factory=list)
+    losses: list[int] = field(default_factory=list)
+    sent: list[Sent | None] = field(default_factory=list)
+    left_out: list[dict[str, str]] = field(default_factory=list)
 
 
 def judge(
@@ -88,6 +93,8 @@ def judge(
     for row, part in zip(valid_rows, parts[: len(valid_rows)], strict=True):
         assert isinstance(part, _Part)  # noqa: S101 - cells raise
         row["losses"] = part.losses
+        row["packets"] = [one and one.packets for one in part.sent]
+        row["timeouts"] = [one and one.timeouts for one in part.sent]
         _add(judged, part)
     for file, part in zip(trace_files, parts[len(valid_rows) :], strict=True):
         if isinstance(part, str):
@@ -107,6 +114,7 @@ def _job(work: Callable[..., _Part | str], *arguments: object) -> Callable[[], _
 
 def _add(judged: Judged, part: _Part) -> None:
     judged.scored += part.scored
+    judged.small_window += part.small_window
     judged.transfers += part.transfers
     judged.left_out += part.left_out
 
@@ -150,7 +158,7 @@ def _cell_row(cell: Cell, record: Record) -> dict[str, Any]:
         "retransmits": [flow["retransmits"] for flow in report["flows"][: cell.npc]],
         "loss_rate": report["loss_rate"],
         "slip_p99_us": slip.get("p99"),
-        "losses": None,
+        **dict.fromkeys(("losses", "packets", "timeouts")),
     }
 
 
@@ -174,8 +182,9 @@ def _judge_download(judged: Judged, cell: Download, record: Record) -> None:
 
 def _judge_cell(cell: Cell, record: Record) -> _Part:
     trace = read_trace(record.trace_file)
-    part = _Part([], [], [], [])
+    part = _Part()
     for flow in range(cell.npc):
+        part.sent.append(sent(trace, flow))
         source = Source(cell.network.name, cell.scheme, cell.npc, cell.name, flow)
         try:
             _judge_flow(part, trace, source)
@@ -188,7 +197,7 @@ def _judge_cell(cell: Cell, record: Record) -> _Part:
 
 def _judge_file(file: FilePath) -> _Part | str:
     """A trace of somebody else's, or why it cannot be judged."""
-    part = _Part([], [], [], [])
+    part = _Part()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -216,3 +225,5 @@ def _judge_flow(part: _Part, trace: Trace, source: Source, cc: str | None = None
     part.scored += scored
     part.losses.append(evaluations[0].losses)
     part.transfers += transfers(trace, source, evaluations, cc)
+    if source.network in WIRED:
+        part.small_window.append(score_small_window(trace, source, cc))

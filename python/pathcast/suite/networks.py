@@ -43,6 +43,8 @@ class Network:
         duration_s: seconds in the short and the full form.
         repeats: how many seeds of it one seed of the full form stands for.
         short: whether the short form has it.
+        schemes: the congestion controls that it is run with.
+        flow_keys: lines that the measured flows have beside those of the file.
 
     """
 
@@ -54,6 +56,8 @@ class Network:
     duration_s: tuple[float, float] = (120.0, 3600.0)
     repeats: int = 1
     short: bool = True
+    schemes: tuple[str, ...] = SCHEMES
+    flow_keys: tuple[str, ...] = ()
 
 
 _ONE_TO_TEN = tuple(range(1, 11))
@@ -68,6 +72,15 @@ SETTINGS = (
     Network("southeast", "loss-1e-4", "southeast", (("loss", "1e-4"),), _WIRED),
     Network("southeast", "loss-1e-3", "southeast", (("loss", "1e-3"),), _WIRED, short=False),
     Network("northeast", "", "northeast", npcs=((1, 4, 10), _ONE_TO_TEN)),
+    # the system's default buffers: of the 6 MB for reading Linux offers a half (tcp_adv_win_scale 1). The 4 MB
+    # for writing hold far more than the 2 BDP, 1.2 MB, that path and queue can
+    Network(
+        "northeast-buffers",
+        "",
+        "northeast",
+        schemes=("cubic",),
+        flow_keys=('receive_window = "3 MB"',),
+    ),
     Network("long-distance", "60ms", "long-distance", (("delay", '"30 ms"'),), _WIRED),
     Network("long-distance", "200ms", "long-distance", (("delay", '"100 ms"'),), _WIRED),
     # five hours in the paper
@@ -120,7 +133,8 @@ class Cell:
     def scenario(self) -> Scenario:
         """What is run."""
         text = resources.files("pathcast.suite").joinpath("networks", f"{self.network.file}.toml")
-        changes = (*self.network.changes, ("scheme", f'"{self.scheme}"'), ("count", str(self.npc)))
+        count = "\n".join((str(self.npc), *self.network.flow_keys))
+        changes = (*self.network.changes, ("scheme", f'"{self.scheme}"'), ("count", count))
         return Scenario.parse(changed(text.read_text(), changes), f"{self.name}.toml")
 
     def fingerprint(self, world: str) -> str:
@@ -185,7 +199,8 @@ def cells(
         )
         for network in SETTINGS
         if (full or network.short) and (not networks or network.name in networks)
-        for scheme in (schemes or SCHEMES)
+        for scheme in network.schemes
+        if not schemes or scheme in schemes
         for npc in (npcs or network.npcs[full])
         for seed in dict.fromkeys(seeds)
         for repeat in range(network.repeats if full else 1)

@@ -33,6 +33,8 @@ _AFTER = {
     "figure-8": "latency",
     "figure-9": "latency",
     "short-flows": "short-flows",
+    "short-flows-windows": "short-flows",
+    "short-flows-scatter": "short-flows",
     "traces-cubic": "models",
     "traces-reno": "models",
 }

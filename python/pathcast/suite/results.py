@@ -7,7 +7,7 @@ from typing import Any
 
 from pathcast import __version__
 from pathcast.models import MODELS
-from pathcast.suite import short_flows, tables
+from pathcast.suite import short_flows, tables, timeouts
 from pathcast.suite.claims import claims
 from pathcast.suite.judge import Judged
 
@@ -38,11 +38,14 @@ def collect(judged: Judged, *, form: str, world: str, seeds: Sequence[int]) -> d
         "left_out": judged.left_out,
         "throughput": throughput,
         "horizons": tables.horizons(throughput),
+        "sensitivity": tables.sensitivity(judged.small_window, throughput),
         "changing": tables.changing(judged.scored),
         "scwnd": tables.by_window(judged.scored),
         "npc": tables.by_connections(judged.scored),
         "latency": tables.latency(judged.transfers),
         "downloads": judged.short_flows,
         "short_flows": short_flows.table(judged.downloads),
+        "evolution": short_flows.evolution_rows(judged.downloads),
+        "timeouts": timeouts.table(judged.cells),
     }
     return {**results, "claims": claims(results)}

@@ -19,6 +19,9 @@ Errors = npt.NDArray[np.float32]
 HORIZONS_S = (1.0, 5.0, 10.0)
 PROTOCOLS: tuple[Protocol, ...] = ("fair", "paper")
 
+#: Seconds that all models learn on in the check of the training window (section 5.2).
+SMALL_WINDOW_S = 10.0
+
 OURS, ECON = "pathcast", "econ"
 #: Of latency: Pathcast's recursion from the state alone; not calibrated, and no alternative to itself.
 STATE = "state"
@@ -203,6 +206,26 @@ def score_flow(
         for score in evaluation.horizons:
             scored.append(_scored(source, protocol, score, series.time_s, series.cwnd_packets))
     return scored, evaluations
+
+
+def score_small_window(trace: Trace, source: Source, cc: str | None = None) -> Scored:
+    """Evaluates one flow by the paper's protocol, the next second, with all models learning on 10 s alone.
+
+    Args:
+        trace: that holds it.
+        source: what it is; its `flow` is taken.
+        cc: congestion control, if the trace does not say.
+
+    Raises:
+        ModelError: it is too short.
+
+    """
+    series = trace.flow(source.flow)
+    evaluation = evaluate(
+        trace, [1.0], flow=source.flow, protocol="paper", cc=cc, window_s=SMALL_WINDOW_S
+    )
+    (score,) = evaluation.horizons
+    return _scored(source, "paper", score, series.time_s, series.cwnd_packets)
 
 
 def _scored(

@@ -12,7 +12,7 @@ import json
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pathcast import runs
 from pathcast.scenario import Scenario
-from pathcast.short_flow import estimate
+from pathcast.short_flow import WindowEvolution, estimate
 from pathcast.suite import paper
 from pathcast.trace import read_trace
 
@@ -46,6 +46,8 @@ PATIENCE_S = 150
 QUEUE = "4 MB"
 #: The suite's seed 1 is this one's next: downloads of smaller seeds were looked at while the estimate was made.
 _FIRST_SEED = 1000
+#: Points of the logged window that are kept.
+_MOST_POINTS = 400
 #: By what estimates are made: Pathcast's, without the timeline, the published algorithms, the 1 MB's own rate.
 ESTIMATORS = ("pathcast", "blind", "published", "alone")
 
@@ -254,6 +256,24 @@ def _row(what: Download, packets: FilePath, columns: Mapping[str, npt.NDArray[An
         "losses": int((lost < end).sum()),
         "losses_in_measured": int((lost < time_s[measured - 1]).sum()),
         "slow_start": bool(np.isnan(columns["ssthresh_packets"][acked])),
+        **_logged_window(columns, min(what.rtts_s)),
+    }
+
+
+def _logged_window(columns: Mapping[str, npt.NDArray[Any]], rtt_s: float) -> Row:
+    """The sender's window from its first packet until 20 MB are acknowledged, at evenly spaced moments.
+
+    Seconds since the first packet was sent, a round trip before the first acknowledgment: what a window lets out
+    reaches the client at just that moment by the client's clock, which begins with the first byte.
+    """
+    time_s, window = columns["time_s"], columns["cwnd_packets"]
+    end = min(int(np.searchsorted(columns["snd_una_bytes"], DOWNLOAD_BYTES - 1)), len(time_s) - 1)
+    at_s = np.linspace(time_s[0], time_s[end], _MOST_POINTS - 1)
+    chosen = np.unique(np.searchsorted(time_s, at_s, side="right") - 1)
+    since_s = time_s[chosen] - time_s[0] + rtt_s
+    return {
+        "cwnd_time_s": [0.0, *since_s.round(6).tolist()],
+        "cwnd_packets": [float(window[0]), *window[chosen].tolist()],
     }
 
 
@@ -266,6 +286,8 @@ class Score:
         error_pct: |estimate / truth - 1| of the throughput in per cent, by estimator.
         covered: whether the truth is in Pathcast's 90 % band.
         fast: whether all of it came at more than 13 Mbit/s.
+        truth_bps: the throughput that was measured.
+        estimate_bps: estimates of it, by estimator.
 
     """
 
@@ -273,6 +295,8 @@ class Score:
     error_pct: dict[str, Floats]
     covered: npt.NDArray[np.bool_]
     fast: bool
+    truth_bps: Floats = field(default_factory=lambda: np.full(len(SIZES), np.nan))
+    estimate_bps: dict[str, Floats] = field(default_factory=dict)
 
 
 def score(row: Row) -> Score:
@@ -293,13 +317,69 @@ def score(row: Row) -> Score:
         [one.published_throughput_bps for one in found.sizes],
         alone,
     )
-    errors = {
-        name: 100 * np.abs(np.array(values) / truth - 1)
+    said = {
+        name: np.array(values, dtype=float)
         for name, values in zip(ESTIMATORS, estimates, strict=True)
     }
+    errors = {name: 100 * np.abs(values / truth - 1) for name, values in said.items()}
     bands = np.array([one.throughput_quantiles_bps for one in found.sizes])
     covered = (bands[:, 0] <= truth) & (truth <= bands[:, -1])
-    return Score(row, errors, covered, bool(truth[-1] > 13e6))
+    return Score(row, errors, covered, bool(truth[-1] > 13e6), truth, said)
+
+
+def evolution(row: Row) -> WindowEvolution:
+    """The window that is estimated for a download from its first 1 MB, until 20 MB are sent."""
+    time_s, received = np.array(row["time_s"]), np.array(row["received_bytes"], dtype=float)
+    found = estimate(
+        received[-1],
+        time_s[-1],
+        row["rtts_s"],
+        SIZES,
+        timeline=(time_s, received),
+        mss_bytes=MSS_BYTES,
+        receive_window_bytes=row["receive_window_bytes"],
+        windows=True,
+    )
+    assert found.windows is not None  # noqa: S101 - asked for
+    return found.windows
+
+
+#: The three kinds of download of figure 9.
+EVOLUTIONS: dict[str, Callable[[Row], bool]] = {
+    "a: no loss": lambda row: row["losses"] == 0 and not row["slow_start"],
+    "b: loss after the first MB": lambda row: row["losses"] > row["losses_in_measured"] == 0,
+    "c: the first MB was slow start": lambda row: bool(row["slow_start"]),
+}
+
+
+def typical(scores: Sequence[Score]) -> dict[str, tuple[Score | None, int]]:
+    """Figure 9: a download of each kind, and how many of the kind have no logged window.
+
+    Of those with one it is that whose estimate at 20 MB is off by the median (the lower of two): neither the best
+    nor the worst. Downloads that were run before windows were kept have none.
+    """
+    found: dict[str, tuple[Score | None, int]] = {}
+    for kind, wanted in EVOLUTIONS.items():
+        of_kind = [one for one in scores if wanted(one.row)]
+        logged = [one for one in of_kind if one.row.get("cwnd_packets")]
+        logged.sort(key=lambda one: (one.error_pct["pathcast"][-1], one.row["seed"]))
+        middle = logged[(len(logged) - 1) // 2] if logged else None
+        found[kind] = middle, len(of_kind) - len(logged)
+    return found
+
+
+def evolution_rows(scores: Sequence[Score]) -> list[Row]:
+    """What figure 9 shows, as `results.json` has it."""
+    return [
+        {
+            "kind": kind,
+            "path": one and one.row["name"],
+            "seed": one and one.row["seed"],
+            "error_pct": one and {name: error.tolist() for name, error in one.error_pct.items()},
+            "without_window": without,
+        }
+        for kind, (one, without) in (typical(scores).items() if scores else ())
+    ]
 
 
 #: Groups of downloads; they overlap.
@@ -345,6 +425,7 @@ def table(scores: Sequence[Score]) -> list[Row]:
                         for key, of in _AVERAGES.items()
                     },
                     "coverage90": float(np.mean([one.covered[i] for one in chosen])),
+                    "largest_bps": _largest(chosen, i),
                     "paper": told
                     and {
                         "where": _TOLD[name],
@@ -353,6 +434,17 @@ def table(scores: Sequence[Score]) -> list[Row]:
                 }
             )
     return rows
+
+
+def _largest(scores: Sequence[Score], size: int) -> dict[str, float | None]:
+    """The largest throughput that was measured and that each estimator said: whether estimates level off."""
+    found: dict[str, float | None] = dict.fromkeys(("measured", *ESTIMATORS))
+    there = [one for one in scores if one.estimate_bps]
+    if there:
+        found["measured"] = max(float(one.truth_bps[size]) for one in there)
+        for name in ESTIMATORS:
+            found[name] = max(float(one.estimate_bps[name][size]) for one in there)
+    return found
 
 
 _AVERAGES: dict[str, Callable[[Floats], np.floating[Any]]] = {

@@ -19,6 +19,7 @@ from pathcast.suite.scores import (
     HORIZONS_S,
     OURS,
     PROTOCOLS,
+    SMALL_WINDOW_S,
     Pool,
     Scored,
     joined,
@@ -123,6 +124,57 @@ def horizons(throughput_rows: Sequence[Row]) -> list[Row]:
                 "paper_reduction_pct": paper.HORIZON_REDUCTION_PCT.get((scheme, horizon_s)),
             }
         )
+    return rows
+
+
+def sensitivity(small: Sequence[Scored], throughput_rows: Sequence[Row]) -> list[Row]:
+    """Section 5.2: the next second with all models learning on 10 s alone, beside the default.
+
+    A row for each congestion control and network, and after those of a congestion control their means.
+
+    Args:
+        small: scores with the small window.
+        throughput_rows: those of the default.
+
+    """
+    reductions = (
+        "reduction_median_pct",
+        "reduction_mean_pct",
+        "econ_reduction_median_pct",
+        "econ_reduction_mean_pct",
+    )
+    rows = []
+    for scheme, of_scheme in groups(small, lambda one: one.source.scheme).items():
+        found = []
+        for network, same in groups(of_scheme, lambda one: one.source.network).items():
+            default = [
+                row
+                for row in throughput_rows
+                if (row["network"], row["scheme"], row["protocol"], row["horizon_s"])
+                == (network, scheme, "paper", 1.0)
+            ]
+            found.append(
+                {
+                    "network": network,
+                    "scheme": scheme,
+                    "window_s": SMALL_WINDOW_S,
+                    "networks": [network],
+                    **pool_row(Pool.of(same)),
+                    "default": {key: _mean(row[key] for row in default) for key in reductions},
+                    "paper_reduction_pct": None,
+                }
+            )
+        nothing = dict.fromkeys(found[0])
+        mean = {
+            "network": "mean",
+            "scheme": scheme,
+            "window_s": SMALL_WINDOW_S,
+            "networks": [row["network"] for row in found],
+            **{key: _mean(row[key] for row in found) for key in reductions},
+            "default": {key: _mean(row["default"][key] for row in found) for key in reductions},
+            "paper_reduction_pct": paper.SMALL_WINDOW_REDUCTION_PCT.get(scheme),
+        }
+        rows += [*found, nothing | mean]
     return rows
 
 

@@ -20,6 +20,10 @@ use crate::rtt::guess_cc;
 use crate::series::{Integral, Series};
 use crate::window::Cc;
 
+#[path = "training.rs"]
+mod training;
+pub use training::WINDOWS_S;
+
 /// Seconds between refits of what is learned on the training window (paper, section 5.1); before the
 /// window is full, each second.
 const REFIT_S: u32 = 10;
@@ -36,6 +40,10 @@ pub(crate) struct Learned {
     robust_mpc: RobustMpc,
     dash_js: TwoSpeeds,
     hls_js: TwoSpeeds,
+    /// With a training window that is asked for: Pathcast's, of that window alone, once there was more.
+    recent: Option<Forecaster>,
+    /// So many samples are the training window.
+    training_samples: usize,
     /// Of the training window.
     curve: Option<LossCurve>,
     /// Loss events by packets sent, in the training window.
@@ -64,7 +72,8 @@ impl Learned {
         state: &State,
         horizon_s: f64,
     ) -> Result<Forecast, ForecastError> {
-        (self.forecaster).forecast_from(&state.flow, state.time_s, horizon_s)
+        let forecaster = self.recent.as_ref().unwrap_or(&self.forecaster);
+        forecaster.forecast_from(&state.flow, state.time_s, horizon_s)
     }
 
     /// What a model expects of the `horizon_s` seconds from a state on, in the unit of
@@ -96,9 +105,17 @@ impl Learned {
         }
     }
 
+    fn take_sample(&mut self, sample: f64, length_s: f64) {
+        self.samples.push(sample);
+        self.ewma.push(sample);
+        self.holt_winters.push(sample);
+        self.robust_mpc.push(sample);
+        self.dash_js.push(sample, length_s);
+        self.hls_js.push(sample, length_s);
+    }
+
     fn training(&self) -> &[f64] {
-        let length = (TRAINING_S / self.protocol.sample_s()) as usize;
-        &self.samples[self.samples.len().saturating_sub(length)..]
+        &self.samples[self.samples.len().saturating_sub(self.training_samples)..]
     }
 
     /// Packets per second, in the unit of what is forecast.
@@ -163,6 +180,10 @@ pub(crate) struct Walk<'a> {
     series: &'a Series,
     truth: Truth<'a>,
     learned: Learned,
+    /// The training window if it is not the protocol's, seconds.
+    window_s: Option<f64>,
+    rtt_s: Option<f64>,
+    horizons_s: Vec<f64>,
     /// Records already taken.
     taken: usize,
     second: u32,
@@ -173,6 +194,7 @@ impl<'a> Walk<'a> {
         series: &'a Series,
         options: &EstimatorOptions,
     ) -> Result<Self, ForecastError> {
+        training::check(options.window_s)?;
         let cc = options.cc.unwrap_or_else(|| guess_cc(series));
         let forecaster = Forecaster::new(&ForecasterOptions {
             cc,
@@ -192,9 +214,18 @@ impl<'a> Walk<'a> {
                 robust_mpc: RobustMpc::default(),
                 dash_js: TwoSpeeds::dash_js(),
                 hls_js: TwoSpeeds::hls_js(),
+                recent: None,
+                training_samples: match options.window_s {
+                    None => (TRAINING_S / options.protocol.sample_s()) as usize,
+                    // they are sampled anew from the window
+                    Some(_) => usize::MAX,
+                },
                 curve: None,
                 loss: 0.0,
             },
+            window_s: options.window_s,
+            rtt_s: options.rtt_s,
+            horizons_s: options.horizons_s.clone(),
             taken: 0,
             second: 0,
         })
@@ -209,19 +240,17 @@ impl<'a> Walk<'a> {
         self.second += 1;
         self.take_until(now_s)?;
         self.learned.forecaster.advance(now_s);
-        let length_s = self.learned.protocol.sample_s();
-        if self.past_s() % length_s == 0.0 {
-            let sample = self.truth.mean(now_s - length_s, now_s);
-            let learned = &mut self.learned;
-            learned.samples.push(sample);
-            learned.ewma.push(sample);
-            learned.holt_winters.push(sample);
-            learned.robust_mpc.push(sample);
-            learned.dash_js.push(sample, length_s);
-            learned.hls_js.push(sample, length_s);
+        if let Some(window_s) = self.window_s {
+            self.learn_window(now_s, window_s)?;
+        } else {
+            let length_s = self.learned.protocol.sample_s();
+            if self.past_s() % length_s == 0.0 {
+                let sample = self.truth.mean(now_s - length_s, now_s);
+                self.learned.take_sample(sample, length_s);
+            }
         }
         if self.learned.curve.is_none()
-            || self.past_s() <= TRAINING_S
+            || self.past_s() <= self.training_s()
             || self.second.is_multiple_of(REFIT_S)
         {
             self.refit(now_s);
@@ -238,6 +267,9 @@ impl<'a> Walk<'a> {
         while self.taken < self.series.len() && self.series.time_s()[self.taken] <= now_s {
             let record = Observation::of(self.series, self.taken);
             self.learned.forecaster.observe(&record)?;
+            if let Some(recent) = &mut self.learned.recent {
+                recent.observe(&record)?;
+            }
             self.taken += 1;
         }
         Ok(())
@@ -245,7 +277,7 @@ impl<'a> Walk<'a> {
 
     fn refit(&mut self, now_s: f64) {
         let rtt_s = self.learned.rtt_s();
-        let from_s = (now_s - TRAINING_S).max(self.series.start_s());
+        let from_s = (now_s - self.training_s()).max(self.series.start_s());
         let Some(past) = self.series.windows_between(from_s, now_s) else {
             return;
         };
@@ -264,6 +296,10 @@ impl<'a> Walk<'a> {
         let losses = (fit.losses.len() as f64).max(std::f64::consts::LN_2);
         self.learned.loss = (losses / packets.max(1.0)).min(1.0);
         self.learned.curve = Some(fit.curve);
+    }
+
+    fn training_s(&self) -> f64 {
+        self.window_s.unwrap_or(TRAINING_S)
     }
 
     /// Seconds since the first record.

@@ -19,6 +19,7 @@ use crate::series::Series;
 use crate::window::Cc;
 
 pub use by_model::ByModel;
+pub use learned::WINDOWS_S;
 pub(crate) use learned::{Learned, Walk};
 
 /// What a model is made of.
@@ -170,6 +171,8 @@ pub struct EstimatorOptions {
     pub horizons_s: Vec<f64>,
     /// Length and age of the samples that history-based models see.
     pub protocol: Protocol,
+    /// All models learn on so many seconds alone, within [`WINDOWS_S`]; `None`: on what suits each.
+    pub window_s: Option<f64>,
 }
 
 impl Default for EstimatorOptions {
@@ -179,6 +182,7 @@ impl Default for EstimatorOptions {
             rtt_s: None,
             horizons_s: vec![1.0, 5.0, 10.0],
             protocol: Protocol::Fair,
+            window_s: None,
         }
     }
 }
@@ -237,7 +241,8 @@ impl Estimator {
     /// Learns from a trace. Takes each moment's forecast on the way, to know what they were off by.
     ///
     /// # Errors
-    /// [`ForecastError`] for a horizon or a round-trip time that is no positive time.
+    /// [`ForecastError`] for a horizon or a round-trip time that is no positive time, or a training window out
+    /// of range.
     pub fn fit(
         model: Model,
         series: &Series,

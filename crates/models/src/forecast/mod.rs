@@ -21,7 +21,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::epochs::FlowState;
-use crate::estimators::Model;
+use crate::estimators::{Model, WINDOWS_S};
 pub use crate::experts::{EXPERTS, Expert};
 use crate::rtt::RttSource;
 use crate::series::{Series, SeriesError};
@@ -47,6 +47,12 @@ pub enum ForecastError {
     #[error("rtt is {got} s, must be a finite number > 0")]
     BadRtt {
         /// What was given, seconds.
+        got: f64,
+    },
+    /// A training window that is too short or too long.
+    #[error("window is {got} s, must be {} to {}", WINDOWS_S.0, WINDOWS_S.1)]
+    BadWindow {
+        /// What was asked for, seconds.
         got: f64,
     },
     /// A horizon for which nothing was tabulated and learned.

@@ -56,6 +56,11 @@ const WANDERING_SPREAD: f64 = 0.55;
 const BACK_TO_USUAL: f64 = 0.3;
 
 impl Now {
+    /// When the round under way began, so that what is still to come of it comes at the link's rate, seconds.
+    pub fn round_began_s(&self, flow: &Flow, link: &Link) -> f64 {
+        self.time_s - (self.packets - flow.arrived - 1.0).max(0.0) / link.rate
+    }
+
     /// Mean and standard deviation of the logarithm of the rate to come.
     fn rate_to_come(&self, scenario: &Scenario) -> (f64, f64) {
         let seen = scenario.link.rate.ln();
@@ -89,6 +94,22 @@ fn evenly(i: u32, shift: f64) -> f64 {
 /// All futures of one explanation, for `sizes`, packets, rising, above what has arrived.
 pub(super) fn futures(scenario: &Scenario, number: u32, now: &Now, sizes: &[f64]) -> Vec<Future> {
     let mut all = Vec::new();
+    each_future(scenario, number, now, |weight, link, gaps| {
+        all.push(Future {
+            weight,
+            times_s: times(scenario.flow, link, now, sizes, gaps),
+        });
+    });
+    all
+}
+
+/// Tells the weight, the link and the losses of each future of one explanation, the `number`-th.
+pub(super) fn each_future(
+    scenario: &Scenario,
+    number: u32,
+    now: &Now,
+    mut tell: impl FnMut(f64, &Link, Gaps),
+) {
     let chances = LOSSES.map(|(p, share)| share * likelihood(p, scenario.losses, now.packets));
     let random: f64 = chances.iter().sum();
     let overflowed = if scenario.losses > 0.0 {
@@ -112,11 +133,8 @@ pub(super) fn futures(scenario: &Scenario, number: u32, now: &Now, sizes: &[f64]
             let turn = f64::from(number)
                 .mul_add(0.381_966, quantile as f64 / 5.0)
                 .fract();
-            let times_s = times(scenario.flow, &link, now, sizes, Gaps::new(p, turn));
-            all.push(Future {
-                weight: weight * scenario.weight / RATES.len() as f64,
-                times_s,
-            });
+            let weight = weight * scenario.weight / RATES.len() as f64;
+            tell(weight, &link, Gaps::new(p, turn));
         };
         for (&(p, _), &chance) in LOSSES.iter().zip(&chances) {
             let weight = (1.0 - overflowed) * chance / random;
@@ -131,11 +149,10 @@ pub(super) fn futures(scenario: &Scenario, number: u32, now: &Now, sizes: &[f64]
             add(0.0, (2.0 * bdp).max(scenario.flow.window.cwnd), overflowed);
         }
     }
-    all
 }
 
 /// Packets from one loss to the next.
-struct Gaps {
+pub(super) struct Gaps {
     p: f64,
     turn: f64,
     drawn: u32,
@@ -146,7 +163,7 @@ impl Gaps {
         Self { p, turn, drawn: 0 }
     }
 
-    fn next(&mut self) -> f64 {
+    pub fn next(&mut self) -> f64 {
         if self.p == 0.0 {
             return f64::INFINITY;
         }
@@ -157,8 +174,7 @@ impl Gaps {
 }
 
 fn times(mut flow: Flow, link: &Link, now: &Now, sizes: &[f64], mut gaps: Gaps) -> Vec<f64> {
-    // what is still to come of this round comes at the new rate
-    flow.at_s = now.time_s - (now.packets - flow.arrived - 1.0).max(0.0) / link.rate;
+    flow.at_s = now.round_began_s(&flow, link);
     let mut next_loss = now.packets + gaps.next();
     let mut times_s = Vec::with_capacity(sizes.len());
     let mut sizes = sizes.iter().copied().peekable();

@@ -172,6 +172,11 @@ impl Flow {
         }
     }
 
+    /// The same download at its first packet.
+    pub fn at_the_start(&self, initial_window: f64) -> Self {
+        Self::new(initial_window, self.exit)
+    }
+
     /// Packets of the round that begins.
     pub fn in_flight(&self, link: &Link) -> f64 {
         self.window.cwnd.min(link.window_limit)

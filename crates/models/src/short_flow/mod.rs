@@ -7,6 +7,7 @@
 //! the same answer.
 
 mod ahead;
+mod evolution;
 mod flow;
 mod outcome;
 pub mod published;
@@ -21,6 +22,8 @@ use ahead::{Future, Now};
 use outcome::{quantile, size_estimate, weighted};
 use scenarios::{Scenario, Seen};
 use timeline::Timeline;
+
+pub use evolution::{WindowAt, WindowQuantiles, Windows, windows};
 
 /// Levels of the quantiles of an estimate.
 pub const LEVELS: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
@@ -157,6 +160,19 @@ pub fn published_estimate(
     sizes_bytes: &[f64],
 ) -> Result<Published, ShortFlowError> {
     seen(measured)?;
+    let (constants, rtt_s, end) = published_flow(measured);
+    let time = |&size: &f64| {
+        measured.before_s + published::estimator(size, rtt_s, end.window_packets, &constants)
+    };
+    Ok(Published {
+        slow_start_end: end,
+        rtt_s,
+        times_s: sizes_bytes.iter().map(time).collect(),
+    })
+}
+
+/// The published algorithms' constants, mean round-trip time in seconds, and end of slow start.
+fn published_flow(measured: &Measured) -> (published::Constants, f64, published::SlowStartEnd) {
     let mut constants = published::Constants {
         mss_bytes: measured.mss_bytes,
         initial_window_packets: measured.initial_window_packets,
@@ -167,14 +183,7 @@ pub fn published_estimate(
     }
     let rtt_s = measured.rtts_s.iter().sum::<f64>() / measured.rtts_s.len() as f64;
     let end = published::slow_start_end(measured.bytes, measured.time_s, rtt_s, &constants);
-    let time = |&size: &f64| {
-        measured.before_s + published::estimator(size, rtt_s, end.window_packets, &constants)
-    };
-    Ok(Published {
-        slow_start_end: end,
-        rtt_s,
-        times_s: sizes_bytes.iter().map(time).collect(),
-    })
+    (constants, rtt_s, end)
 }
 
 /// Input that no estimate can be made from.
@@ -375,28 +384,11 @@ fn checked_timeline(measured: &Measured) -> Result<Timeline, ShortFlowError> {
 
 /// How long transfers of `sizes_bytes` take in all, each at least what was measured.
 pub fn estimate(measured: &Measured, sizes_bytes: &[f64]) -> Result<Estimate, ShortFlowError> {
-    let seen = seen(measured)?;
-    for &size in sizes_bytes {
-        check(
-            "size",
-            size,
-            size >= measured.bytes && size <= MOST_BYTES.1,
-            &format!(
-                "the {} bytes measured, to {} bytes",
-                measured.bytes, MOST_BYTES.1
-            ),
-        )?;
-    }
-    let scenarios = scenarios::explain(&seen);
-    let best_misfit = scenarios[0].misfit;
-    let (time_s, packets) = seen.timeline.end();
-    let now = Now {
-        time_s,
-        packets,
-        wandering: wandering(&seen, &scenarios[0]),
-        misfit: best_misfit,
-        last_rate: seen.timeline.last_rate(LAST_S),
-    };
+    let Explained {
+        seen,
+        scenarios,
+        now,
+    } = explained(measured, sizes_bytes)?;
     let mut order: Vec<usize> = (0..sizes_bytes.len()).collect();
     order.sort_by(|&a, &b| sizes_bytes[a].total_cmp(&sizes_bytes[b]));
     let rising: Vec<f64> = order
@@ -431,7 +423,50 @@ pub fn estimate(measured: &Measured, sizes_bytes: &[f64]) -> Result<Estimate, Sh
         window_packets: of_scenarios(|one| one.flow.in_flight(&one.link)),
         losses: of_scenarios(|one| one.losses) as u32,
         detailed: seen.timeline.is_detailed,
-        misfit: best_misfit,
+        misfit: now.misfit,
+    })
+}
+
+fn check_sizes(measured: &Measured, sizes_bytes: &[f64]) -> Result<(), ShortFlowError> {
+    for &size in sizes_bytes {
+        check(
+            "size",
+            size,
+            size >= measured.bytes && size <= MOST_BYTES.1,
+            &format!(
+                "the {} bytes measured, to {} bytes",
+                measured.bytes, MOST_BYTES.1
+            ),
+        )?;
+    }
+    Ok(())
+}
+
+/// What was seen, and what explains it.
+struct Explained {
+    seen: Seen,
+    /// The likeliest first.
+    scenarios: Vec<Scenario>,
+    now: Now,
+}
+
+/// Explains what was seen, if that and the sizes asked for will do.
+fn explained(measured: &Measured, sizes_bytes: &[f64]) -> Result<Explained, ShortFlowError> {
+    let seen = seen(measured)?;
+    check_sizes(measured, sizes_bytes)?;
+    let scenarios = scenarios::explain(&seen);
+    let (time_s, packets) = seen.timeline.end();
+    let now = Now {
+        time_s,
+        packets,
+        wandering: wandering(&seen, &scenarios[0]),
+        misfit: scenarios[0].misfit,
+        last_rate: seen.timeline.last_rate(LAST_S),
+    };
+    Ok(Explained {
+        seen,
+        scenarios,
+        now,
     })
 }
 

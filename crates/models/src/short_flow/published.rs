@@ -120,6 +120,41 @@ pub fn estimator(size_bytes: f64, rtt_s: f64, window_packets: f64, constants: &C
     }
 }
 
+/// Windows by Algorithm 2 until `size_bytes` are sent: seconds since the first byte, and packets.
+///
+/// One point each round trip, at its beginning, of slow start (10, 20, 40 ... as in equation 2); after
+/// it each or, of many, `most_points` evenly spaced ones, and the moment at which all is sent.
+pub fn evolution(
+    size_bytes: f64,
+    rtt_s: f64,
+    window_packets: f64,
+    constants: &Constants,
+    most_points: u32,
+) -> Vec<(f64, f64)> {
+    let w0 = constants.initial_window_packets;
+    let end_s = estimator(size_bytes, rtt_s, window_packets, constants);
+    let slow_start_rounds = ((window_packets / w0).log2() + 1.0).floor(); // x
+    let mut points = Vec::new();
+    let mut window = w0;
+    for round in 0..slow_start_rounds as u32 {
+        points.push((f64::from(round) * rtt_s, window));
+        window *= 2.0;
+    }
+    let rounds = (end_s / rtt_s - slow_start_rounds).round().max(1.0);
+    let step = (rounds / f64::from(most_points.max(1))).ceil().max(1.0);
+    let mut round = 1.0; // t
+    let at = |round: f64| {
+        let window = window_packets + constants.cubic_c * (round * rtt_s).powi(3);
+        window.min(constants.clamp_packets)
+    };
+    while round <= rounds {
+        points.push(((slow_start_rounds + round - 1.0) * rtt_s, at(round)));
+        round += step;
+    }
+    points.push((end_s, at(rounds)));
+    points
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,6 +278,29 @@ mod tests {
             prop_assert!(found <= window);
             let same_round = ((found / 10.0).log2() + 1.0).floor() == round;
             prop_assert!(!same_round || found >= window - 1.0);
+        }
+
+        /// The windows that are drawn are those that are counted.
+        #[test]
+        fn the_evolution_sends_what_the_estimator_counts(
+            doublings in 0_u32..6, rtt_s in 0.02_f64..0.3, size in 2e6_f64..5e7,
+        ) {
+            let window = 10.0 * f64::from(1 << doublings);
+            let constants = BY_HAND;
+            let end_s = estimator(size, rtt_s, window, &constants);
+            let points = evolution(size, rtt_s, window, &constants, u32::MAX);
+            let (last, rounds) = points.split_last().unwrap();
+            prop_assert!((last.0 - end_s).abs() < 1e-9);
+            prop_assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
+            let sent: f64 = rounds.iter().map(|point| point.1).sum();
+            prop_assert!(sent >= (size / 1000.0).ceil() - 1e-6);
+            prop_assert!(sent - last.1 < (size / 1000.0).ceil());
+            let few = evolution(size, rtt_s, window, &constants, 50);
+            prop_assert!(few.len() <= doublings as usize + 52);
+            let is_among = |point: &(f64, f64)| points.iter().any(|one| {
+                (one.0 - point.0).abs() < 1e-9 && one.1 == point.1
+            });
+            prop_assert!(few.iter().all(is_among));
         }
 
         /// More bytes never take less time.
