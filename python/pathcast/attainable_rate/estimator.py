@@ -190,11 +190,12 @@ class _Rate:
     def _sample(self, spacing_s: float) -> tuple[list[Train], list[Floats]]:
         """As many samples as are wanted, at this distance."""
         options = self.options
-        length_s = options.samples * spacing_s
         at_once = options.at_once or (1 if self.prober.real_time else os.cpu_count() or 1)
         # enough of them that each is long
         count = max(1, min(at_once, math.floor(options.samples / _SPACINGS)))
-        trains = self.send(count, length_s / count * 1.02, spacing_s)
+        # distances are uniform from 0 to twice the mean: four standard deviations of their number more
+        each = options.samples / count
+        trains = self.send(count, spacing_s * (each + 4 * math.sqrt(each / 3) + 2), spacing_s)
         return trains, [train.delay_s for train in trains]
 
     def _unstable(self, train: Train) -> str:

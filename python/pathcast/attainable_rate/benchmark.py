@@ -1,0 +1,328 @@
+"""The benchmark of Lübben and Fidler, sections V to VII: one probe beside nine greedy flows, and what changes for it.
+
+The topology is that of their figure 7 and table I: 100 Mbit/s, ten flows, propagation delays of 8 to 12 ms each way,
+10 ms for the probe; a queue of one bandwidth-delay product, 167 packets, where nothing else is said. All flows use the
+same congestion control. Synthetic losses come without the other flows, at the probability at which a greedy flow has
+the same long-term rate.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pathcast.attainable_rate.curve import AttainableRate, Point
+from pathcast.attainable_rate.estimator import Options, Probed, estimate, greedy_rate
+from pathcast.attainable_rate.folder import Folder, resumed
+from pathcast.attainable_rate.probes import MESSAGE_BITS, Prober, SimulatedProber
+from pathcast.attainable_rate.video import video
+from pathcast.exceptions import ProbingError
+from pathcast.scenario import Scenario
+
+#: Propagation delays of the nine, each way, in ms: table I, senders by receivers.
+CROSS_DELAYS_MS = (12, 11, 9, 11, 8, 10, 9, 8, 12)
+PROBE_DELAY_MS = 10
+LINK = "100 Mbit/s"
+#: Of each packet, at random, behind the bottleneck: its own time on the link. Without it flows of a simulation run in
+#: step with the queue, and those of longer round trips get more (Floyd and Jacobson 1991, phase effects).
+JITTER = "0.12 ms"
+#: Packets of 1500 bytes in 100 Mbit/s and 20 ms.
+BDP_PACKETS = 167
+#: The share of one of ten flows, as payload of TCP: 1448 of 1500 bytes.
+FAIR_SHARE_BPS = 10e6 * 1448 / 1500
+#: Mathis et al. 1997, for losses at random and periodic ones, an acknowledgment for each second packet: the rate in
+#: packets is this over the round-trip time and the square root of the probability.
+_RANDOM, _PERIODIC = 0.93, 0.87
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One row of the benchmark.
+
+    Attributes:
+        name: on the command line.
+        title: in words.
+        section: of the paper that has it; empty: none.
+        scheme: of all flows.
+        queue: of the bottleneck, a TOML value.
+        loss: of a path without other flows, a TOML value; empty: nine greedy flows.
+        paper_mbps: the long-term rate that the paper finds.
+
+    """
+
+    name: str
+    title: str
+    section: str
+    scheme: str = "reno"
+    queue: str = f"'{BDP_PACKETS} packets'"
+    loss: str = ""
+    paper_mbps: float | None = 9.0
+
+    def scenario(self) -> Scenario:
+        """The scenario; flow 0 probes."""
+        flows = [
+            _flow(self.scheme, PROBE_DELAY_MS, "{ kind = 'constant-rate', rate = '1 Mbit/s' }")
+        ]
+        if not self.loss:
+            flows += [_flow(self.scheme, delay, "'bulk'") for delay in CROSS_DELAYS_MS]
+        # 8 ms are the least that any flow has; each has the rest of its own
+        loss = f"loss = {self.loss}\n" if self.loss else ""
+        toml = (
+            f"name = '{self.title}'\n[links.bottleneck]\nrate = '{LINK}'\n"
+            f"delay = {{ kind = 'jitter', base = '8 ms', jitter = '{JITTER}' }}\n"
+            f"queue = {self.queue}\n{loss}\n" + "\n".join(flows)
+        )
+        return Scenario.parse(toml, f"{self.name}.toml")
+
+
+def _flow(scheme: str, delay_ms: int, workload: str) -> str:
+    return f"[[flows]]\nscheme = '{scheme}'\ndelay = '{delay_ms - 8} ms'\nworkload = {workload}\n"
+
+
+def _buffer(packets: int, rate_mbps: float) -> Configuration:
+    title = f"buffer of {packets} packets"
+    return Configuration(
+        f"buffer-{packets}", title, "VI-B", queue=f"'{packets} packets'", paper_mbps=rate_mbps
+    )
+
+
+def _probability(constant: float) -> float:
+    """At which a greedy flow alone has the fair share, at 20 ms."""
+    packets_per_s = FAIR_SHARE_BPS / (8 * 1448)
+    return (constant / (packets_per_s * 2 * PROBE_DELAY_MS / 1e3)) ** 2
+
+
+#: The base of all comparisons: NewReno, drop-tail, one BDP (sections V and VI-A).
+BASE = Configuration("base", "NewReno, drop-tail, 1 BDP", "V")
+CONFIGURATIONS: tuple[Configuration, ...] = (
+    BASE,
+    _buffer(21, 8.0),
+    _buffer(83, 9.0),
+    _buffer(251, 9.0),
+    Configuration("red", "adaptive RED, least threshold of 20 packets", "VI-C",
+                  queue="{ kind = 'adaptive-red', limit = '167 packets', min = '20 packets', max = '60 packets' }"),
+    Configuration("red-5", "adaptive RED, least threshold of 5 packets", "VI-C", paper_mbps=8.0,
+                  queue="{ kind = 'adaptive-red', limit = '167 packets', min = '5 packets', max = '15 packets' }"),
+    Configuration("codel", "CoDel", "VI-C", queue="{ kind = 'codel', limit = '1000 packets' }"),
+    Configuration("bernoulli", "losses at random, no other flows", "VI-C",
+                  loss=f"{_probability(_RANDOM):.6f}"),
+    Configuration("periodic", "periodic losses, no other flows", "VI-C",
+                  loss=f"{{ kind = 'periodic', every = {math.ceil(1 / _probability(_PERIODIC))} }}"),
+    Configuration("cubic", "CUBIC", "VI-D", "cubic"),
+    Configuration("scalable", "Scalable", "VI-D", "scalable"),
+    Configuration("bbr", "BBR", "", "bbr", paper_mbps=None),
+    Configuration("copa", "Copa", "", "copa", paper_mbps=None),
+)  # fmt: skip
+
+
+def chosen(names: Iterable[str] | None) -> list[Configuration]:
+    """Configurations by name; all of them where none is named.
+
+    Raises:
+        ProbingError: there is no such configuration.
+
+    """
+    by_name = {one.name: one for one in CONFIGURATIONS}
+    names = list(names or by_name)
+    for name in names:
+        if name not in by_name:
+            raise ProbingError(
+                f"the benchmark has no configuration {name!r}, expected some of {', '.join(by_name)}"
+            )
+    return [by_name[name] for name in dict.fromkeys(names)]
+
+
+#: Rates of the simulated benchmark, in Mbit/s: low, moderate (figures 9 and 14), high.
+RATES_MBPS = (1.0, 2.0, 4.0, 5.0, 6.0, 8.0)
+#: Times on which rates are compared, in seconds.
+TIMES_S = (0.1, 0.3, 1.0, 3.0, 10.0)
+#: Paper: order of the attainable rate on short times, best first; those together are about equal (section VI).
+ORDER: tuple[tuple[str, ...], ...] = (
+    ("periodic",),
+    ("scalable",),
+    ("bernoulli", "red"),
+    ("codel",),
+    ("base", "cubic"),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One configuration.
+
+    Attributes:
+        configuration: which.
+        curve: its attainable rate; `greedy` is there.
+        probed: what was seen at each rate.
+        video_s: delays that packets of the video exceed with the curve's epsilon at most: 50, 95 and 100 % of packets;
+            None: no rate above the video's has a steady state.
+
+    """
+
+    configuration: Configuration
+    curve: AttainableRate
+    probed: tuple[Probed, ...]
+    video_s: tuple[float, float, float] | None
+
+
+#: Told a configuration, how many of all are done, how many there are.
+Watch = Callable[[str, int, int], None]
+
+
+def run(
+    configurations: Sequence[Configuration],
+    options: Options,
+    *,
+    rates_bps: Sequence[float] = tuple(1e6 * rate for rate in RATES_MBPS),
+    greedy_s: float = 300.0,
+    prober: Callable[[Scenario], Prober] = SimulatedProber,
+    folder: FilePath | None = None,
+    watch: Watch | None = None,
+) -> list[Result]:
+    """Probes all configurations, one for each processor at once; in real time one after another.
+
+    Args:
+        configurations: which.
+        options: how exact.
+        rates_bps: to probe, ascending; a configuration ends with the first without a steady state.
+        greedy_s: length of a greedy source's runs, of which there are eight.
+        prober: simulator or emulator.
+        folder: what is there is not probed again; each configuration has a folder in it.
+        watch: told after each configuration; may raise to stop.
+
+    Returns:
+        Results in the order of `configurations`.
+
+    """
+    written_s = video(VIDEO_BPS / MESSAGE_BITS, VIDEO_PACKETS)
+
+    def one(configuration: Configuration) -> Result:
+        of = prober(configuration.scenario())
+        mine = replace(options, at_once=options.at_once or 1)
+        kept, keep = resumed(None if folder is None else Folder(folder / configuration.name, of, mine))
+        curve, probed = estimate(of, rates_bps, mine, kept=kept, keep=keep)
+        curve = replace(curve, greedy=greedy_rate(of, greedy_s, mine))
+        return Result(configuration, curve, tuple(probed), _video(curve, written_s))
+
+    real = prober is not SimulatedProber
+    with ThreadPoolExecutor(1 if real else os.cpu_count() or 1) as pool:
+        futures = [pool.submit(one, configuration) for configuration in configurations]
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                name = configurations[futures.index(future)].name
+                future.result()
+                if watch is not None:
+                    watch(name, done, len(futures))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [future.result() for future in futures]
+
+
+#: The application of section VII: mean rate, and packets of it.
+VIDEO_BPS = 4e6
+VIDEO_PACKETS = 40_000
+
+
+def _video(curve: AttainableRate, written_s: npt.NDArray[np.float64]) -> tuple[float, float, float] | None:
+    if curve.long_term_rate <= VIDEO_BPS:
+        return None
+    bounds = curve.delay_bounds(written_s, MESSAGE_BITS)
+    low, high, most = np.quantile(bounds, (0.5, 0.95, 1.0))
+    return float(low), float(high), float(most)
+
+
+def baseline_video_s() -> tuple[float, float, float]:
+    """Delays of the video over a constant rate of a fair share, without any losses: figure 17's baseline."""
+    written_s = video(VIDEO_BPS / MESSAGE_BITS, VIDEO_PACKETS)
+    point = Point(FAIR_SHARE_BPS, True, PROBE_DELAY_MS / 1e3, 0.0, None, 0.0)
+    found = _video(AttainableRate("bit", (point,), 0.95, {}), written_s)
+    assert found is not None, "a fair share is more than the video"  # noqa: S101
+    return found
+
+
+def table(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """A row for each configuration, JSON: long-term rate beside the paper's, attainable rates, delays, buffering."""
+    rows = []
+    for one in results:
+        curve = one.curve
+        at5 = next((p for p in one.probed if p.point.rate == 5e6 and p.point.stationary), None)
+        assert curve.greedy is not None, "run measures it"  # noqa: S101
+        rows.append(
+            {
+                "configuration": one.configuration.name,
+                "title": one.configuration.title,
+                "section": one.configuration.section,
+                "greedy_bps": list(curve.greedy),
+                "long_term_bps": curve.long_term_rate,
+                "unstable_bps": curve.unstable_rate,
+                "paper_bps": None if one.configuration.paper_mbps is None else 1e6 * one.configuration.paper_mbps,
+                "epsilon": curve.epsilon,
+                "attainable_bps": {
+                    f"{time:g}": [float(curve.rate([time], bound)[0]) for bound in ("", "low", "high")]
+                    for time in TIMES_S
+                },
+                "origin_s": min((p.delay_s or 0.0 for p in curve.used), default=None),
+                "buffered_at_5": None if at5 is None else at5.point.buffered,
+                "delay_at_5_s": None if at5 is None else at5.point.delay_s,
+                "video_s": None if one.video_s is None else list(one.video_s),
+                "probed_s": curve.probed_s,
+            }
+        )
+    return rows
+
+
+def claims(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What the paper finds, and whether it is found here: claim, got, holds; those of configurations that were run."""
+    by_name = {row["configuration"]: row for row in rows}
+    found: list[dict[str, Any]] = []
+
+    def claim(text: str, got: str, holds: bool) -> None:
+        found.append({"claim": text, "got": got, "holds": holds})
+
+    def at(name: str, time: str = "1") -> float:
+        return float(by_name[name]["attainable_bps"][time][0]) / 1e6
+
+    if "base" in by_name and by_name["base"]["origin_s"] is not None:
+        origin_ms = 1e3 * by_name["base"]["origin_s"]
+        claim("origin of the attainable rate at 30 ms", f"{origin_ms:.1f} ms", abs(origin_ms - 30) <= 3)
+    for name, row in by_name.items():
+        if row["paper_bps"] is None:
+            continue
+        greedy = row["greedy_bps"][0] / 1e6
+        paper = row["paper_bps"] / 1e6
+        # on the paper's grid of 1 Mbit/s
+        claim(f"{name}: long-term rate of {paper:g} Mbit/s, probed in steps of 1", f"{greedy:.2f} Mbit/s",
+              math.floor(greedy) == paper)  # fmt: skip
+    if {"base", "buffer-83"} <= set(by_name):
+        gain = max(at(name) for name in ("buffer-21", "buffer-83") if name in by_name) / at("base") - 1
+        claim("smaller buffers: up to 50 % more within 1 s", f"{100 * gain:.0f} %", gain > 0.2)
+    for better, worse in itertools.pairwise(ORDER):
+        for one, other in itertools.product(better, worse):
+            if one in by_name and other in by_name:
+                claim(f"within 1 s {one} attains more than {other}", f"{at(one):.2f}, {at(other):.2f} Mbit/s",
+                      at(one) > at(other))  # fmt: skip
+    for group in ORDER:
+        if len(group) == 2 and set(group) <= set(by_name):
+            low, high = sorted(map(at, group))
+            claim(f"within 1 s {group[0]} and {group[1]} attain about the same",
+                  f"{at(group[0]):.2f}, {at(group[1]):.2f} Mbit/s", high < 1.25 * low)  # fmt: skip
+    if "base" in by_name and by_name["base"]["buffered_at_5"] is not None:
+        share = by_name["base"]["buffered_at_5"]
+        claim("5 Mbit/s are buffered in the sender with probability 0.3", f"{share:.2f}", abs(share - 0.3) <= 0.1)
+    if {"base", "periodic", "bernoulli", "scalable"} <= set(by_name):
+        delays = {name: by_name[name]["video_s"] for name in ("periodic", "scalable", "base")}
+        if all(delays.values()):
+            shown = ", ".join(f"{name} {1e3 * delay[1]:.0f} ms" for name, delay in delays.items())
+            claim("delay bounds of a video: periodic losses best, then Scalable, then NewReno", shown,
+                  delays["periodic"][1] <= delays["scalable"][1] <= delays["base"][1])  # fmt: skip
+    return found

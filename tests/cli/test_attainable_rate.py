@@ -1,0 +1,337 @@
+"""Attainable rate: estimates against closed forms, statistics, the command line."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from conftest import ROOT, run
+from pathcast import PathcastError, ProbingError, Scenario
+from pathcast.attainable_rate import (
+    AttainableRate,
+    Options,
+    Plan,
+    SimulatedProber,
+    WindowLoop,
+    decomposition,
+    estimate,
+    estimate_adaptively,
+    statistics,
+    steps,
+    video,
+)
+from pathcast.attainable_rate.folder import Folder
+
+PROBE = """
+[links.bottleneck]
+rate = "20 Mbit/s"
+delay = "10 ms"
+{loss}
+[[flows]]
+scheme = "reno"
+workload = {{ kind = "constant-rate", rate = "1 Mbit/s" }}
+"""
+
+
+def fixed(packets):
+    """The paper's: 10 Mbit/s in packets of 1 kbit, 50 ms each way."""
+    return WindowLoop(0.05, 0.05, window_packets=packets, rate_pps=10_000)
+
+
+def closed_form(time_s, packets):
+    """min over n of n w + C (t - T - n RTT), of the loop above in packets."""
+    n = np.arange(0, 1 + math.ceil(time_s.max() / 0.1))[:, None]
+    return (n * packets + 10_000 * np.maximum(0, time_s - 0.05 - 0.1 * n)).min(axis=0)
+
+
+@pytest.mark.parametrize(("packets", "long_term"), [(500, 5_000), (1_000, 10_000)])
+def test_a_static_window_is_found_within_one_step_of_probing(packets, long_term):
+    step = 200
+    options = Options(epsilon=0, samples=20, pilot_s=10, most_s=2000)
+    found, _ = estimate(fixed(packets), steps(step, 10_000), options)
+    assert found.epsilon == 0
+    assert long_term - step <= found.long_term_rate <= long_term
+    times = np.linspace(0.001, 5, 2000)
+    truth, estimated = closed_form(times, packets), found.service(times)
+    # a lower bound, but for the time of a packet on the link; the largest convex one but for a step
+    assert np.all(estimated <= truth + 2)
+    hull = long_term * np.maximum(0, times - 0.05)
+    assert np.all(estimated >= hull - step * times - 2)
+
+
+def test_an_adaptive_window_is_found_to_within_a_per_cent():
+    # Mathis et al. 1997 with 1.31; marks at random, 1 in 10,000, 100 ms
+    loop = WindowLoop(0.05, 0.05, mark_probability=1e-4, fluid_steps=4)
+    options = Options(epsilon=0.05, samples=100, pilot_s=200, most_s=2e6)
+    found, probed = estimate_adaptively(loop, 5, 20, options, greedy_s=1e5)
+    mathis = 1.31 / (0.1 * math.sqrt(1e-4))
+    mean, low, high = found.greedy
+    assert low <= mean <= high
+    assert mean == pytest.approx(mathis, rel=0.01)
+    assert 0.9 * mathis < found.long_term_rate <= mathis * 1.01
+    assert found.unstable_rate is None or found.unstable_rate > found.long_term_rate
+    assert 2 <= len(found.used) <= 5
+    assert found.epsilon == pytest.approx(0.05 * len(found.used))
+    # nothing before the network's latency; more on longer times; bounds on both sides
+    times = np.geomspace(0.01, 1e4, 200)
+    rates = found.rate(times)
+    assert np.all(rates[times <= 0.05] == 0)
+    assert np.all(np.diff(rates) >= -1e-9)
+    assert np.all(found.rate(times, "low") <= rates)
+    assert np.all(rates <= found.rate(times, "high") + 1e-9)
+    assert found.convergence_s(0.5) < found.convergence_s(0.9) < math.inf
+    # more load waits longer
+    delays = [point.delay_s for point in found.used]
+    assert delays == sorted(delays)
+    assert len(probed) == len(found.points)
+
+
+def test_a_rate_that_never_becomes_steady_says_so_and_ends_the_probing():
+    loop = fixed(500)
+    options = Options(epsilon=0.05, samples=100, pilot_s=10, most_s=500)
+    found, _ = estimate(loop, [4_000, 6_000, 8_000], options)
+    assert [point.stationary for point in found.points] == [True, False]
+    assert "unit root" in found.points[1].because
+    assert found.points[1].delay_s is None
+    assert (found.long_term_rate, found.unstable_rate) == (4_000, 6_000)
+
+
+def test_a_simulated_flow_decomposes_its_delay(tmp_path):
+    prober = SimulatedProber(Scenario.parse(PROBE.format(loss="loss = 0.002"), "probe.toml"))
+    options = Options(epsilon=0.05, samples=100, pilot_s=60, most_s=2000)
+    folder = Folder(tmp_path, prober, options)
+    found, probed = estimate(prober, [2e6], options, kept=folder.kept, keep=folder.keep)
+    (point,) = found.points
+    assert point.stationary
+    assert point.delay_low_s <= point.delay_s
+    alone_s = 0.010 + 1500 * 8 / 20e6
+    assert point.median_delay_s == pytest.approx(alone_s, abs=1e-4)
+    one = probed[0]
+    total = one.sender_s + one.network_s + one.receiver_s
+    np.testing.assert_allclose(total, one.delay_s, atol=1e-9)
+    assert one.network_s.min() == pytest.approx(alone_s, abs=1e-6)
+    assert set(decomposition(one)) == {"delay", "sender_stack", "network", "receiver_stack"}
+    assert one.autocorrelation.shape[0] >= 1
+    np.testing.assert_allclose(one.autocorrelation[:, 0], 1)
+
+    again, _ = estimate(
+        prober, [2e6], options, kept=folder.kept, keep=lambda _: pytest.fail("kept")
+    )
+    assert again == found
+    other = Folder(tmp_path, prober, Options(epsilon=0.05, samples=101, pilot_s=60, most_s=2000))
+    assert other.kept(2e6) is None
+    (tmp_path / "rates" / "2e+06.npz").write_bytes(b"PK\x03\x04 nothing of the kind")
+    assert folder.kept(2e6) is None
+
+
+def test_the_greedy_rate_of_a_scenario_is_that_of_a_bulk_flow():
+    prober = SimulatedProber(Scenario.parse(PROBE.format(loss=""), "probe.toml"))
+    assert prober.greedy(30, 1) == pytest.approx(20e6 * 1448 / 1500, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("toml", "flow", "says"),
+    [
+        (PROBE.format(loss=""), 1, "no flow 1"),
+        (PROBE.format(loss="").replace("constant-rate", "on-off").replace("rate =", "on = '1 s', off = '1 s', rate =", 2).replace("on = '1 s', off = '1 s', rate", "rate", 1), 0, "does not probe"),
+        (PROBE.format(loss="").replace('"reno"', '"udp"'), 0, "no flow control"),
+        (PROBE.format(loss="").replace('"reno"', '"reno"\ncount = 2'), 0, "alike"),
+    ],
+)  # fmt: skip
+def test_flows_that_cannot_probe_are_refused(toml, flow, says):
+    with pytest.raises(ProbingError, match=says):
+        SimulatedProber(Scenario.parse(toml, "probe.toml"), flow)
+
+
+def test_estimates_are_read_back_and_other_files_refused():
+    options = Options(epsilon=0, samples=20, pilot_s=10)
+    found, _ = estimate(fixed(500), [1_000, 2_000], options)
+    text = json.dumps(found.to_dict())
+    assert AttainableRate.from_json(text) == found
+    for wrong in (
+        "{}",
+        "[]",
+        "nothing",
+        text.replace('"schema": 1', '"schema": 2'),
+        text.replace('"rate": 1000', '"rate": -1000'),
+        text.replace('"rate": 1000', '"rate": NaN'),
+        text.replace('"rate": 1000', '"rate": "1000"'),
+        text.replace('"rate": 1000', '"rate": 3000'),
+        text.replace('"stationary": true', '"stationary": true, "more": 1'),
+        text.replace('"points": [', '"points": [3, '),
+        "[" * 100_000,
+    ):
+        with pytest.raises(ProbingError):
+            AttainableRate.from_json(wrong)
+
+
+def ar1(correlation, count, seed):
+    rng = np.random.default_rng(seed)
+    values = np.zeros(count)
+    for i in range(1, count):
+        values[i] = correlation * values[i - 1] + rng.standard_normal()
+    return values
+
+
+def test_the_tests_tell_steady_from_unsteady_and_independent_from_dependent():
+    steady = [statistics.is_stationary(ar1(0.5, 400, seed)) for seed in range(50)]
+    walks = [statistics.is_stationary(np.cumsum(ar1(0, 400, seed))) for seed in range(50)]
+    growing = [statistics.is_stationary(np.arange(400) + ar1(0.5, 400, seed)) for seed in range(20)]
+    assert sum(steady) >= 49
+    assert sum(walks) <= 3
+    assert sum(growing) == 0
+    white = [statistics.are_independent(ar1(0, 400, seed)) for seed in range(100)]
+    joined = [statistics.are_independent(ar1(0.5, 400, seed)) for seed in range(20)]
+    assert sum(white) >= 95
+    assert sum(joined) == 0
+    assert statistics.is_stationary(np.full(50, 0.05))
+    assert statistics.are_independent(np.full(50, 0.05))
+    assert not statistics.halves_agree(np.concatenate([ar1(0, 200, 1), 1 + ar1(0, 200, 2)]))
+    assert statistics.decorrelation(ar1(0, 2000, 3)) <= 2
+    assert 5 <= statistics.decorrelation(ar1(0.9, 2000, 3)) <= 100
+
+
+def test_bounds_of_quantiles_hold_as_often_as_they_say():
+    truth = -math.log(0.05)  # of an exponential
+    rng = np.random.default_rng(1)
+    inside = 0
+    for _ in range(400):
+        found = statistics.upper_quantile(rng.exponential(size=300), 0.05, 0.9)
+        assert found.low <= found.value <= found.high
+        inside += found.low <= truth <= found.high
+    assert 0.87 <= inside / 400 <= 0.95
+    assert math.isinf(statistics.upper_quantile(rng.exponential(size=100), 0.05, 0.999).high)
+    with pytest.raises(ProbingError, match="at least 500"):
+        statistics.upper_quantile(np.ones(499), 0.01)
+
+
+def test_autocorrelation_is_that_of_the_process():
+    found = statistics.autocorrelation(ar1(0.8, 200_000, 1), 5)
+    np.testing.assert_allclose(found, 0.8 ** np.arange(6), atol=0.02)
+    np.testing.assert_array_equal(statistics.autocorrelation(np.ones(10), 3), [1, 0, 0, 0])
+    with pytest.raises(ProbingError):
+        statistics.autocorrelation(np.ones(3), 3)
+
+
+def test_a_video_has_its_rate_rhythm_and_scenes():
+    written_s = video(2000, 100_000, 7)
+    assert np.all(np.diff(written_s) >= 0)
+    sizes = np.bincount(np.round(written_s * 25).astype(int))
+    assert np.mean(sizes) * 25 == pytest.approx(2000, rel=0.01)
+    assert sizes[::12].mean() > 2.5 * np.mean([sizes[2::12].mean(), sizes[3::12].mean()])
+    by_group = sizes[: len(sizes) // 12 * 12].reshape(-1, 12).sum(axis=1)
+    assert statistics.autocorrelation(by_group.astype(float), 2)[1] > 0.5
+    for wrong in ((10, 5000), (math.nan, 5000), (2000, 10)):
+        with pytest.raises(ProbingError):
+            video(*wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": 1.0},
+        {"epsilon": -0.1},
+        {"epsilon": 0.001, "samples": 750},
+        {"samples": 10},
+        {"pilot_s": 0},
+        {"pilot_s": 100, "most_s": 10},
+        {"confidence": 1.0},
+        {"seed": -1},
+    ],
+)
+def test_options_out_of_range_are_refused(wrong):
+    with pytest.raises(ProbingError):
+        Options(**wrong)
+
+
+def test_impossible_trains_and_loops_are_refused():
+    for plan in (
+        Plan(0, 1, 1, 1, 1),
+        Plan(math.inf, 1, 1, 1, 1),
+        Plan(1, -1, 1, 1, 1),
+        Plan(1, 1, math.nan, 1, 1),
+        Plan(1e12, 1, 1e12, 1, 1),
+    ):
+        with pytest.raises(ProbingError):
+            fixed(10).train(plan)
+    for loop in (
+        WindowLoop(0.05, 0.05),
+        WindowLoop(0.05, 0.05, window_packets=10, mark_every=10),
+        WindowLoop(-1, 0.05, window_packets=10),
+        WindowLoop(0.05, 0.05, window_packets=0),
+        WindowLoop(0.05, 0.05, window_packets=-5),
+        WindowLoop(0.05, 0.05, mark_probability=2),
+    ):
+        with pytest.raises(ProbingError):
+            loop.train(Plan(100, 1, 1, 1, 1))
+    limited = WindowLoop(0.05, 0.05, window_packets=10, rate_pps=100, fluid_steps=10)
+    with pytest.raises(ProbingError, match="capacity"):
+        limited.train(Plan(10, 1, 1, 1, 1))
+    with pytest.raises(ProbingError, match="ascend"):
+        estimate(fixed(500), [2_000, 1_000], Options(epsilon=0, samples=20, pilot_s=5))
+    with pytest.raises(PathcastError):
+        estimate(fixed(500), [], Options())
+
+
+def refused(*arguments):
+    done = run("attainable-rate", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_the_command_estimates_writes_and_goes_on(tmp_path):
+    folder = tmp_path / "estimate"
+    asked = ["--latency", 0.05, "--window", 500, "--capacity", 10_000, "--step", 1000, "--most", 4000,
+             "--epsilon", 0, "--samples", 20, "-o", folder]  # fmt: skip
+    done = run("attainable-rate", *asked, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["long_term_rate"] == 4000
+    assert found["unit"] == "packets"
+    assert [point["delay_s"] for point in found["points"]] == pytest.approx([0.0501] * 4)
+    assert json.loads((folder / "estimate.json").read_text()) == found
+    assert (folder / "attainable-rate.svg").read_text().startswith("<?xml")
+    kept = {file: file.stat().st_mtime_ns for file in (folder / "rates").iterdir()}
+    assert len(kept) == 4
+    again = run("attainable-rate", *asked)
+    assert again.returncode == 0, again.stderr
+    assert "long-term rate: 4000 packets/s" in again.stdout
+    assert {file: file.stat().st_mtime_ns for file in (folder / "rates").iterdir()} == kept
+
+
+def test_the_command_probes_a_path_and_a_scenario(tmp_path):
+    path = tmp_path / "path.toml"
+    path.write_text("rate = '10 Mbit/s'\ndelay = '10 ms'\n")
+    asked = ["--step", "4 Mbit/s", "--most", "8 Mbit/s", "--epsilon", 0.05, "--samples", 100,
+             "--longest", 1000, "--json"]  # fmt: skip
+    done = run("attainable-rate", path, "--scheme", "reno", *asked)
+    assert done.returncode == 0, done.stderr
+    of_path = json.loads(done.stdout)
+    assert of_path["long_term_rate"] == 8e6
+    assert of_path["points"][0]["delay_s"] == pytest.approx(0.010 + 12e3 / 10e6, abs=1e-5)
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(PROBE.format(loss=""))
+    done = run("attainable-rate", scenario, *asked)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["points"][0]["stationary"]
+
+
+def test_the_command_refuses_what_makes_no_sense(tmp_path):
+    assert "nothing to probe" in refused()
+    assert "nothing to probe" in refused("--latency", 0.05)
+    assert "nothing to probe" in refused("--latency", 0.05, "--window", 5, "--marks", 0.1)
+    assert "the window" in refused("--latency", 0.05, "--window", 0)
+    assert "no step" in refused("--latency", 0.05, "--window", 5, "--step", "1 Mbit/s")
+    assert "at least 500" in refused("--latency", 0.05, "--window", 5, "--samples", 400)
+    bulk = ROOT / "scenarios" / "dumbbell.toml"
+    assert "does not probe" in refused(bulk)
+    assert "instead of a file" in refused(bulk, "--window", 5)
+    probe = tmp_path / "probe.toml"
+    probe.write_text(PROBE.format(loss=""))
+    assert "no step" in refused(probe, "--step", "1 parsec")
+    assert "no step" in refused(probe, "--step", "-1 Mbit/s")
+    assert "no flow 7" in refused(probe, "--flow", 7)
+    assert "--scheme goes with a path" in refused(probe, "--scheme", "reno")
+    assert refused(tmp_path / "missing.toml")
