@@ -1,7 +1,7 @@
 //! The sub-additive closure.
 
 use super::convolve::convolve_into;
-use super::pieces::{Envelope, Piece, Side, alike, envelope, lower_to_what_follows, slice};
+use super::pieces::{Envelope, Piece, Side, Work, alike, envelope, lower_to_what_follows, slice};
 use super::tail::assemble;
 use super::{Curve, MAX_SEGMENTS, MinPlusError, ROUNDING, Tail};
 
@@ -96,8 +96,9 @@ fn close(parts: &[Piece], longest: f64) -> Result<Curve, MinPlusError> {
     let increment = rate * period_s;
     let mut until = 2.0 * longest;
     let mut now = parts.to_vec();
+    let mut work = Work::new();
     for _ in 0..MOST_SQUARINGS {
-        let next = squared(&now, until)?;
+        let next = squared(&now, until, &mut work)?;
         let is_fixed =
             now.last().is_some_and(|last| last.to >= until) && alike(&now, &next, TOLERANCE);
         now = next;
@@ -125,7 +126,7 @@ fn close(parts: &[Piece], longest: f64) -> Result<Curve, MinPlusError> {
         }
         // each sum of parts up to here splits into two that are known
         until = 2.0 * until - longest;
-        now = squared(&now, until)?;
+        now = squared(&now, until, &mut work)?;
     }
     Err(MinPlusError::NoPeriod {
         until_s: until,
@@ -134,9 +135,9 @@ fn close(parts: &[Piece], longest: f64) -> Result<Curve, MinPlusError> {
 }
 
 /// `f (x) f` and `f`, on `(0, until]`.
-fn squared(pieces: &[Piece], until: f64) -> Result<Vec<Piece>, MinPlusError> {
+fn squared(pieces: &[Piece], until: f64, work: &mut Work) -> Result<Vec<Piece>, MinPlusError> {
     let mut both = Envelope::new(Side::Lower);
-    convolve_into(&mut both, pieces, pieces, until)?;
+    convolve_into(&mut both, pieces, pieces, until, work)?;
     let mut found = envelope(pieces, &both.finish(), Side::Lower);
     found = slice(&found, 0.0, until);
     lower_to_what_follows(&mut found);

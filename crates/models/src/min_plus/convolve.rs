@@ -1,6 +1,8 @@
 //! Convolution and deconvolution.
 
-use super::pieces::{Envelope, Piece, Side, lower_to_what_follows, running_maximum, runs, slice};
+use super::pieces::{
+    Envelope, Piece, Side, Work, lower_to_what_follows, running_maximum, runs, slice,
+};
 use super::pointwise::tail_with;
 use super::tail::{around_rate, assemble, common_period};
 use super::{Curve, MinPlusError, Tail, same};
@@ -52,9 +54,9 @@ impl Curve {
         };
         let (f, g) = (self.pieces(own)?, other.pieces(others)?);
         let mut envelope = Envelope::new(Side::Lower);
-        envelope.push(slice(&f, 0.0, until))?;
-        envelope.push(slice(&g, 0.0, until))?;
-        convolve_into(&mut envelope, &f, &g, until)?;
+        envelope.push(slice(&f, 0.0, until));
+        envelope.push(slice(&g, 0.0, until));
+        convolve_into(&mut envelope, &f, &g, until, &mut Work::new())?;
         let mut pieces = envelope.finish();
         lower_to_what_follows(&mut pieces);
         assemble(&pieces, tail)
@@ -103,11 +105,14 @@ impl Curve {
         let (f, g) = (self.pieces(until + ahead)?, other.pieces(ahead)?);
         let (over, under) = (runs(&f, Side::Upper), runs(&g, Side::Lower));
         let mut envelope = Envelope::new(Side::Upper);
-        envelope.push(slice(&f, 0.0, until))?;
+        envelope.push(slice(&f, 0.0, until));
+        let mut work = Work::new();
         for run in &over {
             let f = &f[run.clone()];
             for run in &under {
-                envelope.push(slide(f, &g[run.clone()], until))?;
+                let g = &g[run.clone()];
+                work.spend(f.len() + g.len())?;
+                envelope.push(slide(f, g, until));
             }
         }
         // rounding only: the supremum of increasing functions increases
@@ -129,6 +134,7 @@ pub(super) fn convolve_into(
     f: &[Piece],
     g: &[Piece],
     until: f64,
+    work: &mut Work,
 ) -> Result<(), MinPlusError> {
     let (of_f, of_g) = (runs(f, Side::Lower), runs(g, Side::Lower));
     for run in of_f {
@@ -138,7 +144,8 @@ pub(super) fn convolve_into(
             if f[0].from + g[0].from >= until {
                 break;
             }
-            envelope.push(by_slope(f, g, until))?;
+            work.spend(f.len() + g.len())?;
+            envelope.push(by_slope(f, g, until));
         }
     }
     Ok(())

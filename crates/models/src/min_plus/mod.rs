@@ -48,7 +48,7 @@ pub const MAX_VALUE: f64 = 1e30;
 /// Largest numerator and denominator of the ratio of two periods.
 pub const MAX_RATIO: f64 = 10_000.0;
 /// Segments that an operation may go through before it gives up.
-const MAX_WORK: usize = 1 << 23;
+const MAX_WORK: usize = 1 << 22;
 
 /// What cannot be computed, or made a curve of.
 #[derive(Debug, Clone, PartialEq, Error)]

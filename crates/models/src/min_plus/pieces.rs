@@ -185,11 +185,31 @@ pub(super) fn envelope(a: &[Piece], b: &[Piece], side: Side) -> Vec<Piece> {
     found
 }
 
+/// What is left of the segments that an operation may go through.
+pub(super) struct Work(usize);
+
+impl Work {
+    pub fn new() -> Self {
+        Self(0)
+    }
+
+    pub fn spend(&mut self, segments: usize) -> Result<(), MinPlusError> {
+        self.0 += segments;
+        if self.0 > MAX_WORK {
+            return Err(MinPlusError::TooMany {
+                what: "segments to go through",
+                got: self.0 as f64,
+                most: MAX_WORK as f64,
+            });
+        }
+        Ok(())
+    }
+}
+
 /// The envelope of many lists: neighbours in size are merged, so that it takes n log n.
 pub(super) struct Envelope {
     side: Side,
     stack: Vec<Vec<Piece>>,
-    work: usize,
 }
 
 impl Envelope {
@@ -197,21 +217,12 @@ impl Envelope {
         Self {
             side,
             stack: Vec::new(),
-            work: 0,
         }
     }
 
-    pub fn push(&mut self, pieces: Vec<Piece>) -> Result<(), MinPlusError> {
+    pub fn push(&mut self, pieces: Vec<Piece>) {
         if pieces.is_empty() {
-            return Ok(());
-        }
-        self.work += pieces.len();
-        if self.work > MAX_WORK {
-            return Err(MinPlusError::TooMany {
-                what: "segments to go through",
-                got: self.work as f64,
-                most: MAX_WORK as f64,
-            });
+            return;
         }
         self.stack.push(pieces);
         while let [.., a, b] = self.stack.as_slice()
@@ -219,7 +230,6 @@ impl Envelope {
         {
             self.merge();
         }
-        Ok(())
     }
 
     fn merge(&mut self) {

@@ -166,7 +166,7 @@ impl Curve {
         let best = of_period
             .iter()
             .flat_map(|piece| [piece.value, piece.end()])
-            .fold(0.0, f64::max);
+            .fold(f64::NEG_INFINITY, f64::max);
         let periods = ((most - best) / increment).ceil() + 2.0;
         let from_s = from + periods * period;
         let found = running_maximum(&self.less(other, from_s + period)?, 0.0);

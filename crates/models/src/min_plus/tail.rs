@@ -109,6 +109,11 @@ pub(super) fn assemble(pieces: &[Piece], tail: Tail) -> Result<Curve, MinPlusErr
             let before = tidy(&slice(pieces, 0.0, from_s), 0.0, 0.0);
             let floor = before.last().map_or(0.0, Piece::end);
             let period = tidy(&slice(pieces, from_s, until), from_s, floor);
+            if period.is_empty() || is_sliver(from_s, until) {
+                return Err(MinPlusError::Tail(format!(
+                    "the result has a period of {period_s} s from {from_s} s on, which is lost in rounding"
+                )));
+            }
             periodic(before, period, from_s, period_s, increment)
         }
     };
@@ -266,7 +271,11 @@ fn begin_earlier(
     from: &mut f64,
     increment: f64,
 ) {
-    while let (Some(p), Some(q)) = (before.last().copied(), pieces.back().copied()) {
+    // where a line before it is as long as a whole period, only rounding makes them look alike
+    let mut trimmed = 0;
+    while let (Some(p), Some(q)) = (before.last().copied(), pieces.back().copied())
+        && trimmed <= pieces.len()
+    {
         let scale = q.end().abs().max(increment);
         if !same(p.slope, q.slope) || (p.end() + increment - q.end()).abs() > ROUNDING * scale {
             break;
@@ -277,7 +286,9 @@ fn begin_earlier(
         let mut front = p;
         if is_whole(&p) {
             before.pop();
+            trimmed = 0;
         } else {
+            trimmed += 1;
             front = p.cut(p.to - width, p.to);
             if let Some(last) = before.last_mut() {
                 last.to = front.from;
