@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from pathcast import (
     __version__,
     batch,
+    cli_bound,
     cli_clusters,
     cli_estimate,
     cli_follow,
@@ -78,6 +79,7 @@ app.command()(cli_follow.follow)
 app.command()(cli_clusters.curve)
 app.command()(cli_estimate.estimate)
 app.command(name="latency")(cli_latency.forecast_latency)
+app.command()(cli_bound.bound)
 
 PathFile = Annotated[
     FilePath, typer.Argument(metavar="PATH.toml", help="The path; see docs/path-file.md.")
