@@ -6,6 +6,39 @@ use proptest::prelude::*;
 /// Breakpoints stand on multiples of this, so that a grid of it meets all sums of them.
 const STEP: f64 = 0.25;
 
+/// Factors that leave no breakpoint as it is.
+const TIME: f64 = 0.1 / 0.25;
+const DATA: f64 = 1e6 / 3.0;
+
+/// The same curve with other units of time and data.
+fn awkward(curve: &Curve) -> Curve {
+    let segments: Vec<Segment> = curve
+        .segments()
+        .iter()
+        .map(|segment| Segment {
+            start_s: segment.start_s * TIME,
+            value: segment.value * DATA,
+            slope: segment.slope * (DATA / TIME),
+        })
+        .collect();
+    let tail = match curve.tail() {
+        Tail::Affine => Tail::Affine,
+        Tail::Infinite { from_s } => Tail::Infinite {
+            from_s: from_s * TIME,
+        },
+        Tail::Periodic {
+            from_s,
+            period_s,
+            increment,
+        } => Tail::Periodic {
+            from_s: from_s * TIME,
+            period_s: period_s * TIME,
+            increment: increment * DATA,
+        },
+    };
+    Curve::from_segments(&segments, tail).expect("a curve")
+}
+
 /// A curve of few segments on the grid: jumps, plateaus, slopes; any tail.
 fn curves() -> impl Strategy<Value = Curve> {
     let piece = (1..4_u32, 0..4_u32, 0..5_u32);
@@ -249,6 +282,40 @@ proptest! {
             prop_assert!(f.is_at_most(&g_earlier(&g, delay)?).unwrap());
             if delay > 1e-6 {
                 prop_assert!(!f.is_at_most(&g_earlier(&g, delay * 0.999)?).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_binary_cannot_hold_give_the_same_curves(f in curves(), g in curves()) {
+        // tenths of seconds and thirds of data: each breakpoint is rounded, and none may be missed or doubled
+        let (one, two) = (awkward(&f), awkward(&g));
+        let pairs = [
+            (f.min(&g), one.min(&two), "min"),
+            (f.max(&g), one.max(&two), "max"),
+            (f.add(&g), one.add(&two), "add"),
+            (f.minus(&g), one.minus(&two), "minus"),
+            (f.convolve(&g), one.convolve(&two), "convolve"),
+            (f.deconvolve(&g), one.deconvolve(&two), "deconvolve"),
+            (f.closure(), one.closure(), "closure"),
+        ];
+        for (exact, rounded, operation) in pairs {
+            let (Ok(exact), Ok(rounded)) = (exact, rounded) else {
+                continue;
+            };
+            // differences of large numbers may leave rounding where nothing should be left
+            let (exact, rounded) = (awkward(&exact).raised(DATA).unwrap(), rounded.raised(DATA).unwrap());
+            prop_assert!(exact.is_same_as(&rounded).unwrap(), "{operation}: {exact:?}\n{rounded:?}");
+        }
+        let deviations = [
+            (f.vertical_deviation(&g), one.vertical_deviation(&two), DATA),
+            (f.horizontal_deviation(&g), one.horizontal_deviation(&two), TIME),
+        ];
+        for (exact, rounded, factor) in deviations {
+            if let (Ok(exact), Ok(rounded)) = (exact, rounded) {
+                let wanted = exact * factor;
+                let is_near = wanted == rounded || (wanted - rounded).abs() <= 1e-9 * (wanted + factor);
+                prop_assert!(is_near, "{rounded} for {wanted}");
             }
         }
     }

@@ -155,26 +155,32 @@ pub(super) fn convolve_into(
 fn by_slope(f: &[Piece], g: &[Piece], until: f64) -> Vec<Piece> {
     let mut found = Vec::with_capacity(f.len() + g.len());
     let (mut i, mut j) = (0, 0);
-    let (mut from, mut value) = (f[0].from + g[0].from, f[0].value + g[0].value);
-    while (i < f.len() || j < g.len()) && from < until {
-        let of_f = j >= g.len() || (i < f.len() && f[i].slope <= g[j].slope);
-        let next = if of_f { f[i] } else { g[j] };
-        if of_f {
+    // from where both have got to, not from the piece before: no rounding adds up
+    let reached = |list: &[Piece], k: usize| {
+        if k == 0 {
+            (list[0].from, list[0].value)
+        } else {
+            (list[k - 1].to, list[k - 1].end())
+        }
+    };
+    let (mut of_f, mut of_g) = (reached(f, 0), reached(g, 0));
+    while (i < f.len() || j < g.len()) && of_f.0 + of_g.0 < until {
+        let (from, value) = (of_f.0 + of_g.0, of_f.1 + of_g.1);
+        let slope = if j >= g.len() || (i < f.len() && f[i].slope <= g[j].slope) {
             i += 1;
+            of_f = reached(f, i);
+            f[i - 1].slope
         } else {
             j += 1;
-        }
-        // sums of ends, not of widths: no rounding adds up
-        let end = |list: &[Piece], k: usize| if k == 0 { list[0].from } else { list[k - 1].to };
-        let to = end(f, i) + end(g, j);
+            of_g = reached(g, j);
+            g[j - 1].slope
+        };
         let piece = Piece {
             from,
-            to: to.min(until),
+            to: (of_f.0 + of_g.0).min(until),
             value,
-            slope: next.slope,
+            slope,
         };
-        value = piece.slope.mul_add(to - from, value);
-        from = to;
         if !piece.is_sliver() {
             found.push(piece);
         }
@@ -195,30 +201,44 @@ fn slide(f: &[Piece], g: &[Piece], until: f64) -> Vec<Piece> {
     }
     let mut found = Vec::with_capacity(f.len() + g.len());
     let (mut i, mut j) = (0, g.len());
-    let (mut from, mut value) = (first, f[0].value - last_g.end());
-    while (i < f.len() || j > 0) && from < until {
-        let of_f = j == 0 || (i < f.len() && f[i].slope >= g[j - 1].slope);
-        let slope = if of_f { f[i].slope } else { g[j - 1].slope };
-        if of_f {
+    let of_f = |i: usize| {
+        if i == 0 {
+            (f[0].from, f[0].value)
+        } else {
+            (f[i - 1].to, f[i - 1].end())
+        }
+    };
+    let of_g = |j: usize| {
+        if j == g.len() {
+            (last_g.to, last_g.end())
+        } else {
+            (g[j].from, g[j].value)
+        }
+    };
+    while i < f.len() || j > 0 {
+        let ((t, above), (u, below)) = (of_f(i), of_g(j));
+        let from = t - u;
+        if from >= until {
+            break;
+        }
+        let slope = if j == 0 || (i < f.len() && f[i].slope >= g[j - 1].slope) {
             i += 1;
+            f[i - 1].slope
         } else {
             j -= 1;
-        }
-        let reached = if i == 0 { f[0].from } else { f[i - 1].to };
-        let left = if j == 0 { g[0].from } else { g[j - 1].to };
-        let to = reached - left;
+            g[j].slope
+        };
+        let to = of_f(i).0 - of_g(j).0;
         let piece = Piece {
             from,
             to,
-            value,
+            value: above - below,
             slope,
         };
-        value = slope.mul_add(to - from, value);
         let (begin, end) = (from.max(0.0), to.min(until));
         if end > begin && !super::pieces::is_sliver(begin, end) {
             found.push(piece.cut(begin, end));
         }
-        from = to;
     }
     found
 }

@@ -89,7 +89,7 @@ impl Curve {
     /// let steps = Curve::window_flow_control(f64::INFINITY, 0.05, 0.1, 500e3)?;
     /// assert_eq!(steps.at(0.05), 0.0);
     /// assert_eq!(steps.right_limit(0.05), 500e3);
-    /// assert_eq!(steps.at(1000.06), 5_001.0 * 1e6);
+    /// assert_eq!(steps.at(1000.06), 10_001.0 * 500e3);
     /// # Ok::<(), pathcast_models::min_plus::MinPlusError>(())
     /// ```
     pub fn at(&self, t: f64) -> f64 {
