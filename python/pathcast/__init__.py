@@ -40,6 +40,7 @@ from pathcast.latency import (
     latency,
     latency_on_trace,
 )
+from pathcast.min_plus import Arrivals, Curve
 from pathcast.models import (
     MODELS,
     QUANTILE_LEVELS,
@@ -79,11 +80,13 @@ __all__ = [
     "MODELS",
     "QUANTILE_LEVELS",
     "SUITED",
+    "Arrivals",
     "Capabilities",
     "ClusterCurve",
     "ClusterError",
     "ClusterPoint",
     "Conversion",
+    "Curve",
     "CurveEstimate",
     "CurvePoint",
     "DownloadError",

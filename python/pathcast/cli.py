@@ -20,6 +20,7 @@ from pathcast import (
     __version__,
     batch,
     cli_attainable_rate,
+    cli_bound,
     cli_clusters,
     cli_estimate,
     cli_follow,
@@ -80,6 +81,7 @@ app.command()(cli_follow.follow)
 app.command()(cli_clusters.curve)
 app.command()(cli_estimate.estimate)
 app.command(name="latency")(cli_latency.forecast_latency)
+app.command()(cli_bound.bound)
 
 PathFile = Annotated[
     FilePath, typer.Argument(metavar="PATH.toml", help="The path; see docs/path-file.md.")

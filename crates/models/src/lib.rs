@@ -13,6 +13,7 @@
 //! | a new client's curve | [`clusters::Clusters`] | [`clusters::ClusterCurve`] |
 //! | larger transfers from one small one | [`short_flow::estimate`] | [`short_flow::Estimate`] |
 //! | the time of a transfer | [`latency::latency`], [`latency::LatencyForecaster`], [`latency::evaluate_latency`] | [`latency::Latency`] `{bytes, mean_s, quantiles_s, no_loss_probability}` |
+//! | service curves, delay and backlog bounds | [`min_plus`] | [`min_plus::Curve`], [`min_plus::Arrivals`] |
 //! | baselines | [`baselines`] | numbers |
 //!
 //! All outputs derive `serde::Serialize` with the keys above. What each model is, how it is judged
@@ -35,6 +36,7 @@ pub mod gamma;
 pub mod hazard;
 pub mod latency;
 pub mod loss_curve;
+pub mod min_plus;
 pub mod online_curve;
 pub mod renewal;
 pub mod rtt;

@@ -14,6 +14,7 @@ mod estimators;
 mod follow;
 mod latency;
 mod live;
+mod min_plus;
 mod models;
 mod namespaces;
 mod path;
@@ -50,6 +51,8 @@ mod _internal {
     use crate::latency::{evaluate_latency, latency, latency_on_trace};
     #[pymodule_export]
     use crate::live::{live_key, live_run, live_serve};
+    #[pymodule_export]
+    use crate::min_plus::{MinPlusArrivals, MinPlusCurve};
     #[pymodule_export]
     use crate::models::{Forecaster, evaluate, fit};
     #[pymodule_export]

@@ -208,7 +208,9 @@ def run(
     def one(configuration: Configuration) -> Result:
         of = prober(configuration.scenario())
         mine = replace(options, at_once=options.at_once or 1)
-        kept, keep = resumed(None if folder is None else Folder(folder / configuration.name, of, mine))
+        kept, keep = resumed(
+            None if folder is None else Folder(folder / configuration.name, of, mine)
+        )
         curve, probed = estimate(of, rates_bps, mine, kept=kept, keep=keep)
         curve = replace(curve, greedy=greedy_rate(of, greedy_s, mine))
         return Result(configuration, curve, tuple(probed), _video(curve, written_s))
@@ -233,7 +235,9 @@ VIDEO_BPS = 4e6
 VIDEO_PACKETS = 40_000
 
 
-def _video(curve: AttainableRate, written_s: npt.NDArray[np.float64]) -> tuple[float, float, float] | None:
+def _video(
+    curve: AttainableRate, written_s: npt.NDArray[np.float64]
+) -> tuple[float, float, float] | None:
     if curve.long_term_rate <= VIDEO_BPS:
         return None
     bounds = curve.delay_bounds(written_s, MESSAGE_BITS)
@@ -265,10 +269,14 @@ def table(results: Sequence[Result]) -> list[dict[str, Any]]:
                 "greedy_bps": list(curve.greedy),
                 "long_term_bps": curve.long_term_rate,
                 "unstable_bps": curve.unstable_rate,
-                "paper_bps": None if one.configuration.paper_mbps is None else 1e6 * one.configuration.paper_mbps,
+                "paper_bps": None
+                if one.configuration.paper_mbps is None
+                else 1e6 * one.configuration.paper_mbps,
                 "epsilon": curve.epsilon,
                 "attainable_bps": {
-                    f"{time:g}": [float(curve.rate([time], bound)[0]) for bound in ("", "low", "high")]
+                    f"{time:g}": [
+                        float(curve.rate([time], bound)[0]) for bound in ("", "low", "high")
+                    ]
                     for time in TIMES_S
                 },
                 "origin_s": min((p.delay_s or 0.0 for p in curve.used), default=None),
@@ -294,7 +302,11 @@ def claims(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     if "base" in by_name and by_name["base"]["origin_s"] is not None:
         origin_ms = 1e3 * by_name["base"]["origin_s"]
-        claim("origin of the attainable rate at 30 ms", f"{origin_ms:.1f} ms", abs(origin_ms - 30) <= 3)
+        claim(
+            "origin of the attainable rate at 30 ms",
+            f"{origin_ms:.1f} ms",
+            abs(origin_ms - 30) <= 3,
+        )
     for name, row in by_name.items():
         if row["paper_bps"] is None:
             continue
@@ -304,7 +316,9 @@ def claims(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         claim(f"{name}: long-term rate of {paper:g} Mbit/s, probed in steps of 1", f"{greedy:.2f} Mbit/s",
               math.floor(greedy) == paper)  # fmt: skip
     if {"base", "buffer-83"} <= set(by_name):
-        gain = max(at(name) for name in ("buffer-21", "buffer-83") if name in by_name) / at("base") - 1
+        gain = (
+            max(at(name) for name in ("buffer-21", "buffer-83") if name in by_name) / at("base") - 1
+        )
         claim("smaller buffers: up to 50 % more within 1 s", f"{100 * gain:.0f} %", gain > 0.2)
     for better, worse in itertools.pairwise(ORDER):
         for one, other in itertools.product(better, worse):
@@ -318,7 +332,11 @@ def claims(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                   f"{at(group[0]):.2f}, {at(group[1]):.2f} Mbit/s", high < 1.25 * low)  # fmt: skip
     if "base" in by_name and by_name["base"]["buffered_at_5"] is not None:
         share = by_name["base"]["buffered_at_5"]
-        claim("5 Mbit/s are buffered in the sender with probability 0.3", f"{share:.2f}", abs(share - 0.3) <= 0.1)
+        claim(
+            "5 Mbit/s are buffered in the sender with probability 0.3",
+            f"{share:.2f}",
+            abs(share - 0.3) <= 0.1,
+        )
     if {"base", "periodic", "bernoulli", "scalable"} <= set(by_name):
         delays = {name: by_name[name]["video_s"] for name in ("periodic", "scalable", "base")}
         if all(delays.values()):

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pathcast.exceptions import ProbingError
+from pathcast.min_plus import Arrivals, Curve
 
 Floats = npt.NDArray[np.float64]
 
@@ -140,6 +141,37 @@ class AttainableRate:
             if point.rate > wanted
         ]
         return min(times, default=math.inf)
+
+    def as_curve(self) -> Curve:
+        """The service curve for the min-plus algebra: convex, one segment for each rate that is the maximum somewhere.
+
+        Raises:
+            ProbingError: no rate has a steady state.
+
+        """
+        if not self.used:
+            raise ProbingError("no rate has a steady state, so that nothing is served for certain")
+        return Curve.from_probes(
+            [point.rate for point in self.used], [point.delay_s or 0.0 for point in self.used]
+        )
+
+    def delay_bounds(self, written_s: Floats, sizes: npt.ArrayLike) -> Floats:
+        """For each message of an application, the delay that it exceeds with probability `epsilon` at most, equation 6.
+
+        Args:
+            written_s: when each is written, in seconds, in order.
+            sizes: of each, or of all, in units.
+
+        Returns:
+            Seconds from writing to arrival.
+
+        Raises:
+            ProbingError: no rate has a steady state.
+            ModelError: times or sizes that cannot be.
+
+        """
+        amounts = np.broadcast_to(np.asarray(sizes, dtype=float), len(written_s))
+        return Arrivals(written_s, amounts).delay_bounds(self.as_curve())
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON."""
