@@ -20,6 +20,7 @@ from pathcast import (
     __version__,
     batch,
     cli_attainable_rate,
+    cli_benchmark,
     cli_bound,
     cli_clusters,
     cli_estimate,
@@ -75,6 +76,7 @@ app = typer.Typer(
 path_app = typer.Typer(help="Show paths.", no_args_is_help=True)
 app.add_typer(path_app, name="path")
 app.add_typer(cli_live.app, name="live")
+app.add_typer(cli_benchmark.app, name="benchmark")
 app.command()(cli_watch.watch)
 app.command(name="attainable-rate")(cli_attainable_rate.attainable_rate)
 app.command()(cli_follow.follow)

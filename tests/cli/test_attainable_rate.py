@@ -326,7 +326,7 @@ def test_the_command_refuses_what_makes_no_sense(tmp_path):
     assert "no step" in refused("--latency", 0.05, "--window", 5, "--step", "1 Mbit/s")
     assert "at least 500" in refused("--latency", 0.05, "--window", 5, "--samples", 400)
     bulk = ROOT / "scenarios" / "dumbbell.toml"
-    assert "does not probe" in refused(bulk)
+    assert "expected one alone" in refused(bulk)
     assert "instead of a file" in refused(bulk, "--window", 5)
     probe = tmp_path / "probe.toml"
     probe.write_text(PROBE.format(loss=""))

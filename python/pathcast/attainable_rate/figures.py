@@ -219,3 +219,22 @@ def _ccdf_axes(axes: Axes) -> None:
     axes.set_xlabel("delay, s")
     axes.set_ylabel("share that takes longer")
     axes.legend(fontsize=8)
+
+
+def bars(named: Mapping[str, tuple[float, float, float]], label: str) -> str:
+    """Three values by name: a bar up to the second, marks at the first and third, on a logarithmic axis."""
+
+    def draw(figure: Figure) -> None:
+        axes: Axes = figure.subplots()
+        names = list(named)[::-1]
+        for place, name in enumerate(names):
+            low, middle, high = named[name]
+            axes.plot([low, high], [place, place], color=GREY, linewidth=1)
+            axes.plot([low], [place], "|", color=BLUE, markersize=9)
+            axes.plot([middle], [place], "o", color=BLUE, markersize=6)
+            axes.plot([high], [place], "|", color=BLUE, markersize=9)
+        axes.set_yticks(range(len(names)), names, fontsize=8)
+        axes.set_xscale("log")
+        axes.set_xlabel(label)
+
+    return svg(7, 0.6 + 0.3 * len(named), draw)

@@ -1,0 +1,196 @@
+"""Writes what the benchmark found: results.json, figures and one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+import jinja2
+
+from pathcast import __version__
+from pathcast.attainable_rate import benchmark, figures
+from pathcast.attainable_rate.benchmark import BASE, Result
+from pathcast.attainable_rate.estimator import Options, Probed
+from pathcast.exceptions import PathcastError
+from pathcast.files import write_beside
+
+_templates = jinja2.Environment(
+    loader=jinja2.PackageLoader("pathcast", "attainable_rate"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+#: Version of results.json.
+SCHEMA = 1
+#: The paper's figures that compare configurations: file name, title, configurations.
+_COMPARED = (
+    ("figure-13", "Figure 13: buffers", ("buffer-21", "buffer-83", "base", "buffer-251")),
+    ("figure-15a", "Figure 15a: queue management", ("base", "red", "codel")),
+    ("figure-15b", "Figure 15b: loss processes", ("red", "bernoulli", "periodic")),
+    ("figure-16", "Figure 16: congestion control", ("base", "cubic", "scalable")),
+    ("schemes-of-today", "Congestion control of today", ("base", "cubic", "bbr", "copa")),
+)
+
+
+def collect(results: Sequence[Result], options: Options, world: str) -> dict[str, Any]:
+    """All of it as JSON."""
+    rows = benchmark.table(results)
+    return {
+        "schema": SCHEMA,
+        "pathcast": __version__,
+        "world": world,
+        "epsilon": options.epsilon,
+        "samples": options.samples,
+        "seed": options.seed,
+        "baseline_video_s": list(benchmark.baseline_video_s()),
+        "configurations": rows,
+        "estimates": {one.configuration.name: one.curve.to_dict() for one in results},
+        "claims": benchmark.claims(rows),
+    }
+
+
+def write(folder: FilePath, results: Sequence[Result], collected: Mapping[str, Any]) -> FilePath:
+    """Writes results.json, figures/ and report.html.
+
+    Returns:
+        The page.
+
+    Raises:
+        PathcastError: a file cannot be written.
+
+    """
+    pictures = _pictures(results)
+    try:
+        (folder / "figures").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PathcastError(f"{folder / 'figures'}: cannot be made: {error.strerror}") from None
+    write_beside(folder / "results.json", json.dumps(collected, allow_nan=False, indent=1) + "\n")
+    for name, _, picture in pictures:
+        write_beside(
+            folder / "figures" / f"{name}.svg", f'<?xml version="1.0" encoding="utf-8"?>\n{picture}'
+        )
+    rates = sorted({point.rate / 1e6 for one in results for point in one.curve.points})
+    text = _templates.get_template("page.html.j2").render(
+        link=benchmark.LINK,
+        world=_WORLDS[collected["world"]],
+        samples=collected["samples"],
+        epsilon=f"{collected['epsilon']:g}",
+        rates=", ".join(f"{rate:g}" for rate in rates) + " Mbit/s",
+        version=__version__,
+        claims=collected["claims"],
+        columns=COLUMNS,
+        rows=[cells(row) for row in collected["configurations"]],
+        pictures=[(title, picture) for _, title, picture in pictures],
+    )
+    page = folder / "report.html"
+    write_beside(page, text)
+    return page
+
+
+_WORLDS = {"simulator": "in the simulator", "emulator": "the kernel's TCP in the emulator"}
+
+#: Headers of the table of configurations.
+COLUMNS = (
+    "configuration",
+    "greedy",
+    "paper",
+    "steady up to",
+    *(f"within {time:g} s" for time in benchmark.TIMES_S),
+    "origin, ms",
+    "buffered at 5",
+    "delay at 5, ms",
+    "video, ms",
+    "epsilon",
+)
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    """A row of the table, for people."""
+
+    def mbps(value: float | None) -> str:
+        return "-" if value is None else f"{value / 1e6:.2f}"
+
+    def ms(value: float | None) -> str:
+        return "-" if value is None else f"{1e3 * value:.0f}"
+
+    mean, low, high = row["greedy_bps"]
+    video = row["video_s"]
+    return [
+        row["title"],
+        f"{mbps(mean)} ({mbps(low)} to {mbps(high)})",
+        "-" if row["paper_bps"] is None else f"{row['paper_bps'] / 1e6:g}",
+        f"{row['long_term_bps'] / 1e6:g}",
+        *(mbps(row["attainable_bps"][f"{time:g}"][0]) for time in benchmark.TIMES_S),
+        ms(None if row["origin_s"] is None else row["origin_s"][0]),
+        "-" if row["buffered_at_5"] is None else f"{row['buffered_at_5']:.2f}",
+        ms(row["delay_at_5_s"]),
+        "-" if video is None else ms(video[1]),
+        f"{row['epsilon']:.2g}",
+    ]
+
+
+def _pictures(results: Sequence[Result]) -> list[tuple[str, str, str]]:
+    by_name = {one.configuration.name: one for one in results}
+    found: list[tuple[str, str, str]] = []
+
+    def add(name: str, title: str, picture: str | None) -> None:
+        if picture is not None:
+            found.append((name, title, picture))
+
+    base = by_name.get(BASE.name)
+    if base is not None:
+        curve, probed = base.curve, base.probed
+        add(
+            "figure-8",
+            "Figure 8: attainable rate of NewReno",
+            figures.attainable({"NewReno": curve}),
+        )
+        at5 = _at(base, 5e6)
+        if at5 is not None:
+            add(
+                "figure-9",
+                "Figure 9: where delays come from, at 5 Mbit/s",
+                figures.parts(at5),
+            )
+        add(
+            "figure-12",
+            "Figure 12: delays at each rate",
+            figures.delays(probed, curve.unit),
+        )
+    curves = {one.configuration.title: one.curve for one in results}
+    add("figure-10", "Figure 10: buffered in the sender", figures.buffering(curves))
+    for name, title, wanted in _COMPARED:
+        chosen = {
+            by_name[one].configuration.title: by_name[one] for one in wanted if one in by_name
+        }
+        if len(chosen) > 1:
+            add(
+                name,
+                f"{title}: attainable rate",
+                figures.attainable({key: one.curve for key, one in chosen.items()}),
+            )
+            windows = {key: at for key, one in chosen.items() if (at := _at(one, 5e6)) is not None}
+            add(
+                f"{name}-autocorrelation",
+                f"{title}: autocorrelation of the window at 5 Mbit/s",
+                figures.autocorrelations(windows),
+            )
+    add("figure-17", "Figure 17: delay bounds of a video of 4 Mbit/s", _video(results))
+    return found
+
+
+def _at(one: Result, rate_bps: float) -> Probed | None:
+    return next((p for p in one.probed if p.point.rate == rate_bps and p.point.stationary), None)
+
+
+def _video(results: Sequence[Result]) -> str | None:
+    shown = {one.configuration.title: one.video_s for one in results if one.video_s is not None}
+    if not shown:
+        return None
+    return figures.bars(
+        {"constant rate of a fair share": benchmark.baseline_video_s(), **shown},
+        "delay bound of a packet: half of all, 95 %, all, s",
+    )

@@ -1,0 +1,113 @@
+"""`pathcast benchmark`: comparisons of whole configurations."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from pathcast.attainable_rate import EmulatedProber, Options, SimulatedProber, benchmark, report
+from pathcast.cli_attainable_rate import World
+from pathcast.console import err, out, print_json, progress_bar
+
+app = typer.Typer(help="Compare whole configurations.", no_args_is_help=True)
+
+
+@app.callback()
+def main() -> None:
+    """Compare whole configurations."""
+
+
+@app.command(name="attainable-rate")
+def attainable_rate(
+    configuration: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only these: " + ", ".join(one.name for one in benchmark.CONFIGURATIONS) + "."
+        ),
+    ] = None,
+    world: Annotated[
+        World, typer.Option(help="emulator: the kernel's TCP, in real time.")
+    ] = World.SIMULATOR,
+    samples: Annotated[int, typer.Option(help="Independent delays at each rate.", min=20)] = 500,
+    epsilon: Annotated[
+        float,
+        typer.Option(help="Probability that a delay is exceeded, at each rate.", min=0, max=1),
+    ] = 0.01,
+    longest: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Probe no rate for longer; default: 40,000 s, half an hour in real time.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all that is random.", min=0)] = 1,
+    output: Annotated[
+        FilePath,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="What is probed is kept here, and not probed again.",
+        ),
+    ] = FilePath("benchmark"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """One probe beside nine greedy flows: buffers, queue management, losses, congestion control."""
+    configurations = benchmark.chosen(configuration)
+    real = world is World.EMULATOR
+    options = Options(
+        epsilon=epsilon,
+        samples=samples,
+        seed=seed,
+        most_s=longest or (1800.0 if real else 40_000.0),
+    )
+    if real and not as_json:
+        rates = len(benchmark.RATES_BPS)
+        hours = len(configurations) * (8 * _GREEDY_S / 5 + rates * samples * 2.0) / 3600
+        err.print(
+            f"in real time: about {hours:.1f} h if samples may lie 2 s apart; Ctrl-C stops, the same command goes on"
+        )
+    with progress_bar("benchmark", len(configurations), "configurations") as progress:
+        results = benchmark.run(
+            configurations,
+            options,
+            greedy_s=_GREEDY_S / 5 if real else _GREEDY_S,
+            prober=EmulatedProber if real else SimulatedProber,
+            folder=output / world,
+            watch=lambda _, done, __: progress(done),
+        )
+    collected = report.collect(results, options, world.value)
+    page = report.write(output, results, collected)
+    if as_json:
+        print_json(collected)
+        return
+    # Mbit/s and ms; the page has more
+    table = Table("Mbit/s", "greedy", *(f"{time} s" for time in _SHOWN), "wait at 5", "video")
+    for row in collected["configurations"]:
+        rates = (f"{row['attainable_bps'][time][0] / 1e6:.2f}" for time in _SHOWN)
+        delay, video = row["delay_at_5_s"], row["video_s"]
+        table.add_row(
+            escape(row["configuration"]),
+            f"{row['greedy_bps'][0] / 1e6:.2f}",
+            *rates,
+            "-" if delay is None else f"{1e3 * delay:.0f} ms",
+            "-" if video is None else f"{1e3 * video[1]:.0f} ms",
+        )
+    out.print(table)
+    shown = Table("", "the paper finds", "got")
+    for one in collected["claims"]:
+        shown.add_row(
+            "yes" if one["holds"] else "[bold]no[/bold]", escape(one["claim"]), escape(one["got"])
+        )
+    out.print(shown)
+    out.print(f"report written to {escape(str(page))}")
+
+
+#: Times that the table shows, in seconds.
+_SHOWN = ("0.1", "1", "10")
+#: Length of a greedy source's runs in the simulator, in seconds.
+_GREEDY_S = 300.0
