@@ -52,7 +52,7 @@ def read_arrivals(file: FilePath) -> Arrivals:
     """The packets of a CSV file with the columns `time_s` and `size_bytes`; sizes in bits.
 
     Raises:
-        ModelError: it cannot be read, has no such columns, something else than numbers in them, times that fall.
+        ModelError: it cannot be read, has no such columns, no numbers in them, or times that fall.
 
     """
     try:

@@ -33,14 +33,15 @@ def _column(values: npt.ArrayLike, name: str) -> _Column:
 
 
 class Curve:
-    """A wide-sense increasing function of time, exactly: linear segments, and a tail that is affine, periodic or infinite.
+    """A wide-sense increasing function of time, exactly: linear segments and a tail.
 
-    Time is in seconds; data in any unit that is used throughout (bits, packets). The curve is left-continuous and 0 at
-    0: a burst is a jump right after 0. Breakpoints nearer than 1e-12 of their time are one. After Le Boudec & Thiran,
-    Network Calculus, 2001; docs/min-plus.md. Curves do not change: each operation returns a new one.
+    The tail is affine, periodic or infinite. Time is in seconds; data in any unit that is used
+    throughout (bits, packets). The curve is left-continuous and 0 at 0: a burst is a jump right after
+    0. Breakpoints nearer than 1e-12 of their time are one. After Le Boudec & Thiran, Network Calculus,
+    2001; docs/min-plus.md. Curves do not change: each operation returns a new one.
 
-    Every operation raises `ModelError` where a number is out of range, where two curves of the same rate have periods
-    without a common multiple, or where the result would be too large.
+    Every operation raises `ModelError` where a number is out of range, where two curves of the same
+    rate have periods without a common multiple, or where the result would be too large.
 
     Example:
         >>> service = Curve.latency_rate(10e6, 0.05)
@@ -81,7 +82,7 @@ class Curve:
 
     @classmethod
     def from_points(cls, times_s: npt.ArrayLike, values: npt.ArrayLike, rate: float) -> Curve:
-        """Linear between points, from (0, 0) on, with `rate` after the last; two points of one time are a jump.
+        """Linear between points, from (0, 0) on; two of one time are a jump; `rate` after the last.
 
         Raises:
             ModelError: no points, columns of different lengths, a time or a value that falls.
@@ -97,7 +98,7 @@ class Curve:
 
     @classmethod
     def steps(cls, size: float, rate: float, *, early: bool = False) -> Curve:
-        """Packets of `size` in place of a fluid of `rate`: each there when it is whole, or, if `early`, from its beginning."""
+        """Packets of `size` in place of a fluid of `rate`: there when whole, or, if `early`, at once."""
         with translated():
             return cls(_internal.MinPlusCurve.steps(float(size), float(rate), early))
 
@@ -105,7 +106,9 @@ class Curve:
     def window_flow_control(
         cls, rate: float, latency_s: float, rtt_s: float, window: float
     ) -> Curve:
-        """A static window over a link: `min over n of n window + rate [t - latency_s - n rtt_s]+` (Lübben & Fidler, III-A).
+        """A static window over a link (Lübben & Fidler, section III-A).
+
+        `min over n >= 0 of n window + rate [t - latency_s - n rtt_s]+`.
 
         Args:
             rate: of the link, data per second; `math.inf` for no limit.
@@ -124,12 +127,14 @@ class Curve:
 
     @classmethod
     def from_probes(cls, rates: npt.ArrayLike, delays_s: npt.ArrayLike) -> Curve:
-        """Service that probes at constant rates prove, `max over r of r [t - d(r)]+` (Lübben & Fidler, equation 7).
+        """Service that probes at constant rates prove: `max over r of r [t - d(r)]+`.
+
+        Equation 7 of Lübben & Fidler.
 
         Args:
             rates: one or more, data per second.
-            delays_s: at each, a quantile of the steady-state delay. The curve holds but for the sum of the chances that
-                they are exceeded.
+            delays_s: at each, a quantile of the steady-state delay. The curve holds but for the sum
+                of the chances that they are exceeded.
 
         """
         with translated():
@@ -262,7 +267,7 @@ class Curve:
             return Curve(self._inner.add(other._inner))
 
     def minus(self, other: Curve) -> Curve:
-        """The running maximum of `[f - g]+`: of a link's curve and the arrivals that go first, what is left."""
+        """The running maximum of `[f - g]+`: what is left of a link for those who go last."""
         with translated():
             return Curve(self._inner.minus(other._inner))
 
@@ -272,7 +277,7 @@ class Curve:
             return Curve(self._inner.convolve(other._inner))
 
     def deconvolve(self, other: Curve) -> Curve:
-        """`sup over u of f(t + u) - g(u)`: what leaves a server of service curve `other` that this enters."""
+        """`sup over u of f(t + u) - g(u)`: what leaves a server of curve `other` that this enters."""
         with translated():
             return Curve(self._inner.deconvolve(other._inner))
 
@@ -282,7 +287,7 @@ class Curve:
             return Curve(self._inner.closure())
 
     def windowed(self, back_s: float, window: float) -> Curve:
-        """Flow control by a static window over this network, with the delay of the way back (Lübben & Fidler, equations 2, 3)."""
+        """A static window over this network, with the delay of the way back (Lübben & Fidler, 2, 3)."""
         with translated():
             return Curve(self._inner.windowed(float(back_s), float(window)))
 
@@ -307,15 +312,16 @@ class Curve:
             return Curve(self._inner.scaled(float(factor)))
 
     def delay_bound(self, arrivals: Curve) -> float:
-        """The largest delay, in seconds, of arrivals below a curve at a server of this one: horizontal deviation.
+        """The largest delay, seconds, of arrivals below a curve at a server of this one.
 
-        Infinite where the arrivals are faster in the long run. `Arrivals.delay_bounds` has that of each packet of a trace.
+        The horizontal deviation; infinite where the arrivals are faster in the long run.
+        `Arrivals.delay_bounds` has that of each packet of a trace.
         """
         with translated():
             return arrivals._inner.horizontal_deviation(self._inner)
 
     def backlog_bound(self, arrivals: Curve) -> float:
-        """The largest backlog of arrivals below a curve at a server of this one: vertical deviation; may be infinite."""
+        """As `delay_bound`, the largest backlog: the vertical deviation; may be infinite."""
         with translated():
             return arrivals._inner.vertical_deviation(self._inner)
 
@@ -401,7 +407,10 @@ class Arrivals:
         return self.total / self.span_s if self.span_s > 0 else math.inf
 
     def delay_bounds(self, service: Curve) -> _Column:
-        """The delay bound of each packet, seconds (Lübben & Fidler, equations 5 and 6); infinite where none is guaranteed."""
+        """The delay bound of each packet, seconds; infinite where none is guaranteed.
+
+        Equations 5 and 6 of Lübben & Fidler.
+        """
         with translated():
             return self._inner.delay_bounds(service._inner)
 
@@ -419,8 +428,8 @@ class Arrivals:
         """The empirical envelope: most data in any window of each length (Wrege et al. 1996).
 
         Args:
-            windows_s: lengths at which it is exact, rising; between it is that of the next, and beyond the longest the sum of
-                several. By default all pairs of packets count, of at most 8192.
+            windows_s: lengths at which it is exact, rising; between it is that of the next, and beyond
+                the longest the sum of several. By default all pairs of packets count, of at most 8192.
 
         """
         windows = None if windows_s is None else _column(windows_s, "windows_s")

@@ -1,7 +1,7 @@
 //! Budget of the issue: the delay bound of 40,000 packets at a curve of 40 segments well under 0.1 s.
 //!
-//! Caveat: a convex curve takes divide and conquer, whatever the traffic; a stepped one takes branch and bound, which
-//! depends on it: here the load is half of the service, and then all of it.
+//! Caveat: a convex curve takes divide and conquer, whatever the traffic; a stepped one takes branch
+//! and bound, which depends on it: here the load is half of the service, and then all of it.
 
 use std::hint::black_box;
 

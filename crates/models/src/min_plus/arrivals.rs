@@ -16,11 +16,12 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// `n` packets: times of arrival in seconds, not falling, and sizes above 0, in the unit of the service curves.
+    /// `n` packets: times of arrival in seconds, not falling, and sizes above 0, in the unit of the
+    /// service curves.
     ///
     /// # Errors
-    /// No packets or more than [`MAX_SEGMENTS`], columns of different lengths, a time that is negative or falls, a
-    /// size that is not above 0, a number out of range.
+    /// No packets or more than [`MAX_SEGMENTS`], columns of different lengths, a time that is negative
+    /// or falls, a size that is not above 0, a number out of range.
     pub fn new(times_s: &[f64], sizes: &[f64]) -> Result<Self, MinPlusError> {
         if times_s.is_empty() {
             return Err(MinPlusError::Empty("packets"));
@@ -108,8 +109,9 @@ impl Arrivals {
         staircase(steps)
     }
 
-    /// The empirical envelope `E(t) = sup over tau of A(tau + t) - A(tau)`: most data in any window of length `t`, from all pairs of
-    /// packets (Wrege et al. 1996). The least arrival curve of the trace; beyond its span it is flat.
+    /// The empirical envelope `E(t) = sup over tau of A(tau + t) - A(tau)`: most data in any window of
+    /// length `t`, from all pairs of packets (Wrege et al. 1996). The least arrival curve of the trace;
+    /// beyond its span it is flat.
     ///
     /// # Errors
     /// More than [`MAX_EXACT_PACKETS`] packets: [`Self::envelope_at`] takes any number.
@@ -148,8 +150,9 @@ impl Arrivals {
         staircase(steps.into_iter())
     }
 
-    /// An upper bound of the envelope from chosen lengths of windows, exact at each: `E(t)` is that of the next longer window,
-    /// and beyond the longest, `d`, `E(t + d) = E(t) + E(d)` if the trace is longer than it.
+    /// An upper bound of the envelope from chosen lengths of windows, exact at each: `E(t)` is that of
+    /// the next longer window, and beyond the longest, `d`, `E(t + d) = E(t) + E(d)` if the trace is
+    /// longer than it.
     ///
     /// # Errors
     /// No windows, one that is not above 0 or not longer than the one before.
@@ -202,7 +205,8 @@ impl Arrivals {
         most
     }
 
-    /// The least `b` for which a token bucket of `rate` lets the trace pass: `A(t) - A(s) <= b + rate (t - s)`.
+    /// The least `b` for which a token bucket of `rate` lets the trace pass: `A(t) - A(s) <= b + rate
+    /// (t - s)`.
     ///
     /// # Errors
     /// `rate` is not 0 to [`MAX_VALUE`].
@@ -220,7 +224,8 @@ impl Arrivals {
     }
 }
 
-/// Flat steps `(start, value)`, the first of which may begin late; steps of one start count once, the last.
+/// Flat steps `(start, value)`, the first of which may begin late; steps of one start count once, the
+/// last.
 fn staircase(steps: impl Iterator<Item = (f64, f64)>) -> Result<Curve, MinPlusError> {
     let mut segments = vec![Segment {
         start_s: 0.0,

@@ -13,11 +13,13 @@ const MOST_SQUARINGS: usize = 64;
 const MOST_STRETCHES: usize = 4096;
 
 impl Curve {
-    /// `min over n of f (x) ... (x) f`, n times: the largest sub-additive curve below `f` (Le Boudec & Thiran, section 3.1.7).
+    /// `min over n of f (x) ... (x) f`, n times: the largest sub-additive curve below `f` (Le Boudec &
+    /// Thiran, section 3.1).
     ///
-    /// Of two parts beyond `T + d`, tail's beginning and period, one can give whole periods to the other; so
-    /// the closure is that of `f` up to there, convolved with `f`. The former's cheapest part `t0`, where `f(t) / t`
-    /// is least, becomes its period: once it repeats over a stretch as long as the longest part it repeats for ever.
+    /// Of two parts beyond `T + d`, tail's beginning and period, one can give whole periods to the
+    /// other; so the closure is that of `f` up to there, convolved with `f`. The former's cheapest part
+    /// `t0`, where `f(t) / t` is least, becomes its period: once it repeats over a stretch as long as
+    /// the longest part it repeats for ever.
     ///
     /// # Errors
     /// No period is found (cheapest parts without a common multiple), or too many segments.

@@ -51,8 +51,8 @@ impl Curve {
         })
     }
 
-    /// A constant delay: 0 until `delay_s`, infinite after. `f (x)` this is `f` later by `delay_s`; of a delay of 0,
-    /// `f` itself.
+    /// A constant delay: 0 until `delay_s`, infinite after. `f (x)` this is `f` later by `delay_s`; of
+    /// a delay of 0, `f` itself.
     ///
     /// # Errors
     /// `delay_s` is not 0 to [`MAX_VALUE`].
@@ -81,12 +81,12 @@ impl Curve {
         })
     }
 
-    /// Linear between points `(time_s, value)`, from `(0, 0)` to the first, with `rate` after the last. Two points of one
-    /// time are a jump.
+    /// Linear between points `(time_s, value)`, from `(0, 0)` to the first, with `rate` after the last.
+    /// Two points of one time are a jump.
     ///
     /// # Errors
-    /// No points, more than [`MAX_SEGMENTS`], a number out of range, a time or a value that falls, three points of one
-    /// time.
+    /// No points, more than [`MAX_SEGMENTS`], a number out of range, a time or a value that falls,
+    /// three points of one time.
     ///
     /// ```
     /// use pathcast_models::min_plus::Curve;
@@ -134,8 +134,8 @@ impl Curve {
         Self::from_segments(&segments, Tail::Affine)
     }
 
-    /// Packets of `size` in place of a fluid of `rate`: the k-th is there, whole, right after `k size / rate` (right after
-    /// `(k - 1) size / rate` if `early`, the arrivals of a paced sender).
+    /// Packets of `size` in place of a fluid of `rate`: the k-th is there, whole, right after `k size /
+    /// rate` (right after `(k - 1) size / rate` if `early`, the arrivals of a paced sender).
     ///
     /// # Errors
     /// `size` or `rate` is not above 0, or out of range.
@@ -154,10 +154,10 @@ impl Curve {
         })
     }
 
-    /// Flow control by a static window over a network that is a latency-rate server:
-    /// `min over n >= 0 of n window + rate [t - latency_s - n rtt_s]+` (Agrawal et al. 1999; Lübben & Fidler,
-    /// section III-A). If `window >= rate rtt_s` that is the network's own curve; else steps of `window`, one a round
-    /// trip. `rate` may be infinite.
+    /// Flow control by a static window over a network that is a latency-rate server: `min over n >= 0
+    /// of n window + rate [t - latency_s - n rtt_s]+` (Agrawal et al. 1999; Lübben & Fidler, section
+    /// III-A). If `window >= rate rtt_s` that is the network's own curve; else steps of `window`, one a
+    /// round trip. `rate` may be infinite.
     ///
     /// # Errors
     /// `rate` or `window` is not above 0, `latency_s` is not 0 to `rtt_s`, or one is out of range.
@@ -212,8 +212,9 @@ impl Curve {
         )
     }
 
-    /// Flow control by a static window over any network: `network (x) closure(network (x) delay + window)`, with the delay of
-    /// the way back in seconds (Lübben & Fidler, equations 2 and 3 solved; Chang 2000).
+    /// Flow control by a static window over any network: `network (x) closure(network (x) delay +
+    /// window)`, with the delay of the way back in seconds (Lübben & Fidler, equations 2 and 3 solved;
+    /// Chang 2000).
     ///
     /// # Errors
     /// `window` is not above 0, `back_s` not 0 to [`MAX_VALUE`]; or as [`Self::closure`] and
@@ -224,9 +225,9 @@ impl Curve {
         network.convolve(&around.closure()?)
     }
 
-    /// Service that probes at constant rates prove: `max over r of r [t - d(r)]+`, where `delays_s[i]` is a quantile of the
-    /// steady-state delay at `rates[i]` (Lübben & Fidler, equation 7). It holds but for the sum of the quantiles' chances to
-    /// be exceeded.
+    /// Service that probes at constant rates prove: `max over r of r [t - d(r)]+`, where `delays_s[i]`
+    /// is a quantile of the steady-state delay at `rates[i]` (Lübben & Fidler, equation 7). It holds
+    /// but for the sum of the quantiles' chances to be exceeded.
     ///
     /// # Errors
     /// No rates, columns of different lengths, a number out of range.

@@ -8,13 +8,13 @@ use super::tail::{around_rate, assemble, common_period};
 use super::{Curve, MinPlusError, Tail, same};
 
 impl Curve {
-    /// `(f (x) g)(t) = inf over 0 <= s <= t of f(t - s) + g(s)`: the service curve of two systems one after the other, or
-    /// what leaves a server for certain (Le Boudec & Thiran, section 3.1).
+    /// `(f (x) g)(t) = inf over 0 <= s <= t of f(t - s) + g(s)`: the service curve of two systems one
+    /// after the other, or what leaves a server for certain (Le Boudec & Thiran, section 3.1).
     ///
-    /// Two concave curves give the smaller of both, two convex ones their segments by slope; else each convex stretch of
-    /// the one is combined with each of the other. Where rates differ, the result has the tail of the slower curve; where
-    /// they are the same, the common period (Bouillard & Thierry 2008, section 4.4; the beginnings of tails are
-    /// shorter here, since all curves are 0 at 0).
+    /// Two concave curves give the smaller of both, two convex ones their segments by slope; else each
+    /// convex stretch of the one is combined with each of the other. Where rates differ, the result has
+    /// the tail of the slower curve; where they are the same, the common period (Bouillard & Thierry
+    /// 2008; the beginnings of tails are shorter here, since all curves are 0 at 0).
     ///
     /// # Errors
     /// The same rates and periods without a common multiple, or too many segments.
@@ -62,9 +62,10 @@ impl Curve {
         assemble(&pieces, tail)
     }
 
-    /// `(f (/) g)(t) = sup over u >= 0 of f(t + u) - g(u)` for `t > 0`: what can leave a server of service curve `g` that `f`
-    /// enters (Le Boudec & Thiran, section 1.4.3). Infinite ([`Curve::delay`] of 0) if `f` is faster than `g` in
-    /// the long run. Its value at 0, which a curve does not hold, is [`Self::vertical_deviation`].
+    /// `(f (/) g)(t) = sup over u >= 0 of f(t + u) - g(u)` for `t > 0`: what can leave a server of
+    /// service curve `g` that `f` enters (Le Boudec & Thiran, theorem 1.4.3). Infinite
+    /// ([`Curve::delay`] of 0) if `f` is faster than `g` in the long run. Its value at 0, which a curve
+    /// does not hold, is [`Self::vertical_deviation`].
     ///
     /// # Errors
     /// As [`Self::convolve`].
@@ -121,8 +122,8 @@ impl Curve {
     }
 }
 
-/// How far back in `g` the smallest of `f(t - s) + g(s)` (the largest of `f(t + s) - g(s)`) can be, where `f` is slower:
-/// beyond it `g(s)` is larger than any growth of `f` in `s`.
+/// How far back in `g` the smallest of `f(t - s) + g(s)` (the largest of `f(t + s) - g(s)`) can be,
+/// where `f` is slower: beyond it `g(s)` is larger than any growth of `f` in `s`.
 fn back(f: &Curve, g: &Curve) -> f64 {
     let ((least, most), (floor, _)) = (around_rate(f, 0.0), around_rate(g, 0.0));
     (most - least - floor) / (g.rate() - f.rate())
@@ -188,8 +189,8 @@ fn by_slope(f: &[Piece], g: &[Piece], until: f64) -> Vec<Piece> {
     found
 }
 
-/// Deconvolution of a concave stretch and a convex one, for `0 < t <= until`: from the end of `g` to its beginning, the
-/// steepest first.
+/// Deconvolution of a concave stretch and a convex one, for `0 < t <= until`: from the end of `g` to
+/// its beginning, the steepest first.
 fn slide(f: &[Piece], g: &[Piece], until: f64) -> Vec<Piece> {
     let (Some(last_f), Some(last_g)) = (f.last(), g.last()) else {
         return Vec::new();

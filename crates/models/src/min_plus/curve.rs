@@ -243,7 +243,8 @@ impl Curve {
         Ok(found)
     }
 
-    /// The curve as points `(time_s, value)` to draw lines between, up to `until_s`; a jump is two points.
+    /// The curve as points `(time_s, value)` to draw lines between, up to `until_s`; a jump is two
+    /// points.
     ///
     /// # Errors
     /// Too many periods until then.
@@ -259,7 +260,8 @@ impl Curve {
         Ok(found)
     }
 
-    /// Whether it is convex on `[0, inf)`, a convex curve may become infinite; so is each latency-rate curve.
+    /// Whether it is convex on `[0, inf)`, a convex curve may become infinite; so is each latency-rate
+    /// curve.
     pub fn is_convex(&self) -> bool {
         let pieces = self.unlike_periodic();
         pieces.is_some_and(|pieces| {

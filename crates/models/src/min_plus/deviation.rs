@@ -5,8 +5,9 @@ use super::tail::{assemble, beyond, common_period, crossing};
 use super::{Curve, MinPlusError, Tail, same};
 
 impl Curve {
-    /// `sup over t of f(t) - g(t)`, at least 0: the backlog bound of arrivals below `f` at a server of service curve `g` (Le
-    /// Boudec & Thiran, theorem 1.4.1). Infinite if `f` is faster in the long run.
+    /// `sup over t of f(t) - g(t)`, at least 0: the backlog bound of arrivals below `f` at a server of
+    /// service curve `g` (Le Boudec & Thiran, theorem 1.4.1). Infinite if `f` is faster in the long
+    /// run.
     ///
     /// # Errors
     /// The same rates and periods without a common multiple, or too many segments.
@@ -34,9 +35,9 @@ impl Curve {
         Ok(ends.fold(0.0, f64::max))
     }
 
-    /// `sup over t of inf { d >= 0: f(t) <= g(t + d) }`: the delay bound, in seconds, of arrivals below `f` at a server of
-    /// service curve `g` that serves in order (Le Boudec & Thiran, theorem 1.4.2). Infinite if `f` is faster
-    /// in the long run, or outgrows `g`.
+    /// `sup over t of inf { d >= 0: f(t) <= g(t + d) }`: the delay bound, in seconds, of arrivals below
+    /// `f` at a server of service curve `g` that serves in order (Le Boudec & Thiran, theorem 1.4.2).
+    /// Infinite if `f` is faster in the long run, or outgrows `g`.
     ///
     /// It is the vertical deviation of the inverses.
     ///
@@ -55,9 +56,9 @@ impl Curve {
         other.inverse()?.vertical_deviation(&self.inverse()?)
     }
 
-    /// The lower pseudo-inverse `inf { t: f(t) >= y }` as a curve, with seconds for data and data for seconds. Plateaus
-    /// become jumps and jumps plateaus; the inverse of the inverse is the curve itself. Infinite above
-    /// what `f` ever reaches.
+    /// The lower pseudo-inverse `inf { t: f(t) >= y }` as a curve, with seconds for data and data for
+    /// seconds. Plateaus become jumps and jumps plateaus; the inverse of the inverse is the curve
+    /// itself. Infinite above what `f` ever reaches.
     ///
     /// # Errors
     /// A slope so small or so large that its inverse is out of range.

@@ -9,12 +9,13 @@
 //! | bounds from two curves | [`Curve::horizontal_deviation`] (delay), [`Curve::vertical_deviation`] (backlog) |
 //! | bounds for a trace | [`Arrivals::delay_bounds`], [`Arrivals::backlog_bounds`], [`Arrivals::envelope`], [`Arrivals::smallest_burst`] |
 //!
-//! A curve is a function `f` of time, `[0, inf)` in seconds, in any unit of data that is used throughout
-//! (bits, packets). It never falls, is left-continuous, and `f(0) = 0`: a burst is a jump right
-//! after 0, so that a token bucket is `b + r t` for `t > 0` (Le Boudec & Thiran, *Network Calculus*,
-//! 2001, chapters 1 and 3; the class F_0 there). It is made of finitely many linear segments and a tail that is
-//! affine, periodic (`f(t + d) = f(t) + c`) or infinite; Bouillard & Thierry, *An algorithmic toolbox
-//! for network calculus*, 2008, show that this class is closed under all operations here.
+//! A curve is a function `f` of time, `[0, inf)` in seconds, in any unit of data that is used
+//! throughout (bits, packets). It never falls, is left-continuous, and `f(0) = 0`: a burst is a jump
+//! right after 0, so that a token bucket is `b + r t` for `t > 0` (Le Boudec & Thiran, *Network
+//! Calculus*, 2001, chapters 1 and 3; the class F_0 there). It is made of finitely many linear segments
+//! and a tail that is affine, periodic (`f(t + d) = f(t) + c`) or infinite; Bouillard & Thierry, *An
+//! algorithmic toolbox for network calculus*, 2008, show that with rational numbers this class is
+//! closed under the operations here. Where other numbers lead out of it, an error says so.
 //!
 //! Nothing is sampled: the segments of a result are computed from those of the operands, in `f64`.
 //! Breakpoints closer than 1e-12 of their time are one ([`ROUNDING`]); values are right within a few

@@ -337,7 +337,8 @@ pub(super) fn alike(a: &[Piece], b: &[Piece], tolerance: f64) -> bool {
     below(a, b, tolerance) && below(b, a, tolerance)
 }
 
-/// Whether `a` is nowhere above `b`, but for rounding in time and in value. Both increasing, on the same stretch.
+/// Whether `a` is nowhere above `b`, but for rounding in time and in value. Both increasing, on the
+/// same stretch.
 pub(super) fn below(a: &[Piece], b: &[Piece], tolerance: f64) -> bool {
     let (Some(last_a), Some(last_b)) = (a.last(), b.last()) else {
         return a.is_empty() && b.is_empty();

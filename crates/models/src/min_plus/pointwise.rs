@@ -60,7 +60,8 @@ impl Curve {
         assemble(&slice(&pieces, 0.0, until), tail)
     }
 
-    /// This curve's tail as one that begins no earlier than `from`; and until when pieces are needed for it.
+    /// This curve's tail as one that begins no earlier than `from`; and until when pieces are needed
+    /// for it.
     pub(super) fn tail_after(&self, from: f64) -> (f64, Tail) {
         let from = from.max(self.tail_from_s());
         match self.tail {
@@ -114,11 +115,13 @@ impl Curve {
         assemble(&found, tail)
     }
 
-    /// What `other` leaves of this: the running maximum of `[f - g]+`. Of a link's service curve and the arrival curve of
-    /// flows that go first, the service curve of what is left (Le Boudec & Thiran, section 6.2).
+    /// What `other` leaves of this: the running maximum of `[f - g]+`. Of a link's service curve and
+    /// the arrival curve of flows that go first, the service curve of what is left (Le Boudec & Thiran,
+    /// theorem 6.2.1).
     ///
     /// # Errors
-    /// Both are infinite from some time on, periods without a common multiple, or the result is too large.
+    /// Both are infinite from some time on, periods without a common multiple, or the result is too
+    /// large.
     pub fn minus(&self, other: &Self) -> Result<Self, MinPlusError> {
         if let Tail::Infinite { from_s } = other.tail {
             if let Tail::Infinite { .. } = self.tail {

@@ -40,7 +40,8 @@ pub(super) fn common_period(f: &Curve, g: &Curve) -> Result<Option<f64>, MinPlus
     Ok(Some(first * q.1))
 }
 
-/// Least and largest of `f(t) - rate t` for all `t >= from`, 0 among them if `from` is 0. Finite part only.
+/// Least and largest of `f(t) - rate t` for all `t >= from`, 0 among them if `from` is 0. Finite part
+/// only.
 pub(super) fn around_rate(curve: &Curve, from: f64) -> (f64, f64) {
     let rate = match curve.tail {
         Tail::Infinite { .. } => 0.0,
@@ -86,8 +87,8 @@ pub(super) fn beyond(from: f64) -> f64 {
     if from == 0.0 { 1.0 } else { from * 2.0 }
 }
 
-/// The curve of `pieces`, which begin at 0, have no gaps and reach one period into a periodic tail, into an affine
-/// tail, or to where it is infinite. Cleans them and finds the shortest form.
+/// The curve of `pieces`, which begin at 0, have no gaps and reach one period into a periodic tail,
+/// into an affine tail, or to where it is infinite. Cleans them and finds the shortest form.
 pub(super) fn assemble(pieces: &[Piece], tail: Tail) -> Result<Curve, MinPlusError> {
     let until = match tail {
         Tail::Affine => f64::INFINITY,
@@ -235,7 +236,7 @@ fn periodic(
     // the same several times over
     let count = pieces.len();
     let fold = (2..=count).rev().find(|&k| {
-        count % k == 0 && {
+        count.is_multiple_of(k) && {
             let (k, m) = (k as f64, count / k);
             let (period, increment) = (period / k, increment / k);
             (m..count).all(|i| {

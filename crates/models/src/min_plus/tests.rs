@@ -229,7 +229,7 @@ fn a_closure_of_what_begins_slowly_is_a_line_or_nothing() {
 
 #[test]
 fn what_a_burst_leaves_of_a_link_is_a_latency_rate_curve() {
-    // Le Boudec & Thiran, section 6.2.1: C t less b + r t
+    // Le Boudec & Thiran, theorem 6.2.1: C t less b + r t
     let link = Curve::constant_rate(10.0).unwrap();
     let cross = Curve::token_bucket(4.0, 3.0).unwrap();
     assert_same(

@@ -6,12 +6,13 @@ use super::{Arrivals, Curve, MinPlusError, Tail};
 const BLOCK: usize = 16;
 
 impl Arrivals {
-    /// The delay bound of each packet, seconds, at a server of this service curve that serves in order (Lübben & Fidler,
-    /// equations 5 and 6): packet `n` has left for certain at the largest, over `j <= n`, of
-    /// `a_j + S^-1(A_n - A_(j-1))`. Infinite where the server need never serve so much.
+    /// The delay bound of each packet, seconds, at a server of this service curve that serves in order
+    /// (Lübben & Fidler, equations 5 and 6): packet `n` has left for certain at the largest, over `j <=
+    /// n`, of `a_j + S^-1(A_n - A_(j-1))`. Infinite where the server need never serve so much.
     ///
-    /// For `n` packets and `k` segments O(n log n log k) if `S` is convex (the best `j` never goes back: divide and
-    /// conquer), else by branch and bound: `j` are left out that a latency-rate curve below `S` rules out.
+    /// For `n` packets and `k` segments O(n log n log k) if `S` is convex (the best `j` never goes
+    /// back: divide and conquer), else by branch and bound: `j` are left out that a latency-rate curve
+    /// below `S` rules out.
     ///
     /// # Errors
     /// A curve without a usable inverse.
@@ -40,8 +41,9 @@ impl Arrivals {
         Ok(pruned_maxima(self.len(), key, offset, value))
     }
 
-    /// The backlog bound at each arrival, the packet itself included, in the unit of the sizes: the largest, over `j <= n`,
-    /// of `A_n - A_(j-1) - S(a_n - a_j)`. Between arrivals it is less. As fast as [`Self::delay_bounds`].
+    /// The backlog bound at each arrival, the packet itself included, in the unit of the sizes: the
+    /// largest, over `j <= n`, of `A_n - A_(j-1) - S(a_n - a_j)`. Between arrivals it is less. As fast
+    /// as [`Self::delay_bounds`].
     ///
     /// # Errors
     /// As [`Self::delay_bounds`].
