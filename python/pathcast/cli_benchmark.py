@@ -88,12 +88,12 @@ def attainable_rate(
     # Mbit/s and ms; the page has more
     table = Table("Mbit/s", "greedy", *(f"{time} s" for time in _SHOWN), "wait at 5", "video")
     for row in collected["configurations"]:
-        rates = (f"{row['attainable_bps'][time][0] / 1e6:.2f}" for time in _SHOWN)
+        of_time = (f"{row['attainable_bps'][time][0] / 1e6:.2f}" for time in _SHOWN)
         delay, video = row["delay_at_5_s"], row["video_s"]
         table.add_row(
             escape(row["configuration"]),
             f"{row['greedy_bps'][0] / 1e6:.2f}",
-            *rates,
+            *of_time,
             "-" if delay is None else f"{1e3 * delay:.0f} ms",
             "-" if video is None else f"{1e3 * video[1]:.0f} ms",
         )
