@@ -163,7 +163,7 @@ class _Rate:
         options = self.options
         duration_s = options.pilot_s
         while True:
-            every_s = max(duration_s / _PILOT_SAMPLES, self.prober.message / self.rate)
+            every_s = self._whole(duration_s / _PILOT_SAMPLES)
             pilot = self.send(1, duration_s, every_s)[0]
             why = self._unstable(pilot)
             if not why:
@@ -176,16 +176,21 @@ class _Rate:
             if self.probed_s + (1 + _WARM_UP) * longer_s > options.most_s:
                 return self._without(why, [pilot])
             duration_s = longer_s
-        spacing_s = max(spacing * every_s, every_s)
+        spacing_s = spacing * every_s
         while True:
             trains, thinned = self._sample(spacing_s)
             why = self._not_independent(thinned)
             if not why:
                 return self._with(trains, thinned, spacing_s)
             # at least twice as far apart; further if these samples say so
-            spacing_s *= max(2, *map(decorrelation, thinned))
+            spacing_s = self._whole(spacing_s * max(2, *map(decorrelation, thinned)))
             if self.probed_s + options.samples * spacing_s * (1 + _WARM_UP) > options.most_s:
                 return self._without(why, trains)
+
+    def _whole(self, seconds: float) -> float:
+        """The time of whole messages, at least one, that is not shorter."""
+        gap_s = self.prober.message / self.rate
+        return max(1, math.ceil(seconds / gap_s * (1 - 1e-9))) * gap_s
 
     def _sample(self, spacing_s: float) -> tuple[list[Train], list[Floats]]:
         """As many samples as are wanted, at this distance."""

@@ -279,7 +279,8 @@ class _ScenarioProber:
     """A flow of a scenario that sends the trains, beside whatever else the scenario has.
 
     Attributes:
-        scenario: of which the flow called by `flow` must have a workload of constant rate over TCP.
+        scenario: of which the flow called by `flow` must have a workload of constant rate over TCP; it sends from the
+            beginning to the end, whatever it says.
         flow: its number, from 0.
 
     """
@@ -292,6 +293,8 @@ class _ScenarioProber:
     message = float(MESSAGE_BITS)
 
     def __post_init__(self) -> None:
+        toml = _begun(self.scenario.toml, self.flow)
+        object.__setattr__(self, "scenario", Scenario.parse(toml, self.scenario.file))
         object.__setattr__(self, "_rate_at", _rate_of(self.scenario.toml, self.flow))
 
     def describe(self) -> dict[str, Any]:
@@ -327,6 +330,16 @@ class _ScenarioProber:
 
     def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
         raise NotImplementedError
+
+
+def _begun(toml: str, flow: int) -> str:
+    """The scenario with this flow sending from beginning to end: when it starts is the warm-up's business."""
+    at, _ = _workload_of(toml, flow)
+    begin = toml.rindex("[[flows]]", 0, at)
+    end = toml.find("[[flows]]", at)
+    end = len(toml) if end < 0 else end
+    table = re.sub(r"(?m)^(start|stop) = .*\n", "", toml[begin:end])
+    return toml[:begin] + table.rstrip() + '\nstart = "0 s"\n\n' + toml[end:]
 
 
 def _rate_of(toml: str, flow: int) -> tuple[int, int]:
