@@ -41,7 +41,7 @@ def attainable_rate(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Probe no rate for longer; default: 40,000 s, half an hour in real time.",
+            help="Probe no rate for longer; default: 25,000 s, half an hour in real time.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of all that is random.", min=0)] = 1,
@@ -63,7 +63,7 @@ def attainable_rate(
         epsilon=epsilon,
         samples=samples,
         seed=seed,
-        most_s=longest or (1800.0 if real else 40_000.0),
+        most_s=longest or (1800.0 if real else 25_000.0),
     )
     if real and not as_json:
         rates = len(benchmark.RATES_BPS)

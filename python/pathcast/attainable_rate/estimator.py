@@ -182,8 +182,7 @@ class _Rate:
             why = self._not_independent(thinned)
             if not why:
                 return self._with(trains, thinned, spacing_s)
-            # at least twice as far apart; further if these samples say so
-            spacing_s = self._whole(spacing_s * max(2, *map(decorrelation, thinned)))
+            spacing_s *= 2
             if self.probed_s + options.samples * spacing_s * (1 + _WARM_UP) > options.most_s:
                 return self._without(why, trains)
 

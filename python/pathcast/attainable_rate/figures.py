@@ -132,7 +132,8 @@ def buffering(curves: Mapping[str, AttainableRate]) -> str | None:
     def draw(figure: Figure) -> None:
         axes: Axes = figure.subplots()
         for colour, (name, curve) in zip(_cycle(len(shown)), shown.items(), strict=True):
-            most = curve.long_term_rate
+            # of what a greedy source gets, where that was measured
+            most = curve.long_term_rate if curve.greedy is None else curve.greedy[0]
             axes.plot(
                 [point.rate / most for point in curve.used],
                 [point.buffered for point in curve.used],

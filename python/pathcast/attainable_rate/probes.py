@@ -85,6 +85,8 @@ class Plan:
         duration_s: for how long samples are taken.
         every_s: from one sample to the next, on average.
         seed: of all that is random.
+        window_every_s: from one look at the congestion window to the next; of a loop, which is looked at with each
+            sample, nothing.
 
     """
 
@@ -93,6 +95,7 @@ class Plan:
     duration_s: float
     every_s: float
     seed: int
+    window_every_s: float = 0.1
 
 
 class Prober(Protocol):
@@ -267,6 +270,7 @@ def _check(plan: Plan) -> None:
         ("rate", plan.rate),
         ("duration", plan.duration_s),
         ("distance of samples", plan.every_s),
+        ("distance of looks at the window", plan.window_every_s),
     ):
         if not 0 < value < math.inf:
             raise ProbingError(f"the {what} of a train must be above 0 and finite, got {value:g}")
@@ -409,7 +413,7 @@ class SimulatedProber(_ScenarioProber):
                 self.flow,
                 plan.warm_up_s,
                 _count(plan.every_s / gap_s) or 1,
-                plan.every_s,
+                plan.window_every_s,
                 told,
             )
         return _of_messages(
@@ -475,7 +479,7 @@ class EmulatedProber(_ScenarioProber):
         slip_s = 1e-3
         buffered = float(np.mean(times["entered_s"] - times["written_s"] > slip_s))
         flow = trace.columns["flow"] == self.flow
-        grid = np.arange(plan.warm_up_s, end_s, plan.every_s)
+        grid = np.arange(plan.warm_up_s, end_s, plan.window_every_s)
         at = np.searchsorted(trace.columns["time_s"][flow], grid, side="right") - 1
         windows = trace.columns["cwnd_packets"][flow][np.maximum(at, 0)]
         keep = _at_random(len(times["written_s"]), max(1, round(plan.every_s / gap_s)), plan.seed)
@@ -539,7 +543,7 @@ def _of_messages(
         int(inside.sum()) if keep is not None else round((last_s - plan.warm_up_s) / gap_s),
         missing,
         windows,
-        plan.every_s,
+        plan.window_every_s,
         tuple(wrong),
     )
 
