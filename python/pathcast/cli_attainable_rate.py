@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -42,8 +42,6 @@ class World(StrEnum):
     EMULATOR = "emulator"
 
 
-#: Times that the table shows, in seconds.
-_TIMES_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _UNITS = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
 
 
@@ -282,55 +280,59 @@ def write(folder: FilePath, found: AttainableRate, probed: list[Probed]) -> None
 
 def print_estimate(found: AttainableRate) -> None:
     """Prints an estimate for people."""
-    table = Table("rate", f"delay, exceeded with {found.points[0].epsilon:g}", "95 % bounds", "median", "in sender",
-                  "samples", "apart")  # fmt: skip
+    by, unit = (1e6, "Mbit/s") if found.unit == "bit" else (1.0, "packets/s")
+    if found.used:
+        epsilon = found.used[0].epsilon
+        table = Table(unit, f"delay, {epsilon:g}", "95 % bounds", "median", "in sender", "apart")
+        for point in found.used:
+            bounds = (point.delay_low_s, point.delay_high_s)
+            table.add_row(
+                f"{point.rate / by:.5g}",
+                _span(point.delay_s),
+                " to ".join(map(_span, bounds)),
+                _span(point.median_delay_s),
+                f"{100 * point.buffered:.3g} %",
+                _span(point.spacing_s),
+            )
+        out.print(table)
     for point in found.points:
         if not point.stationary:
-            table.add_row(shown(point.rate, found.unit), f"[dim]{escape(point.because)}[/dim]")
-            continue
-        bounds = " to ".join(
-            "?" if bound is None else f"{1e3 * bound:.4g}"
-            for bound in (point.delay_low_s, point.delay_high_s)
-        )
-        table.add_row(
-            shown(point.rate, found.unit),
-            f"{1e3 * (point.delay_s or 0):.4g} ms",
-            f"{bounds} ms",
-            f"{1e3 * (point.median_delay_s or 0):.4g} ms",
-            f"{100 * point.buffered:.3g} %",
-            str(point.samples),
-            f"{point.spacing_s:.3g} s",
-        )
-    out.print(table)
+            out.print(f"{point.rate / by:.5g} {unit} has no steady state: {escape(point.because)}")
     if not found.used:
-        out.print("no rate has a steady state: probe smaller ones")
+        out.print("no rate has a steady state: probe smaller ones, or for longer")
         return
     if found.greedy is not None:
-        mean, low, high = (shown(rate, found.unit) for rate in found.greedy)
-        out.print(f"a greedy source gets {mean} ({low} to {high})")
+        mean, low, high = (f"{rate / by:.5g}" for rate in found.greedy)
+        out.print(f"a greedy source gets {mean} {unit} ({low} to {high})")
     beyond = found.unstable_rate
     out.print(
-        f"long-term rate: {shown(found.long_term_rate, found.unit)}"
-        + ("" if beyond is None else f", less than {shown(beyond, found.unit)}")
+        f"long-term rate: {found.long_term_rate / by:.5g} {unit}"
+        + ("" if beyond is None else f", less than {beyond / by:.5g}")
     )
-    rates = Table("on a time scale of", *(f"{time:g} s" for time in _TIMES_S))
-    for name, bound in (("attainable", ""), ("at least", "low"), ("at most", "high")):
-        row = [shown(float(rate), found.unit) for rate in found.rate(_TIMES_S, bound)]
-        rates.add_row(f"{name}", *row)
-    out.print(rates)
+    times = _times(found)
+    shown = Table("within", f"attainable, {unit}", "bounds")
+    for time, rate, low, high in zip(
+        times, *(found.rate(times, bound) / by for bound in ("", "low", "high")), strict=True
+    ):
+        shown.add_row(f"{time:g} s", f"{rate:.4g}", f"{low:.4g} to {high:.4g}")
+    out.print(shown)
     out.print(
         f"with probability {1 - found.epsilon:.4g} or more; bounds are those of the delays, "
         f"{100 * found.confidence:g} % each"
     )
 
 
-def summary(found: AttainableRate) -> dict[str, Any]:
-    """What comparisons need, JSON."""
-    return {
-        "long_term_rate": found.long_term_rate,
-        "epsilon": found.epsilon,
-        "rates": {
-            f"{time:g}": float(rate)
-            for time, rate in zip(_TIMES_S, found.rate(_TIMES_S), strict=True)
-        },
-    }
+def _span(seconds: float | None) -> str:
+    """A time for people."""
+    if seconds is None:
+        return "?"
+    return f"{1e3 * seconds:.4g} ms" if seconds < 1 else f"{seconds:.4g} s"
+
+
+def _times(found: AttainableRate) -> list[float]:
+    """Round times from the least delay to ten times the largest, in seconds; at most ten."""
+    delays = [point.delay_s or 1e-3 for point in found.used]
+    first, last = math.floor(math.log10(min(delays))), math.ceil(math.log10(10 * max(delays)))
+    times = [digit * 10.0**power for power in range(first, last + 1) for digit in (1, 3)]
+    chosen = [time for time in times if min(delays) < time <= 10 * max(delays)]
+    return chosen[:: math.ceil(len(chosen) / 10)] or [times[-1]]

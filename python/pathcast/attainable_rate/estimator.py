@@ -161,7 +161,7 @@ class _Rate:
     def probe(self) -> Probed:
         """Probes until the samples are stationary and independent, or the time is over."""
         options = self.options
-        duration_s = options.pilot_s
+        duration_s = max(options.pilot_s, self.prober.least_s(self.rate))
         while True:
             every_s = self._whole(duration_s / _PILOT_SAMPLES)
             pilot = self.send(1, duration_s, every_s)[0]
@@ -176,7 +176,8 @@ class _Rate:
             if self.probed_s + (1 + _WARM_UP) * longer_s > options.most_s:
                 return self._without(why, [pilot])
             duration_s = longer_s
-        spacing_s = spacing * every_s
+        # what the pilot saw little of must be in the samples too
+        spacing_s = self._whole(max(spacing * every_s, duration_s / options.samples))
         while True:
             trains, thinned = self._sample(spacing_s)
             why = self._not_independent(thinned)
@@ -456,7 +457,7 @@ def _most_useful(stable: Sequence[Point], least_s: float, resolution: float) -> 
     known = np.maximum(0, (rates[:, None] * (times - delays[:, None])).max(axis=0)) / times
     best: tuple[float, int | None] = (0.0, None)
     for (r1, d1), r2 in zip(
-        [(0.0, delays[0]), *zip(rates, delays, strict=True)], rates, strict=False
+        [(0.0, least_s), *zip(rates, delays, strict=True)], rates, strict=False
     ):
         middle = round((r1 + r2) / 2 / resolution)
         if not r1 + resolution / 2 < middle * resolution < r2 - resolution / 2:

@@ -117,6 +117,9 @@ class Prober(Protocol):
     def greedy(self, duration_s: float, seed: int) -> float:
         """What a source gets instead that always has something to send, in units a second."""
 
+    def least_s(self, rate: float) -> float:
+        """No shorter train tells anything, in seconds: rare events that are known would not be in it."""
+
 
 def fingerprint(prober: Prober) -> str:
     """Tells one prober from another."""
@@ -235,6 +238,12 @@ class WindowLoop:
         except (ValueError, OverflowError) as error:
             raise ProbingError(f"no such train: {error}") from None
 
+    def least_s(self, rate: float) -> float:
+        """The time of 50 marks."""
+        if self.mark_probability is None and self.mark_every is None:
+            return 0.0
+        return 50 * (self.mark_every or 1 / (self.mark_probability or 1)) / rate
+
     def carry(self, written_s: Floats, seed: int) -> Floats:
         """When each packet of an application arrives.
 
@@ -331,6 +340,11 @@ class _ScenarioProber:
         toml = self.scenario.toml
         greedy = Scenario.parse(f"{toml[:begin]}'bulk'{toml[end:]}", self.scenario.file)
         return self._run(greedy, duration_s, seed).flows[self.flow].goodput_bps
+
+    def least_s(self, rate: float) -> float:
+        """Nothing is known of it."""
+        del rate
+        return 0.0
 
     def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
         raise NotImplementedError
