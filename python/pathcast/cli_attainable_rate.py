@@ -91,7 +91,7 @@ def attainable_rate(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Probe no rate for longer than this; default: 20,000 s, two hours in real time, a year of a fluid.",
+            help="Probe no rate for longer than this; default: 20,000 s, two hours in real time, three years of a fluid.",
         ),
     ] = None,
     latency: Annotated[
@@ -137,7 +137,7 @@ def attainable_rate(
     if longest is None:
         longest = 7200.0 if prober.real_time else 20_000.0
         if isinstance(prober, WindowLoop) and prober.fluid_steps is not None:
-            longest = 3e7
+            longest = 1e8
     options = Options(
         epsilon=epsilon,
         samples=samples,

@@ -10,6 +10,7 @@ from conftest import ROOT, run
 from pathcast import PathcastError, ProbingError, Scenario
 from pathcast.attainable_rate import (
     AttainableRate,
+    EmulatedProber,
     Options,
     Plan,
     SimulatedProber,
@@ -335,3 +336,16 @@ def test_the_command_refuses_what_makes_no_sense(tmp_path):
     assert "no flow 7" in refused(probe, "--flow", 7)
     assert "--scheme goes with a path" in refused(probe, "--scheme", "reno")
     assert refused(tmp_path / "missing.toml")
+
+
+def test_the_kernels_tcp_is_probed_as_the_simulators(emulator):
+    scenario = Scenario.parse(PROBE.format(loss=""), "probe.toml")
+    options = Options(epsilon=0.05, samples=100, pilot_s=4, most_s=120)
+    found, probed = estimate(EmulatedProber(scenario), [4e6], options)
+    simulated, _ = estimate(SimulatedProber(scenario), [4e6], options)
+    (point,) = found.points
+    assert point.stationary, point.because
+    # to within the emulator's own bound of lateness
+    assert point.median_delay_s == pytest.approx(simulated.points[0].median_delay_s, abs=1e-3)
+    total = probed[0].sender_s + probed[0].network_s + probed[0].receiver_s
+    np.testing.assert_allclose(total, probed[0].delay_s, atol=1e-9)

@@ -107,6 +107,8 @@ class Prober(Protocol):
     message: float
     #: Whether a train takes as long as it lasts.
     real_time: bool
+    #: Delays are right to within so many seconds; what differs by less is the same.
+    resolution_s: float
 
     def describe(self) -> dict[str, Any]:
         """What is probed, for people and as the fingerprint of what is kept; JSON."""
@@ -163,6 +165,7 @@ class WindowLoop:
     unit = "packets"
     message = 1.0
     real_time = False
+    resolution_s = 1e-9
 
     def _inner(self) -> _internal.WindowLoop:
         try:
@@ -400,6 +403,7 @@ class SimulatedProber(_ScenarioProber):
     """Probes a scenario in the simulator."""
 
     real_time = False
+    resolution_s = 1e-9
 
     def _world(self) -> str:
         return "simulator"
@@ -448,6 +452,8 @@ class EmulatedProber(_ScenarioProber):
     """Probes a scenario in the emulator, over the kernel's TCP, in real time."""
 
     real_time = True
+    #: How late the emulator may be before a run is not valid.
+    resolution_s = 1e-3
 
     def _world(self) -> str:
         return "emulator"
@@ -465,7 +471,7 @@ class EmulatedProber(_ScenarioProber):
             import pyarrow.parquet
         except ImportError:
             raise ProbingError(
-                "probing in the emulator needs pyarrow, which is not here; pip install 'pathcast[probing]' has it"
+                "probing in the emulator needs pyarrow, which is not here; pip install 'pathcast[cluster]' has it"
             ) from None
         gap_s = self.message / plan.rate
         end_s = plan.warm_up_s + plan.duration_s

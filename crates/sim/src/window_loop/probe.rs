@@ -76,7 +76,7 @@ impl WindowLoop {
                 return Ok(samples);
             }
         }
-        let mut next = number + flow.to_next_sample(probe.packets_per_sample) - 1;
+        let mut next = number + flow.draw_gap(probe.packets_per_sample) - 1;
         let mut arrived = (f64::NAN, f64::NAN);
         while number < all {
             let until = all.min(number + PER_PROGRESS);
@@ -89,7 +89,7 @@ impl WindowLoop {
                 }
                 arrived.1 = passage.delivered_s;
                 if number == next {
-                    next += flow.to_next_sample(probe.packets_per_sample);
+                    next += flow.draw_gap(probe.packets_per_sample);
                     samples.written_s.push(written_s);
                     samples.delay_s.push(passage.delivered_s - written_s);
                     samples.sender_s.push(passage.sent_s - written_s);
@@ -122,7 +122,7 @@ impl WindowLoop {
 
 impl Flow {
     /// Packets to the next sample: 1 to twice the mean less 1, each as likely.
-    fn to_next_sample(&mut self, mean: u64) -> u64 {
+    fn draw_gap(&mut self, mean: u64) -> u64 {
         1 + self.draw_below(2 * mean - 1)
     }
 
