@@ -11,7 +11,7 @@ from rich.table import Table
 
 from pathcast.attainable_rate import EmulatedProber, Options, SimulatedProber, benchmark, report
 from pathcast.cli_attainable_rate import World
-from pathcast.console import err, out, print_json, progress_bar
+from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar
 
 app = typer.Typer(help="Compare whole configurations.", no_args_is_help=True)
 
@@ -72,14 +72,18 @@ def attainable_rate(
             f"in real time: about {hours:.1f} h if samples may lie 2 s apart; Ctrl-C stops, the same command goes on"
         )
     with progress_bar("benchmark", len(configurations), "configurations") as progress:
-        results = benchmark.run(
-            configurations,
-            options,
-            greedy_s=_GREEDY_S / 5 if real else _GREEDY_S,
-            prober=EmulatedProber if real else SimulatedProber,
-            folder=output / world,
-            watch=lambda _, done, __: progress(done),
-        )
+        try:
+            results = benchmark.run(
+                configurations,
+                options,
+                greedy_s=_GREEDY_S / 5 if real else _GREEDY_S,
+                prober=EmulatedProber if real else SimulatedProber,
+                folder=output / world,
+                watch=lambda _, done, __: progress(done),
+            )
+        except KeyboardInterrupt:
+            err.print("interrupted; rates that were done are kept, the same command goes on")
+            raise typer.Exit(INTERRUPTED) from None
     collected = report.collect(results, options, world.value)
     page = report.write(output, results, collected)
     if as_json:

@@ -2,11 +2,15 @@
 
 import json
 import math
+import os
+import signal
+import subprocess
+import time
 
 import numpy as np
 import pytest
 
-from conftest import ROOT, run
+from conftest import PATHCAST, ROOT, run
 from pathcast import PathcastError, ProbingError, Scenario
 from pathcast.attainable_rate import (
     AttainableRate,
@@ -349,3 +353,23 @@ def test_the_kernels_tcp_is_probed_as_the_simulators(emulator):
     assert point.median_delay_s == pytest.approx(simulated.points[0].median_delay_s, abs=1e-3)
     total = probed[0].sender_s + probed[0].network_s + probed[0].receiver_s
     np.testing.assert_allclose(total, probed[0].delay_s, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        # 10^11 packets; and the whole benchmark
+        ["attainable-rate", "--latency", "0.05", "--marks", "1e-5", "--step", "4100", "--longest", "1e8"],
+        ["benchmark", "attainable-rate"],
+    ],
+)  # fmt: skip
+def test_ctrl_c_ends_the_probing(asked, tmp_path):
+    process = subprocess.Popen(
+        [str(PATHCAST), *asked, "-o", str(tmp_path / "out")], stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(5)
+    assert process.poll() is None
+    os.kill(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr

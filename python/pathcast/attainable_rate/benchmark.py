@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -212,10 +213,11 @@ def run(
         kept, keep = resumed(
             None if folder is None else Folder(folder / configuration.name, of, mine)
         )
-        curve, probed = estimate(of, rates_bps, mine, kept=kept, keep=keep)
+        curve, probed = estimate(of, rates_bps, mine, kept=kept, keep=keep, stop=stop)
         curve = replace(curve, greedy=greedy_rate(of, greedy_s, mine))
         return Result(configuration, curve, tuple(probed), _video(curve, written_s))
 
+    stop = threading.Event()
     real = prober is not SimulatedProber
     with ThreadPoolExecutor(1 if real else os.cpu_count() or 1) as pool:
         futures = [pool.submit(one, configuration) for configuration in configurations]
@@ -226,6 +228,7 @@ def run(
                 if watch is not None:
                     watch(name, done, len(futures))
         except BaseException:
+            stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [future.result() for future in futures]

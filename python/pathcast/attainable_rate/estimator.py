@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -120,45 +121,58 @@ Watch = Callable[[float, float, float | None], None]
 class _Rate:
     """The probing of one rate."""
 
-    def __init__(self, prober: Prober, rate: float, options: Options, watch: Watch | None) -> None:
+    def __init__(
+        self,
+        prober: Prober,
+        rate: float,
+        options: Options,
+        watch: Watch | None,
+        stop: threading.Event | None,
+    ) -> None:
         self.prober, self.rate, self.options, self.watch = prober, rate, options, watch
+        self.stop = stop or threading.Event()
         self.probed_s = 0.0
         self.trains: list[Train] = []
 
     def send(self, count: int, duration_s: float, every_s: float) -> list[Train]:
         """Sends trains, several at once; those that slipped are sent again."""
-        options = self.options
         # a rate has its own draws: the same seed at two rates would join their errors
         seeds = np.random.SeedSequence(
-            [options.seed, int(self.rate * 1000) & 0xFFFFFFFF, len(self.trains)]
+            [self.options.seed, int(self.rate * 1000) & 0xFFFFFFFF, len(self.trains)]
         )
-        numbers = seeds.generate_state(2 * count, np.uint32)
+        numbers = map(int, seeds.generate_state(count, np.uint32))
         warm_up_s = _WARM_UP * duration_s
         expected_s = self.probed_s + count * (warm_up_s + duration_s)
 
-        def send(seed: int) -> Train:
-            plan = Plan(self.rate, warm_up_s, duration_s, every_s, seed)
-            return self.prober.train(plan)
+        def progress(_: float) -> None:
+            if self.stop.is_set():
+                raise ProbingError("stopped")
 
-        at_once = options.at_once or (1 if self.prober.real_time else os.cpu_count() or 1)
+        def send(seed: int) -> Train:
+            for again in range(_ATTEMPTS):
+                plan = Plan(self.rate, warm_up_s, duration_s, every_s, seed + again)
+                train = self.prober.train(plan, progress)
+                if not train.invalid_because:
+                    return train
+            raise ProbingError(
+                f"{_ATTEMPTS} trains of {self.rate:g} {self.prober.unit} a second cannot be used, the last: "
+                + "; ".join(train.invalid_because)
+            )
+
         sent: list[Train] = []
-        with ThreadPoolExecutor(at_once) as pool:
-            for seed, train in zip(
-                numbers, pool.map(send, map(int, numbers[:count])), strict=False
-            ):
-                for again in range(1, _ATTEMPTS):
-                    if not train.invalid_because:
-                        break
-                    train = send(int(seed) + again)
-                if train.invalid_because:
-                    raise ProbingError(
-                        f"{_ATTEMPTS} trains of {self.rate:g} {self.prober.unit} a second cannot be used, the last: "
-                        + "; ".join(train.invalid_because)
-                    )
-                self.probed_s += warm_up_s + duration_s
-                if self.watch is not None:
-                    self.watch(self.rate, self.probed_s, expected_s)
-                sent.append(train)
+        with ThreadPoolExecutor(_at_once(self.prober, self.options)) as pool:
+            futures = [pool.submit(send, seed) for seed in numbers]
+            try:
+                for future in futures:
+                    sent.append(future.result())
+                    self.probed_s += warm_up_s + duration_s
+                    if self.watch is not None:
+                        self.watch(self.rate, self.probed_s, expected_s)
+            except BaseException:
+                # what runs in other threads is told at its next look
+                self.stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
         self.trains += sent
         return sent
 
@@ -203,8 +217,8 @@ class _Rate:
     def _sample(self, spacing_s: float) -> tuple[list[Train], list[Floats]]:
         """As many samples as are wanted, at this distance."""
         options = self.options
-        at_once = options.at_once or (1 if self.prober.real_time else os.cpu_count() or 1)
         # enough of them that each is long
+        at_once = _at_once(self.prober, options)
         count = max(1, min(at_once, math.floor(options.samples / _SPACINGS)))
         # distances are uniform from 0 to twice the mean: four standard deviations of their number more
         each = options.samples / count
@@ -276,6 +290,11 @@ class _Rate:
         )
 
 
+def _at_once(prober: Prober, options: Options) -> int:
+    """How many trains are sent at once."""
+    return options.at_once or (1 if prober.real_time else os.cpu_count() or 1)
+
+
 def _window_autocorrelation(trains: Sequence[Train]) -> tuple[float, npt.NDArray[np.float64]]:
     """Of each train long enough, at up to 100 lags."""
     rows = []
@@ -297,6 +316,7 @@ def estimate(
     kept: Callable[[float], Probed | None] | None = None,
     keep: Callable[[Probed], None] | None = None,
     watch: Watch | None = None,
+    stop: threading.Event | None = None,
 ) -> tuple[AttainableRate, list[Probed]]:
     """Probes these rates in turn, up to the first without a steady state.
 
@@ -307,6 +327,7 @@ def estimate(
         kept: asked for each rate first, so that what was probed before is not probed again.
         keep: told each rate that was probed.
         watch: told how far a rate is; may raise to stop.
+        stop: set, from another thread, it ends the probing with an error.
 
     Returns:
         The curve, and what was seen at each rate.
@@ -322,7 +343,7 @@ def estimate(
             raise ProbingError(
                 f"rates to probe must ascend, got {rate:g} after {found[-1].point.rate:g}"
             )
-        probed = _one(prober, rate, options, kept, keep, watch)
+        probed = _one(prober, rate, options, kept, keep, watch, stop)
         found.append(probed)
         if not probed.point.stationary:
             break
@@ -338,10 +359,11 @@ def _one(
     kept: Callable[[float], Probed | None] | None,
     keep: Callable[[Probed], None] | None,
     watch: Watch | None,
+    stop: threading.Event | None,
 ) -> Probed:
     probed = None if kept is None else kept(rate)
     if probed is None:
-        probed = _Rate(prober, rate, options, watch).probe()
+        probed = _Rate(prober, rate, options, watch, stop).probe()
         if keep is not None:
             keep(probed)
     return probed
@@ -373,8 +395,7 @@ def greedy_rate(
 ) -> tuple[float, float, float]:
     """What a greedy source gets, and bounds of the mean over independent runs, in units a second."""
     seeds = np.random.SeedSequence([options.seed, 0x67]).generate_state(runs, np.uint32)
-    at_once = options.at_once or (1 if prober.real_time else os.cpu_count() or 1)
-    with ThreadPoolExecutor(at_once) as pool:
+    with ThreadPoolExecutor(_at_once(prober, options)) as pool:
         rates = list(pool.map(lambda seed: prober.greedy(duration_s, int(seed)), seeds))
     mean, low, high = statistics.mean_with_bounds(np.array(rates)[:, None], options.confidence)
     return float(mean[0]), float(low[0]), float(high[0])
@@ -391,6 +412,7 @@ def estimate_adaptively(
     kept: Callable[[float], Probed | None] | None = None,
     keep: Callable[[Probed], None] | None = None,
     watch: Watch | None = None,
+    stop: threading.Event | None = None,
 ) -> tuple[AttainableRate, list[Probed]]:
     """Probes rates that add most to what is known of the curve, instead of all in equal steps.
 
@@ -409,6 +431,7 @@ def estimate_adaptively(
         kept: as of `estimate`, as the others.
         keep: see there.
         watch: see there.
+        stop: see there.
 
     Raises:
         ProbingError: a number out of range; a train that cannot be sent.
@@ -428,7 +451,7 @@ def estimate_adaptively(
 
     def probe(number: int) -> bool:
         rate = number * resolution
-        found[rate] = _one(prober, rate, options, kept, keep, watch)
+        found[rate] = _one(prober, rate, options, kept, keep, watch, stop)
         return found[rate].point.stationary
 
     low, high = 0, math.floor(most / resolution * (1 + 1e-9)) + 1
