@@ -32,6 +32,7 @@ from pathcast.attainable_rate.folder import Folder, resumed
 from pathcast.console import INTERRUPTED, err, out, print_json
 from pathcast.exceptions import ProbingError
 from pathcast.files import write_beside
+from pathcast.report.plots import alone
 from pathcast.scenario import Scenario, load
 
 
@@ -275,7 +276,7 @@ def write(folder: FilePath, found: AttainableRate, probed: list[Probed]) -> None
         folder / "estimate.json", json.dumps(found.to_dict(), allow_nan=False, indent=1) + "\n"
     )
     for name, (_, picture) in pictures.of_estimate(found, probed).items():
-        write_beside(folder / f"{name}.svg", f'<?xml version="1.0" encoding="utf-8"?>\n{picture}')
+        write_beside(folder / f"{name}.svg", alone(picture))
 
 
 def print_estimate(found: AttainableRate) -> None:

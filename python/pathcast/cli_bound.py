@@ -17,7 +17,7 @@ from pathcast.console import mbps, out, print_json
 from pathcast.exceptions import ModelError
 from pathcast.files import check_output, write_beside
 from pathcast.min_plus import Arrivals, Curve
-from pathcast.report.plots import BLUE, GREY, ORANGE, svg, thinned
+from pathcast.report.plots import BLUE, GREY, ORANGE, alone, svg, thinned
 
 _BITS = {
     "bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "B": 8.0, "kB": 8e3, "MB": 8e6, "GB": 8e9,
@@ -152,7 +152,7 @@ def bound(
         assert token_bucket is not None  # noqa: S101 - one of the two, as checked
         found, picture = _of_bucket(service, *token_bucket)
     if output is not None:
-        write_beside(output, f'<?xml version="1.0" encoding="utf-8"?>\n{picture}')
+        write_beside(output, alone(picture))
     if as_json:
         print_json(found)
         return

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use numpy::{IntoPyArray, PyReadonlyArray1};
 use pathcast_sim::Sampler;
-use pathcast_sim::window_loop::{self, FluidProbe, Marks, Probe, Samples, Window};
+use pathcast_sim::window_loop::{self, FluidProbe, LoopError, Marks, Probe, Samples, Window};
 use pathcast_trace::MessageRecord;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,6 +19,25 @@ pub struct WindowLoop(window_loop::WindowLoop);
 
 fn value_error(error: impl ToString) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// Sends a train without the GIL, telling Python the share that is done; an exception there ends it.
+fn send<'py>(
+    py: Python<'py>,
+    progress: Option<&Py<PyAny>>,
+    train: impl FnOnce(&mut dyn FnMut(f64) -> ControlFlow<()>) -> Result<Samples, LoopError> + Send,
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut raised = None;
+    let samples = py.detach(|| {
+        train(&mut |share| match tell(progress, share, &mut raised) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })
+    });
+    match raised {
+        Some(error) => Err(error),
+        None => as_dict(py, samples.map_err(value_error)?),
+    }
 }
 
 fn as_dict(py: Python<'_>, samples: Samples) -> PyResult<Bound<'_, PyDict>> {
@@ -80,22 +99,11 @@ impl WindowLoop {
             packets,
             packets_per_sample: per_sample,
         };
-        let mut raised = None;
-        let samples = py.detach(|| {
-            let all = (warm_up + packets) as f64;
-            self.0.probe(&probe, seed, &mut |sent| match tell(
-                progress.as_ref(),
-                sent as f64 / all,
-                &mut raised,
-            ) {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            })
-        });
-        if let Some(error) = raised {
-            return Err(error);
-        }
-        as_dict(py, samples.map_err(value_error)?)
+        let all = (warm_up + packets) as f64;
+        send(py, progress.as_ref(), |tell| {
+            self.0
+                .probe(&probe, seed, &mut |sent| tell(sent as f64 / all))
+        })
     }
 
     /// The same as a fluid, in so many steps of a round trip.
@@ -119,22 +127,11 @@ impl WindowLoop {
             every_s,
             steps,
         };
-        let mut raised = None;
-        let samples = py.detach(|| {
-            let all_s = warm_up_s + duration_s;
-            self.0.probe_fluid(&probe, seed, &mut |now_s| match tell(
-                progress.as_ref(),
-                now_s / all_s,
-                &mut raised,
-            ) {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
-            })
-        });
-        if let Some(error) = raised {
-            return Err(error);
-        }
-        as_dict(py, samples.map_err(value_error)?)
+        let all_s = warm_up_s + duration_s;
+        send(py, progress.as_ref(), |tell| {
+            self.0
+                .probe_fluid(&probe, seed, &mut |now_s| tell(now_s / all_s))
+        })
     }
 
     /// What a greedy source gets, in packets a second.

@@ -13,6 +13,7 @@ import json
 import math
 import re
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
@@ -96,6 +97,16 @@ class Plan:
     every_s: float
     seed: int
     window_every_s: float = 0.1
+
+    @property
+    def end_s(self) -> float:
+        """When the last sample is written."""
+        return self.warm_up_s + self.duration_s
+
+    @property
+    def lasts_s(self) -> float:
+        """How long a run goes on so that what was written last may arrive."""
+        return self.end_s + max(5.0, 0.02 * self.duration_s)
 
 
 class Prober(Protocol):
@@ -216,7 +227,7 @@ class WindowLoop:
         return Train(
             plan.rate,
             plan.warm_up_s,
-            plan.warm_up_s + plan.duration_s,
+            plan.end_s,
             found["written_s"],
             delay_s,
             sender_s,
@@ -291,7 +302,7 @@ def _check(plan: Plan) -> None:
 
 
 @dataclass(frozen=True)
-class _ScenarioProber:
+class _ScenarioProber(ABC):
     """A flow of a scenario that sends the trains, beside whatever else the scenario has.
 
     Attributes:
@@ -323,8 +334,9 @@ class _ScenarioProber:
             "flow": self.flow,
         }
 
+    @abstractmethod
     def _world(self) -> str:
-        raise NotImplementedError
+        """Where it runs."""
 
     def _at(self, rate_bps: float) -> Scenario:
         begin, end = self._rate_at
@@ -349,8 +361,9 @@ class _ScenarioProber:
         del rate
         return 0.0
 
+    @abstractmethod
     def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
-        raise NotImplementedError
+        """Runs a scenario there; raises if the run cannot be used."""
 
 
 def _begun(toml: str, flow: int) -> str:
@@ -398,6 +411,11 @@ def _workload_of(toml: str, flow: int) -> tuple[int, int]:
     raise ProbingError(f"the scenario has no flow {flow} to probe with, expected 0 to {number - 1}")
 
 
+def _of_time(progress: Progress | None, plan: Plan) -> Progress | None:
+    """The same told in seconds of the run."""
+    return None if progress is None else lambda now_s: progress(min(1.0, now_s / plan.lasts_s))
+
+
 @dataclass(frozen=True)
 class SimulatedProber(_ScenarioProber):
     """Probes a scenario in the simulator."""
@@ -418,15 +436,13 @@ class SimulatedProber(_ScenarioProber):
         """
         _check(plan)
         gap_s = self.message / plan.rate
-        end_s = plan.warm_up_s + plan.duration_s
-        lasts_s = end_s + _grace_s(plan)
         scenario = self._at(plan.rate)
-        told = None if progress is None else (lambda now_s: progress(now_s / lasts_s))
+        told = _of_time(progress, plan)
         with translated():
             _, found = _internal.simulate_probe(
                 scenario.toml,
                 scenario.file,
-                lasts_s,
+                plan.lasts_s,
                 plan.seed,
                 self.flow,
                 plan.warm_up_s,
@@ -435,7 +451,7 @@ class SimulatedProber(_ScenarioProber):
                 told,
             )
         return _of_messages(
-            plan, end_s, gap_s, {name: found[name] for name in _TIMES}, found["window_packets"],
+            plan, gap_s, {name: found[name] for name in _TIMES}, found["window_packets"],
             found["buffered"] / max(found["packets"], 1),
         )  # fmt: skip
 
@@ -474,14 +490,12 @@ class EmulatedProber(_ScenarioProber):
                 "probing in the emulator needs pyarrow, which is not here; pip install 'pathcast[cluster]' has it"
             ) from None
         gap_s = self.message / plan.rate
-        end_s = plan.warm_up_s + plan.duration_s
-        lasts_s = end_s + _grace_s(plan)
-        told = None if progress is None else (lambda now_s: progress(min(1.0, now_s / lasts_s)))
+        told = _of_time(progress, plan)
         with tempfile.TemporaryDirectory(prefix="pathcast-") as name:
             file = FilePath(name) / "messages.parquet"
             report, trace = runs.emulate(
                 self._at(plan.rate),
-                duration_s=lasts_s,
+                duration_s=plan.lasts_s,
                 seed=plan.seed,
                 messages_file=file,
                 progress=told,
@@ -493,18 +507,18 @@ class EmulatedProber(_ScenarioProber):
         times = {name: column[name][ours] for name in _TIMES}
         if not len(times["written_s"]):
             raise EmulatorError(
-                f"no probe written after {plan.warm_up_s:g} s arrived within {lasts_s:g} s"
+                f"no probe written after {plan.warm_up_s:g} s arrived within {plan.lasts_s:g} s"
             )
         # the emulator says how late it may be: what waits longer waits for the window
         slip_s = 1e-3
         buffered = float(np.mean(times["entered_s"] - times["written_s"] > slip_s))
         flow = trace.columns["flow"] == self.flow
-        grid = np.arange(plan.warm_up_s, end_s, plan.window_every_s)
+        grid = np.arange(plan.warm_up_s, plan.end_s, plan.window_every_s)
         at = np.searchsorted(trace.columns["time_s"][flow], grid, side="right") - 1
         windows = trace.columns["cwnd_packets"][flow][np.maximum(at, 0)]
         keep = _at_random(len(times["written_s"]), max(1, round(plan.every_s / gap_s)), plan.seed)
         return _of_messages(
-            plan, end_s, gap_s, times, windows, buffered, keep, tuple(report.invalid_because)
+            plan, gap_s, times, windows, buffered, keep, tuple(report.invalid_because)
         )
 
     def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
@@ -512,11 +526,6 @@ class EmulatedProber(_ScenarioProber):
         if not report.valid:
             raise EmulatorError("; ".join(report.invalid_because))
         return report
-
-
-def _grace_s(plan: Plan) -> float:
-    """For how long a run goes on so that what was written last may arrive."""
-    return max(5.0, 0.02 * plan.duration_s)
 
 
 def _at_random(count: int, mean_gap: int, seed: int) -> npt.NDArray[np.int64]:
@@ -527,7 +536,6 @@ def _at_random(count: int, mean_gap: int, seed: int) -> npt.NDArray[np.int64]:
 
 def _of_messages(
     plan: Plan,
-    end_s: float,
     gap_s: float,
     times: dict[str, Floats],
     windows: Floats,
@@ -537,11 +545,11 @@ def _of_messages(
 ) -> Train:
     """A train of messages that were written at known moments; those written after its end are left out."""
     written_s, read_s = times["written_s"], times["read_s"]
-    inside = written_s < end_s
+    inside = written_s < plan.end_s
     # TCP delivers in order: what was written after the last that arrived is missing
     last_s = float(written_s[inside].max(initial=plan.warm_up_s))
     missing = max(
-        0, math.floor((end_s - last_s) / gap_s - 1 + _TOLERANCE_S) - _slack(plan, gap_s, keep)
+        0, math.floor((plan.end_s - last_s) / gap_s - 1 + _TOLERANCE_S) - _slack(plan, gap_s, keep)
     )
     wrong = list(invalid_because)
     if len(read_s) and float((read_s - written_s).min()) < -_TOLERANCE_S:
@@ -553,7 +561,7 @@ def _of_messages(
     return Train(
         plan.rate,
         plan.warm_up_s,
-        end_s,
+        plan.end_s,
         of["written_s"],
         of["read_s"] - of["written_s"],
         of["sent_s"] - of["written_s"],

@@ -7,22 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
-import jinja2
-
 from pathcast import __version__
 from pathcast.attainable_rate import benchmark, figures
 from pathcast.attainable_rate.benchmark import BASE, Result
 from pathcast.attainable_rate.estimator import Options, Probed
 from pathcast.exceptions import PathcastError
 from pathcast.files import write_beside
+from pathcast.report.plots import alone
+from pathcast.report.templates import templates
 
-_templates = jinja2.Environment(
-    loader=jinja2.PackageLoader("pathcast", "attainable_rate"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=jinja2.StrictUndefined,
-)
+_templates = templates("pathcast.attainable_rate")
 #: Version of results.json.
 SCHEMA = 1
 #: The paper's figures that compare configurations: file name, title, configurations.
@@ -69,9 +63,7 @@ def write(folder: FilePath, results: Sequence[Result], collected: Mapping[str, A
         raise PathcastError(f"{folder / 'figures'}: cannot be made: {error.strerror}") from None
     write_beside(folder / "results.json", json.dumps(collected, allow_nan=False, indent=1) + "\n")
     for name, _, picture in pictures:
-        write_beside(
-            folder / "figures" / f"{name}.svg", f'<?xml version="1.0" encoding="utf-8"?>\n{picture}'
-        )
+        write_beside(folder / "figures" / f"{name}.svg", alone(picture))
     rates = sorted({point.rate / 1e6 for one in results for point in one.curve.points})
     text = _templates.get_template("page.html.j2").render(
         link=benchmark.LINK,

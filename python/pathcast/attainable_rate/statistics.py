@@ -11,7 +11,6 @@ import math
 import warnings
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -254,7 +253,7 @@ def decorrelation(samples: Floats) -> int:
     return worst
 
 
-def _enough(samples: Floats) -> Any:  # noqa: ANN401
+def _enough(samples: Floats) -> None:
     if len(samples) < FEWEST_SAMPLES:
         raise ProbingError(
             f"{len(samples)} samples tell nothing, expected at least {FEWEST_SAMPLES}"

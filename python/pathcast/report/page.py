@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import jinja2
-
 from pathcast import __version__
 from pathcast.demo import Result
 from pathcast.report import plots
+from pathcast.report.templates import templates
 
-_templates = jinja2.Environment(
-    loader=jinja2.PackageLoader("pathcast", "report"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=jinja2.StrictUndefined,
-)
+_templates = templates("pathcast.report")
 
 
 def render(result: Result) -> str:

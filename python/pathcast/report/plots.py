@@ -53,6 +53,11 @@ def svg(width_in: float, height_in: float, draw: Callable[[Figure], None]) -> st
     return picture.replace("<svg ", '<svg role="img" style="max-width:100%;height:auto" ', 1)
 
 
+def alone(picture: str) -> str:
+    """A picture of `svg`, which was made for a page, as a file of its own."""
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{picture}'
+
+
 def thinned(time_s: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """At most `_MAX_POINTS` points that look the same: each window's smallest and largest value."""
     if len(time_s) <= _MAX_POINTS:

@@ -6,21 +6,15 @@ import json
 from pathlib import Path as FilePath
 from typing import Any
 
-import jinja2
-
 from pathcast.exceptions import PathcastError
 from pathcast.files import write_beside
+from pathcast.report.plots import alone
+from pathcast.report.templates import templates
 from pathcast.suite.figures import figures
 from pathcast.suite.judge import Judged
 from pathcast.suite.views import View, views
 
-_templates = jinja2.Environment(
-    loader=jinja2.PackageLoader("pathcast", "suite"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=jinja2.StrictUndefined,
-)
+_templates = templates("pathcast.suite")
 
 #: Where figures stand on the page: after the table of this name.
 _AFTER = {
@@ -66,15 +60,10 @@ def write(folder: FilePath, judged: Judged, results: dict[str, Any]) -> FilePath
         write_beside(folder / "tables" / f"{view.name}.csv", view.csv())
         write_beside(folder / "tables" / f"{view.name}.md", view.markdown())
     for name, (_, picture) in pictures.items():
-        write_beside(folder / "figures" / f"{name}.svg", _alone(picture))
+        write_beside(folder / "figures" / f"{name}.svg", alone(picture))
     page = folder / "report.html"
     write_beside(page, render(results, tables, pictures))
     return page
-
-
-def _alone(picture: str) -> str:
-    """A picture that was made for a page, as a file of its own."""
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{picture}'
 
 
 def render(
