@@ -147,8 +147,10 @@ def attainable_rate(
         seed=seed,
         pilot_s=min(60.0, longest),
     )
-    by = _rate(step, prober.unit, "step") or (1e6 if prober.unit == "bit" else 100.0)
-    largest = _rate(most, prober.unit, "largest rate")
+    by = 1e6 if prober.unit == "bit" else 100.0
+    if step is not None:
+        by = parse_rate(step, prober.unit, "step")
+    largest = None if most is None else parse_rate(most, prober.unit, "largest rate")
     folder = None if output is None else Folder(output, prober, options)
     kept, keep = resumed(folder)
     if prober.real_time and not as_json:
@@ -224,10 +226,8 @@ def _prober(
     return kind(scenario, flow)
 
 
-def _rate(text: str | None, unit: str, what: str) -> float | None:
+def parse_rate(text: str, unit: str, what: str) -> float:
     """A rate of the command line, in units a second."""
-    if text is None:
-        return None
     number, _, name = text.strip().partition(" ")
     factor = _UNITS.get(name.strip()) if unit == "bit" else {"": 1.0}.get(name.strip())
     try:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pathcast.attainable_rate import EmulatedProber, Options, SimulatedProber, benchmark, report
-from pathcast.cli_attainable_rate import World
+from pathcast.cli_attainable_rate import World, parse_rate
 from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar
 
 app = typer.Typer(help="Compare whole configurations.", no_args_is_help=True)
@@ -37,6 +37,21 @@ def attainable_rate(
         float,
         typer.Option(help="Probability that a delay is exceeded, at each rate.", min=0, max=1),
     ] = 0.01,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RATE",
+            help="Probe these, such as '5 Mbit/s', ascending; default: 1, 2, 4, 5, 6 and 8 Mbit/s.",
+        ),
+    ] = None,
+    at_once: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Runs at once; default: as many as processors, in real time one.",
+        ),
+    ] = 0,
     longest: Annotated[
         float | None,
         typer.Option(
@@ -63,11 +78,13 @@ def attainable_rate(
         epsilon=epsilon,
         samples=samples,
         seed=seed,
+        at_once=at_once,
         most_s=longest or (1800.0 if real else 25_000.0),
     )
+    rates = [parse_rate(text, "bit", "rate") for text in rate or ()] or benchmark.RATES_BPS
     if real and not as_json:
-        rates = len(benchmark.RATES_BPS)
-        hours = len(configurations) * (8 * _GREEDY_S / 5 + rates * samples * 2.0) / 3600
+        each_s = 8 * _GREEDY_S / 5 + len(rates) * samples * 2.0
+        hours = len(configurations) * each_s / 3600 / max(1, at_once)
         err.print(
             f"in real time: about {hours:.1f} h if samples may lie 2 s apart; Ctrl-C stops, the same command goes on"
         )
@@ -76,6 +93,7 @@ def attainable_rate(
             results = benchmark.run(
                 configurations,
                 options,
+                rates_bps=rates,
                 greedy_s=_GREEDY_S / 5 if real else _GREEDY_S,
                 prober=EmulatedProber if real else SimulatedProber,
                 folder=output / world,

@@ -53,12 +53,17 @@ def test_the_benchmark_runs_writes_and_goes_on(tmp_path):
     assert "CoDel" in page and "<svg" in page
     figures = {file.stem for file in (folder / "figures").iterdir()}
     assert {"figure-10", "figure-17"} <= figures
-    kept = {file: file.stat().st_mtime_ns for file in folder.rglob("*.npz")}
-    assert kept
+
+    def kept_files():
+        names = ("*.npz", "greedy.json")
+        return {file: file.stat().st_mtime_ns for name in names for file in folder.rglob(name)}
+
+    kept = kept_files()
+    assert len(kept) == 2 * 6 + 2
     again = run(*asked)
     assert again.returncode == 0, again.stderr
     assert "report written" in again.stdout
-    assert {file: file.stat().st_mtime_ns for file in folder.rglob("*.npz")} == kept
+    assert kept_files() == kept
 
 
 def test_unknown_configurations_and_too_few_samples_are_refused():
@@ -68,8 +73,34 @@ def test_unknown_configurations_and_too_few_samples_are_refused():
     done = run("benchmark", "attainable-rate", "--samples", 100)
     assert done.returncode == 2
     assert "at least 500" in done.stderr
+    done = run("benchmark", "attainable-rate", "--rate", "5 apples")
+    assert done.returncode == 2
+    assert "'5 apples' is no rate" in done.stderr
     with pytest.raises(ProbingError):
         benchmark.chosen(["base", "warp"])
+
+
+def test_one_configuration_that_fails_does_not_end_the_others(tmp_path):
+    from pathcast.attainable_rate import Options, SimulatedProber
+
+    def prober(scenario):
+        if scenario.file == "codel.toml":
+            raise ProbingError("no such luck")
+        return SimulatedProber(scenario)
+
+    options = Options(epsilon=0.2, samples=25, pilot_s=5, at_once=1)
+    names = ["codel", "periodic"]
+    with pytest.raises(ProbingError, match="no such luck"):
+        benchmark.run(
+            benchmark.chosen(names),
+            options,
+            rates_bps=[1e6],
+            greedy_s=5.0,
+            prober=prober,
+            folder=tmp_path,
+        )
+    assert (tmp_path / "periodic" / "greedy.json").exists()
+    assert not (tmp_path / "codel").exists()
 
 
 def row(name, attainable, greedy, *, video=0.1, buffered=0.3):

@@ -14,14 +14,9 @@ from pathcast.attainable_rate.estimator import (
     estimate_adaptively,
     steps,
 )
-from pathcast.attainable_rate.probes import (
-    EmulatedProber,
-    Plan,
-    Prober,
-    SimulatedProber,
-    Train,
-    WindowLoop,
-)
+from pathcast.attainable_rate.loop import WindowLoop
+from pathcast.attainable_rate.probes import Plan, Prober, Train
+from pathcast.attainable_rate.scenarios import EmulatedProber, SimulatedProber
 from pathcast.attainable_rate.video import video
 
 __all__ = [

@@ -24,7 +24,8 @@ import numpy.typing as npt
 from pathcast.attainable_rate.curve import AttainableRate, Point
 from pathcast.attainable_rate.estimator import Options, Probed, estimate, greedy_rate
 from pathcast.attainable_rate.folder import Folder, resumed
-from pathcast.attainable_rate.probes import MESSAGE_BITS, Prober, SimulatedProber
+from pathcast.attainable_rate.probes import MESSAGE_BITS, Prober
+from pathcast.attainable_rate.scenarios import SimulatedProber
 from pathcast.attainable_rate.video import video
 from pathcast.exceptions import ProbingError
 from pathcast.scenario import Scenario
@@ -190,7 +191,8 @@ def run(
     folder: FilePath | None = None,
     watch: Watch | None = None,
 ) -> list[Result]:
-    """Probes all configurations, one for each processor at once; in real time one after another.
+    """Probes all configurations, one for each processor at once; in real time one after another unless `options` says
+    how many at once. One that fails does not end the others.
 
     Args:
         configurations: which.
@@ -204,29 +206,35 @@ def run(
     Returns:
         Results in the order of `configurations`.
 
+    Raises:
+        PathcastError: what the first that failed says; what the others found is in `folder`.
+
     """
+    real = prober is not SimulatedProber
+    at_once = options.at_once or (1 if real else os.cpu_count() or 1)
     written_s = video(VIDEO_BPS / MESSAGE_BITS, VIDEO_PACKETS)
 
     def one(configuration: Configuration) -> Result:
         of = prober(configuration.scenario())
-        mine = replace(options, at_once=options.at_once or 1)
-        kept, keep = resumed(
-            None if folder is None else Folder(folder / configuration.name, of, mine)
-        )
+        mine = replace(options, at_once=max(1, at_once // len(configurations)))
+        home = None if folder is None else Folder(folder / configuration.name, of, mine)
+        kept, keep = resumed(home)
+        greedy = None if home is None else home.kept_greedy(greedy_s)
+        if greedy is None:
+            greedy = greedy_rate(of, greedy_s, mine, stop=stop)
+            if home is not None:
+                home.keep_greedy(greedy_s, greedy)
         curve, probed = estimate(of, rates_bps, mine, kept=kept, keep=keep, stop=stop)
-        curve = replace(curve, greedy=greedy_rate(of, greedy_s, mine))
+        curve = replace(curve, greedy=greedy)
         return Result(configuration, curve, tuple(probed), _video(curve, written_s))
 
     stop = threading.Event()
-    real = prober is not SimulatedProber
-    with ThreadPoolExecutor(1 if real else os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         futures = [pool.submit(one, configuration) for configuration in configurations]
         try:
             for done, future in enumerate(as_completed(futures), 1):
-                name = configurations[futures.index(future)].name
-                future.result()
                 if watch is not None:
-                    watch(name, done, len(futures))
+                    watch(configurations[futures.index(future)].name, done, len(futures))
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)

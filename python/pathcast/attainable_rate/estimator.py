@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pathcast.attainable_rate import statistics
 from pathcast.attainable_rate.curve import AttainableRate, Point
-from pathcast.attainable_rate.probes import Plan, Prober, Train
+from pathcast.attainable_rate.probes import ATTEMPTS, Plan, Prober, Train
 from pathcast.attainable_rate.statistics import FEWEST_SAMPLES, decorrelation, samples_needed
 from pathcast.exceptions import ProbingError
 
@@ -34,8 +34,6 @@ Floats = npt.NDArray[np.float64]
 _PILOT_SAMPLES = 2000
 #: A train is at least so many times as long as its samples' distance.
 _SPACINGS = 60
-#: How often a train is sent until it can be used.
-_ATTEMPTS = 5
 #: Of a train, the part before the first sample.
 _WARM_UP = 0.25
 
@@ -130,7 +128,8 @@ class _Rate:
         stop: threading.Event | None,
     ) -> None:
         self.prober, self.rate, self.options, self.watch = prober, rate, options, watch
-        self.stop = stop or threading.Event()
+        #: Of whoever asked, and of trains that cannot be sent.
+        self.stops = [event for event in (stop, threading.Event()) if event is not None]
         self.probed_s = 0.0
         self.trains: list[Train] = []
 
@@ -145,17 +144,17 @@ class _Rate:
         expected_s = self.probed_s + count * (warm_up_s + duration_s)
 
         def progress(_: float) -> None:
-            if self.stop.is_set():
+            if any(stop.is_set() for stop in self.stops):
                 raise ProbingError("stopped")
 
         def send(seed: int) -> Train:
-            for again in range(_ATTEMPTS):
+            for again in range(ATTEMPTS):
                 plan = Plan(self.rate, warm_up_s, duration_s, every_s, seed + again)
                 train = self.prober.train(plan, progress)
                 if not train.invalid_because:
                     return train
             raise ProbingError(
-                f"{_ATTEMPTS} trains of {self.rate:g} {self.prober.unit} a second cannot be used, the last: "
+                f"{ATTEMPTS} trains of {self.rate:g} {self.prober.unit} a second cannot be used, the last: "
                 + "; ".join(train.invalid_because)
             )
 
@@ -170,7 +169,7 @@ class _Rate:
                         self.watch(self.rate, self.probed_s, expected_s)
             except BaseException:
                 # what runs in other threads is told at its next look
-                self.stop.set()
+                self.stops[-1].set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         self.trains += sent
@@ -391,12 +390,22 @@ def steps(step: float, most: float = math.inf) -> Iterable[float]:
 
 
 def greedy_rate(
-    prober: Prober, duration_s: float, options: Options, runs: int = 8
+    prober: Prober,
+    duration_s: float,
+    options: Options,
+    runs: int = 8,
+    stop: threading.Event | None = None,
 ) -> tuple[float, float, float]:
     """What a greedy source gets, and bounds of the mean over independent runs, in units a second."""
     seeds = np.random.SeedSequence([options.seed, 0x67]).generate_state(runs, np.uint32)
+
+    def once(seed: int) -> float:
+        if stop is not None and stop.is_set():
+            raise ProbingError("stopped")
+        return prober.greedy(duration_s, int(seed))
+
     with ThreadPoolExecutor(_at_once(prober, options)) as pool:
-        rates = list(pool.map(lambda seed: prober.greedy(duration_s, int(seed)), seeds))
+        rates = list(pool.map(once, seeds))
     mean, low, high = statistics.mean_with_bounds(np.array(rates)[:, None], options.confidence)
     return float(mean[0]), float(low[0]), float(high[0])
 

@@ -1,4 +1,5 @@
-"""A folder of rates that were probed, so that none is probed again: `rates/RATE.npz`, arrays and their JSON."""
+"""A folder of rates that were probed, so that none is probed again: `rates/RATE.npz`, arrays and their JSON, and
+`greedy.json`."""
 
 from __future__ import annotations
 
@@ -80,6 +81,28 @@ class Folder:
         columns = {name: getattr(probed, name) for name in _ARRAYS}
         np.savez_compressed(stream, values=json.dumps(values, allow_nan=False), **columns)
         write_beside(self._file(probed.point.rate), stream.getvalue())
+
+    def kept_greedy(self, duration_s: float) -> tuple[float, float, float] | None:
+        """What a greedy source got in runs of this length, with bounds; None: as for `kept`."""
+        try:
+            with (self.path / "greedy.json").open() as file:
+                values = json.loads(file.read(1 << 12))
+            if (values["fingerprint"], values["duration_s"]) != (self._fingerprint, duration_s):
+                return None
+            mean, low, high = map(float, values["rate"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        return mean, low, high
+
+    def keep_greedy(self, duration_s: float, rate: tuple[float, float, float]) -> None:
+        """Writes it down.
+
+        Raises:
+            PathcastError: it cannot be written.
+
+        """
+        values = {"fingerprint": self._fingerprint, "duration_s": duration_s, "rate": rate}
+        write_beside(self.path / "greedy.json", json.dumps(values, allow_nan=False) + "\n")
 
 
 def resumed(

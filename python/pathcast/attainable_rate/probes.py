@@ -1,30 +1,23 @@
 """Trains of packets at a constant rate, and the worlds that carry them.
 
 A prober sends a train and tells of some of its messages when they were written, where they spent their time and when
-they arrived. There is one for window flow control alone, for a scenario in the simulator, and for a scenario in the
-emulator. What a message is: a packet of the loop, a write of one full packet over TCP.
+they arrived. There is one for window flow control alone (`loop`), and for scenarios in the simulator and in the
+emulator (`scenarios`). What a message is: a packet of the loop, a write of one full packet over TCP.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
-import re
-import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path as FilePath
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pathcast import _internal, runs
-from pathcast.exceptions import EmulatorError, ProbingError, translated
-from pathcast.scenario import Scenario
+from pathcast.exceptions import ProbingError
 
 Floats = npt.NDArray[np.float64]
 #: Told the share that is done, 0 to 1; may raise to stop.
@@ -32,6 +25,8 @@ Progress = Callable[[float], None]
 
 #: Payload of a probe over TCP, in bits: a full packet.
 MESSAGE_BITS = 8 * 1448
+#: How often a train is sent until it can be used.
+ATTEMPTS = 5
 #: Trains of more messages than this are a mistake.
 _MOST_MESSAGES = 10**13
 #: A message may arrive this much before the one written before it, and clocks differ so much, in seconds.
@@ -139,148 +134,8 @@ def fingerprint(prober: Prober) -> str:
     return hashlib.sha256(json.dumps(prober.describe(), sort_keys=True).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class WindowLoop:
-    """Window flow control without a transport, as in section III-C: `crates/sim/src/window_loop`.
-
-    Packets cross a network of a rate and a latency and are acknowledged after a delay; no more than a window of them
-    are under way. The window is fixed, or, with marks, grows by one packet for each window of acknowledgments and is
-    halved by a mark.
-
-    Attributes:
-        latency_s: of the network, in seconds.
-        acknowledgment_s: of the way back.
-        window_packets: the static window.
-        mark_probability: instead, that a packet is marked, whatever the others.
-        mark_every: instead, every so many packets.
-        rate_pps: capacity in packets a second; None: no limit.
-        fluid_steps: send trains as a fluid, in so many steps of a round trip, instead of packet by packet: delays are
-            right to within some steps, and a hundred times as long trains take no longer. Only without a capacity.
-
-    Example:
-        >>> loop = WindowLoop(0.05, 0.05, window_packets=500, rate_pps=10_000)
-        >>> train = loop.train(Plan(4_000, 1.0, 10.0, 0.1, seed=1))
-        >>> bool(abs(train.delay_s - 0.0501).max() < 1e-9)
-        True
-
-    """
-
-    latency_s: float
-    acknowledgment_s: float
-    window_packets: int | None = None
-    mark_probability: float | None = None
-    mark_every: int | None = None
-    rate_pps: float | None = None
-    fluid_steps: int | None = None
-
-    unit = "packets"
-    message = 1.0
-    real_time = False
-    resolution_s = 1e-9
-
-    def _inner(self) -> _internal.WindowLoop:
-        try:
-            return _internal.WindowLoop(
-                math.inf if self.rate_pps is None else self.rate_pps,
-                self.latency_s,
-                self.acknowledgment_s,
-                self.window_packets,
-                self.mark_probability,
-                self.mark_every,
-            )
-        except (ValueError, OverflowError) as error:
-            raise ProbingError(f"no such loop: {error}") from None
-
-    def check(self) -> None:
-        """Refuses a loop that cannot be.
-
-        Raises:
-            ProbingError: it says which number is wrong.
-
-        """
-        self._inner()
-
-    def describe(self) -> dict[str, Any]:
-        """What is probed; JSON."""
-        return {"loop": {name: value for name, value in vars(self).items() if value is not None}}
-
-    def train(self, plan: Plan, progress: Progress | None = None) -> Train:
-        """Sends one train; see `Plan`.
-
-        Raises:
-            ProbingError: no such loop or train.
-
-        """
-        _check(plan)
-        inner = self._inner()
-        begin = plan.rate, plan.warm_up_s, plan.duration_s, plan.every_s
-        try:
-            if self.fluid_steps is not None:
-                found = inner.probe_fluid(*begin, self.fluid_steps, plan.seed, progress)
-            else:
-                warm_up, packets, per_sample = (_count(plan.rate * span) for span in begin[1:])
-                train = plan.rate, warm_up, max(packets, 1), max(per_sample, 1)
-                found = inner.probe(*train, plan.seed, progress)
-        except (ValueError, OverflowError) as error:
-            raise ProbingError(f"no such train: {error}") from None
-        delay_s, sender_s = found["delay_s"], found["sender_s"]
-        return Train(
-            plan.rate,
-            plan.warm_up_s,
-            plan.end_s,
-            found["written_s"],
-            delay_s,
-            sender_s,
-            delay_s - sender_s,
-            np.zeros_like(delay_s),
-            found["buffered"] / max(found["packets"], 1),
-            found["packets"],
-            0,
-            found["window_packets"],
-            plan.every_s,
-        )
-
-    def greedy(self, duration_s: float, seed: int) -> float:
-        """What a source gets that always has a packet, in packets a second, over so many seconds.
-
-        Raises:
-            ProbingError: no such loop.
-
-        """
-        try:
-            return self._inner().greedy_rate(duration_s, self.fluid_steps or 20, seed)
-        except (ValueError, OverflowError) as error:
-            raise ProbingError(f"no such train: {error}") from None
-
-    def least_s(self, rate: float) -> float:
-        """The time of 50 marks."""
-        if self.mark_probability is None and self.mark_every is None:
-            return 0.0
-        return 50 * (self.mark_every or 1 / (self.mark_probability or 1)) / rate
-
-    def carry(self, written_s: Floats, seed: int) -> Floats:
-        """When each packet of an application arrives.
-
-        Args:
-            written_s: when each is written, in seconds, in order.
-            seed: of the marks.
-
-        Returns:
-            Arrivals, in seconds. The window had lived for 50 marks before; nothing was under way.
-
-        """
-        warm_up = 0
-        if self.mark_probability is not None or self.mark_every is not None:
-            warm_up = _count(50 * (self.mark_every or 1 / (self.mark_probability or 1)))
-            # no two flows begin in the same part of a period
-            warm_up += int(np.random.default_rng(seed).integers(0, warm_up))
-        try:
-            return self._inner().carry(np.ascontiguousarray(written_s, float), warm_up, seed)
-        except ValueError as error:
-            raise ProbingError(f"no such packets: {error}") from None
-
-
-def _count(value: float) -> int:
+def counted(value: float) -> int:
+    """A number of messages; more than a train may have is refused."""
     if not value < _MOST_MESSAGES:
         raise ProbingError(
             f"{value:g} messages in one train are too many, expected at most {_MOST_MESSAGES:g}"
@@ -288,7 +143,13 @@ def _count(value: float) -> int:
     return round(value)
 
 
-def _check(plan: Plan) -> None:
+def check(plan: Plan) -> None:
+    """Refuses a train that cannot be.
+
+    Raises:
+        ProbingError: it says which number is wrong.
+
+    """
     for what, value in (
         ("rate", plan.rate),
         ("duration", plan.duration_s),
@@ -301,240 +162,14 @@ def _check(plan: Plan) -> None:
         raise ProbingError(f"the warm-up of a train must be 0 s or more, got {plan.warm_up_s:g}")
 
 
-@dataclass(frozen=True)
-class _ScenarioProber(ABC):
-    """A flow of a scenario that sends the trains, beside whatever else the scenario has.
-
-    Attributes:
-        scenario: of which the flow called by `flow` must have a workload of constant rate over TCP; it sends from the
-            beginning to the end, whatever it says.
-        flow: its number, from 0.
-
-    """
-
-    scenario: Scenario
-    flow: int = 0
-    _rate_at: tuple[int, int] = field(init=False, repr=False)
-
-    unit = "bit"
-    message = float(MESSAGE_BITS)
-
-    def __post_init__(self) -> None:
-        toml = _begun(self.scenario.toml, self.flow)
-        object.__setattr__(self, "scenario", Scenario.parse(toml, self.scenario.file))
-        object.__setattr__(self, "_rate_at", _rate_of(self.scenario.toml, self.flow))
-
-    def describe(self) -> dict[str, Any]:
-        """What is probed; JSON."""
-        begin, end = self._rate_at
-        toml = self.scenario.toml
-        return {
-            "world": self._world(),
-            "scenario": toml[:begin] + "RATE" + toml[end:],
-            "flow": self.flow,
-        }
-
-    @abstractmethod
-    def _world(self) -> str:
-        """Where it runs."""
-
-    def _at(self, rate_bps: float) -> Scenario:
-        begin, end = self._rate_at
-        toml = self.scenario.toml
-        return Scenario.parse(f"{toml[:begin]}{rate_bps:.3f} bit/s{toml[end:]}", self.scenario.file)
-
-    def greedy(self, duration_s: float, seed: int) -> float:
-        """What the flow gets when it sends as much as is taken, in bits a second from its start on.
-
-        Raises:
-            EmulatorError: the emulator cannot run here, or the run slipped.
-            SimulationError: nothing that is sent arrives.
-
-        """
-        begin, end = _workload_of(self.scenario.toml, self.flow)
-        toml = self.scenario.toml
-        greedy = Scenario.parse(f"{toml[:begin]}'bulk'{toml[end:]}", self.scenario.file)
-        return self._run(greedy, duration_s, seed).flows[self.flow].goodput_bps
-
-    def least_s(self, rate: float) -> float:
-        """Nothing is known of it."""
-        del rate
-        return 0.0
-
-    @abstractmethod
-    def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
-        """Runs a scenario there; raises if the run cannot be used."""
-
-
-def _begun(toml: str, flow: int) -> str:
-    """The scenario with this flow sending from beginning to end: when it starts is the warm-up's business."""
-    at, _ = _workload_of(toml, flow)
-    begin = toml.rindex("[[flows]]", 0, at)
-    end = toml.find("[[flows]]", at)
-    end = len(toml) if end < 0 else end
-    table = re.sub(r"(?m)^(start|stop) = .*\n", "", toml[begin:end])
-    return toml[:begin] + table.rstrip() + '\nstart = "0 s"\n\n' + toml[end:]
-
-
-def _rate_of(toml: str, flow: int) -> tuple[int, int]:
-    """Where the rate of a flow's workload stands in a scenario's text, all defaults being written out."""
-    begin, end = _workload_of(toml, flow)
-    rate = re.search(r'\brate = "([^"]*)"', toml[begin:end])
-    if not re.search(r'\bkind = "constant-rate"', toml[begin:end]) or rate is None:
-        raise ProbingError(
-            f"flow {flow} of the scenario does not probe, expected workload = {{ kind = 'constant-rate', rate = ... }}"
-        )
-    return begin + rate.start(1), begin + rate.end(1)
-
-
-def _workload_of(toml: str, flow: int) -> tuple[int, int]:
-    """Where the workload of a flow stands in a scenario's text."""
-    tables = [match.start() for match in re.finditer(r"(?m)^\[\[flows\]\]$", toml)]
-    number = 0
-    for begin, end in itertools.pairwise([*tables, len(toml)]):
-        text = toml[begin:end]
-        counted = re.search(r"(?m)^count = (\d+)$", text)
-        count = 1 if counted is None else int(counted[1])
-        if number <= flow < number + count:
-            if count > 1:
-                raise ProbingError(
-                    f"flow {flow} of the scenario is one of {count} that are alike, expected one alone"
-                )
-            if re.search(r'(?m)^scheme = "udp"$', text):
-                raise ProbingError(
-                    f"flow {flow} of the scenario has no flow control (udp), expected a scheme of TCP"
-                )
-            workload = re.search(r"(?m)^workload = (.*)$", text)
-            assert workload is not None, "defaults are written out"  # noqa: S101
-            return begin + workload.start(1), begin + workload.end(1)
-        number += count
-    raise ProbingError(f"the scenario has no flow {flow} to probe with, expected 0 to {number - 1}")
-
-
-def _of_time(progress: Progress | None, plan: Plan) -> Progress | None:
-    """The same told in seconds of the run."""
-    return None if progress is None else lambda now_s: progress(min(1.0, now_s / plan.lasts_s))
-
-
-@dataclass(frozen=True)
-class SimulatedProber(_ScenarioProber):
-    """Probes a scenario in the simulator."""
-
-    real_time = False
-    resolution_s = 1e-9
-
-    def _world(self) -> str:
-        return "simulator"
-
-    def train(self, plan: Plan, progress: Progress | None = None) -> Train:
-        """Sends one train; see `Plan`.
-
-        Raises:
-            ProbingError: no such train.
-            SimulationError: nothing that is sent arrives.
-
-        """
-        _check(plan)
-        gap_s = self.message / plan.rate
-        scenario = self._at(plan.rate)
-        told = _of_time(progress, plan)
-        with translated():
-            _, found = _internal.simulate_probe(
-                scenario.toml,
-                scenario.file,
-                plan.lasts_s,
-                plan.seed,
-                self.flow,
-                plan.warm_up_s,
-                _count(plan.every_s / gap_s) or 1,
-                plan.window_every_s,
-                told,
-            )
-        return _of_messages(
-            plan, gap_s, {name: found[name] for name in _TIMES}, found["window_packets"],
-            found["buffered"] / max(found["packets"], 1),
-        )  # fmt: skip
-
-    def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
-        return runs.simulate(scenario, duration_s=duration_s, seed=seed, record=False)[0]
-
-
-#: Columns of messages.
-_TIMES = ("written_s", "entered_s", "sent_s", "left_s", "read_s")
-
-
-@dataclass(frozen=True)
-class EmulatedProber(_ScenarioProber):
-    """Probes a scenario in the emulator, over the kernel's TCP, in real time."""
-
-    real_time = True
-    #: How late the emulator may be before a run is not valid.
-    resolution_s = 1e-3
-
-    def _world(self) -> str:
-        return "emulator"
-
-    def train(self, plan: Plan, progress: Progress | None = None) -> Train:
-        """Sends one train; see `Plan`. A run that slipped says so in `invalid_because`.
-
-        Raises:
-            ProbingError: no such train.
-            EmulatorError: the emulator cannot run here.
-
-        """
-        _check(plan)
-        try:
-            import pyarrow.parquet
-        except ImportError:
-            raise ProbingError(
-                "probing in the emulator needs pyarrow, which is not here; pip install 'pathcast[cluster]' has it"
-            ) from None
-        gap_s = self.message / plan.rate
-        told = _of_time(progress, plan)
-        with tempfile.TemporaryDirectory(prefix="pathcast-") as name:
-            file = FilePath(name) / "messages.parquet"
-            report, trace = runs.emulate(
-                self._at(plan.rate),
-                duration_s=plan.lasts_s,
-                seed=plan.seed,
-                messages_file=file,
-                progress=told,
-            )
-            table = pyarrow.parquet.read_table(file)
-        column = {name: table[name].to_numpy() for name in table.column_names}
-        ours = (column["flow"] == self.flow) & (column["direction"] == 0)
-        ours &= column["written_s"] >= plan.warm_up_s
-        times = {name: column[name][ours] for name in _TIMES}
-        if not len(times["written_s"]):
-            raise EmulatorError(
-                f"no probe written after {plan.warm_up_s:g} s arrived within {plan.lasts_s:g} s"
-            )
-        # the emulator says how late it may be: what waits longer waits for the window
-        slip_s = 1e-3
-        buffered = float(np.mean(times["entered_s"] - times["written_s"] > slip_s))
-        flow = trace.columns["flow"] == self.flow
-        grid = np.arange(plan.warm_up_s, plan.end_s, plan.window_every_s)
-        at = np.searchsorted(trace.columns["time_s"][flow], grid, side="right") - 1
-        windows = trace.columns["cwnd_packets"][flow][np.maximum(at, 0)]
-        keep = _at_random(len(times["written_s"]), max(1, round(plan.every_s / gap_s)), plan.seed)
-        return _of_messages(
-            plan, gap_s, times, windows, buffered, keep, tuple(report.invalid_because)
-        )
-
-    def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
-        report, _ = runs.emulate(scenario, duration_s=duration_s, seed=seed)
-        if not report.valid:
-            raise EmulatorError("; ".join(report.invalid_because))
-        return report
-
-
-def _at_random(count: int, mean_gap: int, seed: int) -> npt.NDArray[np.int64]:
+def at_random(count: int, mean_gap: int, seed: int) -> npt.NDArray[np.int64]:
+    """Some of `count` messages, so many apart on average: their numbers."""
     gaps = np.random.default_rng(seed).integers(1, 2 * mean_gap, size=count // mean_gap * 2 + 2)
     at = np.cumsum(gaps) - 1
     return at[at < count]
 
 
-def _of_messages(
+def of_messages(
     plan: Plan,
     gap_s: float,
     times: dict[str, Floats],
