@@ -309,6 +309,7 @@ def live_run(
     duration_s: float,
     seed: int,
     packets_file: Path | None = None,
+    messages_file: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[str, Trace]: ...
 

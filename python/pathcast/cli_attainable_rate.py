@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path as FilePath
@@ -17,7 +18,9 @@ from rich.table import Table
 
 from pathcast.attainable_rate import (
     AttainableRate,
+    Budget,
     EmulatedProber,
+    LiveProber,
     Options,
     Probed,
     Prober,
@@ -29,6 +32,7 @@ from pathcast.attainable_rate import (
 )
 from pathcast.attainable_rate import figures as pictures
 from pathcast.attainable_rate.folder import Folder, resumed
+from pathcast.attainable_rate.live import DEFAULT_LONGEST_S
 from pathcast.console import INTERRUPTED, err, out, print_json
 from pathcast.exceptions import ProbingError
 from pathcast.files import write_beside
@@ -41,6 +45,7 @@ class World(StrEnum):
 
     SIMULATOR = "simulator"
     EMULATOR = "emulator"
+    LIVE = "live"
 
 
 _UNITS = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
@@ -55,7 +60,7 @@ def attainable_rate(
         ),
     ] = None,
     world: Annotated[
-        World, typer.Option(help="emulator: the kernel's TCP, in real time.")
+        World, typer.Option(help="emulator: the kernel's TCP, in real time; live: over the path to --server.")
     ] = World.SIMULATOR,
     flow: Annotated[
         int, typer.Option(help="Number of the scenario's flow that probes, from 0.", min=0)
@@ -63,6 +68,28 @@ def attainable_rate(
     scheme: Annotated[
         str | None, typer.Option(help="Over a path: congestion control of the probes; default: cubic.")
     ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST", help="With --world live: the host where `pathcast live server` runs, as HOST, HOST:PORT or [ADDRESS]:PORT."
+        ),
+    ] = None,
+    key_file: Annotated[
+        FilePath | None, typer.Option("--key", metavar="FILE", help="The server's key.")
+    ] = None,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="With --world live: the server sends.")
+    ] = False,
+    budget: Annotated[
+        str, typer.Option(metavar="SIZE", help="With --world live: send no more than this.")
+    ] = "1 GB",
+    longest_run: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="With --world live: the longest run that the server takes.", min=30),
+    ] = DEFAULT_LONGEST_S,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="With --world live: do not ask before sending.")
+    ] = False,
     step: Annotated[
         str | None,
         typer.Option(
@@ -132,9 +159,18 @@ def attainable_rate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:  # fmt: skip
     """Estimate what rate TCP sustains on every time scale, for applications that are not greedy, by probing."""
-    prober = _prober(
-        what, world, flow, scheme, latency, window, marks, marks_every, capacity, fluid
-    )
+    prober: Prober
+    if world is World.LIVE:
+        loop = (latency, window, marks, marks_every, capacity, fluid)
+        if any(one is not None for one in loop):
+            raise ProbingError("window flow control alone is simulated: no --world live")
+        prober = _live(what, flow, scheme, server, key_file, budget, longest_run, reverse=reverse)
+    else:
+        if server is not None or key_file is not None or reverse:
+            raise ProbingError("--server, --key and --reverse go with --world live")
+        prober = _prober(
+            what, world, flow, scheme, latency, window, marks, marks_every, capacity, fluid
+        )
     if longest is None:
         longest = 7200.0 if prober.real_time else 20_000.0
         if isinstance(prober, WindowLoop) and prober.fluid_steps is not None:
@@ -160,6 +196,8 @@ def attainable_rate(
             "1 s apart, more where delays hang together longer; Ctrl-C stops"
             + ("" if folder is None else ", the same command goes on")
         )
+    if isinstance(prober, LiveProber) and not yes:
+        _ask(prober, largest)
     with _watched(prober) as watch:
         if adaptive is None:
             rates = steps(by, math.inf if largest is None else largest)
@@ -168,6 +206,9 @@ def attainable_rate(
             found, probed = estimate_adaptively(
                 prober, adaptive, by, options, most=largest, kept=kept, keep=keep, watch=watch
             )
+    if isinstance(prober, LiveProber):
+        spent = prober.budget
+        err.print(f"sent {spent.spent_bytes / 1e6:.4g} MB of {spent.total_bytes / 1e6:.4g} MB")
     if output is not None:
         write(output, found, probed)
     if as_json:
@@ -176,6 +217,63 @@ def attainable_rate(
         print_estimate(found)
         if output is not None:
             out.print(f"written to {escape(str(output))}: estimate.json, *.svg")
+
+
+def _live(
+    what: FilePath | None,
+    flow: int,
+    scheme: str | None,
+    server: str | None,
+    key_file: FilePath | None,
+    budget: str,
+    longest_run: float,
+    *,
+    reverse: bool,
+) -> LiveProber:
+    if server is None or key_file is None:
+        raise ProbingError(
+            "a real path is probed between this host and a server: expected --server and --key (docs/live.md)"
+        )
+    if what is None:
+        scenario = LiveProber.over(scheme or "cubic", reverse=reverse)
+    else:
+        loaded = load(what)
+        if not isinstance(loaded, Scenario):
+            raise ProbingError(f"{what}: is a path, expected a scenario: here the path is real")
+        if scheme is not None or reverse:
+            raise ProbingError("--scheme and --reverse are in the scenario, of each flow")
+        scenario = loaded
+    total_bytes = _size(budget)
+    return LiveProber(
+        scenario, flow, server, key_file, longest_s=longest_run, budget=Budget(total_bytes)
+    )
+
+
+def _ask(prober: LiveProber, most: float | None) -> None:
+    """Asks before a real path is filled."""
+    upto = "the first rate that it does not carry" if most is None else shown(most, prober.unit)
+    question = (
+        f"This sends up to {prober.budget.total_bytes / 1e6:.4g} MB over the path to {prober.server}, at rates up to "
+        f"{upto}; others on it will notice. Go on?"
+    )
+    if not sys.stdin.isatty():
+        raise ProbingError(f"{question} Nobody is there to ask: say --yes")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(1)
+
+
+def _size(text: str) -> float:
+    """A size of the command line, in bytes."""
+    number, _, name = text.strip().partition(" ")
+    factor = {"kB": 1e3, "MB": 1e6, "GB": 1e9}.get(name.strip())
+    try:
+        value = float(number)
+    except ValueError:
+        factor = None
+        value = math.nan
+    if factor is None or not 0 < value < math.inf:
+        raise ProbingError(f"{text!r} is no size, expected such as '500 MB'")
+    return value * factor
 
 
 def _prober(
@@ -296,6 +394,9 @@ def print_estimate(found: AttainableRate) -> None:
                 _span(point.spacing_s),
             )
         out.print(table)
+    for point in found.used:
+        for note in point.notes:
+            out.print(f"{point.rate / by:.5g} {unit}: {escape(note)}")
     for point in found.points:
         if not point.stationary:
             out.print(f"{point.rate / by:.5g} {unit} has no steady state: {escape(point.because)}")

@@ -12,6 +12,7 @@ from rich.table import Table
 from pathcast.attainable_rate import EmulatedProber, Options, SimulatedProber, benchmark, report
 from pathcast.cli_attainable_rate import World, parse_rate
 from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar
+from pathcast.exceptions import ProbingError
 
 app = typer.Typer(help="Compare whole configurations.", no_args_is_help=True)
 
@@ -73,6 +74,8 @@ def attainable_rate(
 ) -> None:
     """One probe beside nine greedy flows: buffers, queue management, losses, congestion control."""
     configurations = benchmark.chosen(configuration)
+    if world is World.LIVE:
+        raise ProbingError("the benchmark's links are not real: --world simulator or emulator")
     real = world is World.EMULATOR
     options = Options(
         epsilon=epsilon,

@@ -98,10 +98,14 @@ def run(
     packets: Annotated[
         FilePath | None, typer.Option(help="Write every event of every packet here, as Parquet.")
     ] = None,
+    messages: Annotated[
+        FilePath | None,
+        typer.Option(help="Write where each message spent its time here, as Parquet."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Run flows with a server, which may send or receive, also from behind a NAT."""
-    for written in (output, packets):
+    for written in (output, packets, messages):
         if written is not None:
             check_output(written)
     what = _what_to_run(file, scheme, flows, workload, reverse=reverse)
@@ -117,6 +121,7 @@ def run(
             duration_s=duration,
             seed=seed,
             packets_file=packets,
+            messages_file=messages,
             progress=progress,
         )
     if output is not None:
@@ -131,9 +136,11 @@ def run(
         f"{clock.offset_s:+.6f} s against this one, within {clock.error_s * 1e3:.2f} ms "
         f"({clock.jitter_s * 1e3:.3f} ms if the idle path is as long there as back)"
     )
+    if report.reordered_rate > 0:
+        out.print(f"{100 * report.reordered_rate:.3g} % of packets came after a later one")
     for what_is_missing in report.refused:
         err.print(f"not permitted: {what_is_missing}", markup=False, soft_wrap=True)
-    for name, written in (("trace", output), ("packets", packets)):
+    for name, written in (("trace", output), ("packets", packets), ("messages", messages)):
         if written is not None:
             out.print(f"{name} written to {written}", soft_wrap=True)
 

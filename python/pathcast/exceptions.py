@@ -62,6 +62,10 @@ class ProbingError(PathcastError):
     """Trains of probes that cannot be sent, or delays of which nothing can be said: what was wanted."""
 
 
+class BudgetSpent(ProbingError):
+    """Probing a real path would send more than it may."""
+
+
 class ClusterError(PathcastError):
     """A Ray cluster that cannot be reached or used, or whose workers cannot do what they must."""
 

@@ -55,6 +55,7 @@ class LiveReport:
         clock: how the hosts' clocks differ.
         server: what the server says of itself: kernel, load, version, congestion controls.
         refused: what was missing that helps, on either host.
+        reordered_rate: share of the data packets that arrived which did so after one that was sent later.
 
     """
 
@@ -62,14 +63,15 @@ class LiveReport:
     clock: Clock
     server: dict[str, str]
     refused: tuple[str, ...]
+    reordered_rate: float
 
     @classmethod
     def from_json(cls, text: str) -> LiveReport:
         """Reads what the Rust crates write."""
         values = json.loads(text)
         clock, server = Clock(**values.pop("clock")), values.pop("server")
-        refused = tuple(values.pop("refused"))
-        return cls(RunReport.from_json(json.dumps(values)), clock, server, refused)
+        refused, reordered = tuple(values.pop("refused")), values.pop("reordered_rate")
+        return cls(RunReport.from_json(json.dumps(values)), clock, server, refused, reordered)
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it: the keys of any run, and these beside them."""
@@ -77,6 +79,7 @@ class LiveReport:
             "clock": vars(self.clock),
             "server": self.server,
             "refused": list(self.refused),
+            "reordered_rate": self.reordered_rate,
         }
 
 
@@ -151,6 +154,7 @@ def run(
     duration_s: float | None = None,
     seed: int = 1,
     packets_file: str | os.PathLike[str] | None = None,
+    messages_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[LiveReport, Trace]:
     """Runs flows with a server over the real path to it. Needs Linux, root and TUN.
@@ -165,6 +169,7 @@ def run(
         duration_s: how long the flows send at most; by default the scenario's own, or 60.
         seed: of all that is random in the workloads.
         packets_file: write every event of every packet, both directions, here.
+        messages_file: write where each message spent its time here; not those of request-response.
         progress: called some times a second with the time that has passed.
 
     Returns:
@@ -175,8 +180,12 @@ def run(
         PathcastError: a wrong address, duration or seed, or a file that cannot be written.
 
     """
-    if packets_file is not None:
-        check_output(FilePath(packets_file))
+    packets, messages = (
+        None if file is None else FilePath(file) for file in (packets_file, messages_file)
+    )
+    for file in (packets, messages):
+        if file is not None:
+            check_output(file)
     scenario, schemes = None, []
     if isinstance(what, Scenario):
         if reverse or workload is not None:
@@ -199,7 +208,8 @@ def run(
             workload,
             duration_s,
             seed,
-            None if packets_file is None else FilePath(packets_file),
+            packets,
+            messages,
             progress,
         )
     return LiveReport.from_json(report), Trace(trace)

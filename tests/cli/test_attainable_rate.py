@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from conftest import PATHCAST, ROOT, run
 from pathcast import PathcastError, ProbingError, Scenario
 from pathcast.attainable_rate import (
     AttainableRate,
+    Budget,
     EmulatedProber,
     Options,
     Plan,
     SimulatedProber,
+    Train,
     WindowLoop,
     decomposition,
     estimate,
@@ -27,6 +30,7 @@ from pathcast.attainable_rate import (
     video,
 )
 from pathcast.attainable_rate.folder import Folder
+from pathcast.exceptions import BudgetSpent
 
 PROBE = """
 [links.bottleneck]
@@ -100,6 +104,66 @@ def test_a_rate_that_never_becomes_steady_says_so_and_ends_the_probing():
     assert "unit root" in found.points[1].because
     assert found.points[1].delay_s is None
     assert (found.long_term_rate, found.unstable_rate) == (4_000, 6_000)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A prober in real time whose clock is no more exact than a machine's; it notes the runs."""
+
+    longest_s: float = math.inf
+    wander_s: float = 2e-5
+    runs: list = field(default_factory=list)
+    budget: Budget = field(default_factory=Budget)
+
+    unit, message, real_time, resolution_s = "bit", 11584.0, True, 1e-3
+
+    def describe(self):
+        return {"machine": self.wander_s}
+
+    def least_s(self, rate):
+        return 0.0
+
+    def greedy(self, duration_s, seed):
+        return 10e6
+
+    def train(self, plan, progress=None):
+        self.budget.spend("the next train", plan.rate / 8 * plan.lasts_s)
+        self.runs.append(plan.lasts_s)
+        rng = np.random.default_rng(plan.seed)
+        count = round(plan.duration_s / plan.every_s)
+        walk = np.cumsum(rng.normal(0, self.wander_s, count))
+        # its middle on the edge of a millisecond
+        delay_s = 0.0155 + walk - np.median(walk)
+        written_s = plan.warm_up_s + plan.every_s * np.arange(count)
+        nothing = np.zeros(count)
+        return Train(plan.rate, plan.warm_up_s, plan.end_s, written_s, delay_s, nothing, delay_s, nothing, 0.0,
+                     count, 0, np.ones(count), plan.every_s, notes=("as it is",))  # fmt: skip
+
+
+def test_what_a_machine_is_not_exact_to_is_no_unit_root():
+    options = Options(epsilon=0.2, samples=100, pilot_s=10, most_s=1000)
+    found, _ = estimate(Machine(), [1e6], options)
+    assert found.points[0].stationary, found.points[0].because
+    assert found.points[0].notes == ("as it is",)
+    assert AttainableRate.from_json(json.dumps(found.to_dict())) == found
+    # ten times the millisecond and more is one
+    far, _ = estimate(Machine(wander_s=5e-3), [1e6], options)
+    assert not far.points[0].stationary
+
+
+def test_no_train_is_longer_than_the_other_end_takes_and_no_more_is_sent_than_may_be():
+    options = Options(epsilon=0.05, samples=600, pilot_s=60, most_s=4000)
+    prober = Machine(longest_s=40)
+    found, _ = estimate(prober, [1e6], options)
+    assert found.points[0].stationary and found.points[0].samples >= 600
+    assert max(prober.runs) <= 40
+    # what is left of it when a rate cannot be finished is said by an error, unless there is one
+    spent = Machine(longest_s=40, budget=Budget(sum(prober.runs) * 1e6 / 8 * 2))
+    found, _ = estimate(spent, [1e6, 2e6, 3e6], options)
+    assert [point.rate for point in found.points] == [1e6]
+    assert spent.budget.spent_bytes <= spent.budget.total_bytes
+    with pytest.raises(BudgetSpent, match="MB that may be sent"):
+        estimate(Machine(budget=Budget(2.5e6)), [1e6], options)
 
 
 def test_a_simulated_flow_decomposes_its_delay(tmp_path):

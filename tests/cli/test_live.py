@@ -1,6 +1,7 @@
 """`pathcast live`: flows between two hosts."""
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -191,6 +192,77 @@ def test_a_scenario_of_messages_both_ways(path_file, key):
     # a request goes there and back; a probe goes there
     assert requests["messages"]["latency_ms"]["p50"] > 30
     assert probes["messages"]["latency_ms"]["p50"] > 15
+
+
+@needs_emulator
+def test_where_messages_spend_their_time_is_told_from_both_hosts_packets(path_file, tmp_path, key):
+    path = path_file(PATH)
+    messages, packets = tmp_path / "messages.parquet", tmp_path / "packets.parquet"
+    # two packets each
+    workload = "{ kind = 'constant-rate', rate = '1 Mbit/s', portion = '2000 B' }"
+    with serving(key) as server:
+        options = (
+            "--workload",
+            workload,
+            "--duration",
+            "5",
+            "--messages",
+            messages,
+            "--packets",
+            packets,
+        )
+        report = valid_run(path, server, key, *options)
+    table = pyarrow.parquet.read_table(messages)
+    times = [
+        table[f"{name}_s"].to_numpy() for name in ("written", "entered", "sent", "left", "read")
+    ]
+    # messages are whole when their last byte is there: nobody takes one for its neighbour
+    assert all((later - earlier).min() > -1e-6 for earlier, later in itertools.pairwise(times))
+    written_s, _, sent_s, left_s, read_s = times
+    assert len(written_s) == report["flows"][0]["messages"]["delivered"] > 250
+    assert np.median(left_s - sent_s) == pytest.approx(0.0155, abs=2e-3)
+    assert np.median(sent_s - written_s) < 2e-3 and np.median(read_s - left_s) < 2e-3
+    parts = report["flows"][0]["messages"]["delay_split_ms"]
+    assert parts["network"]["p50"] == pytest.approx(1e3 * np.median(left_s - sent_s), rel=0.05)
+    data = pyarrow.parquet.read_table(packets)
+    with_data = data["direction"].to_numpy() == 0
+    first = set(data["seq"].to_numpy()[with_data][:20])
+    assert {0, 1348, 2000} <= first  # the second message begins a packet
+    assert report["reordered_rate"] == 0
+
+
+@needs_emulator
+def test_a_real_path_is_probed_for_its_attainable_rate(path_file, tmp_path, key):
+    path, folder = path_file(PATH), tmp_path / "probed"
+    with serving(key) as server:
+        inside = 'exec "$0" attainable-rate --world live --server "$PATHCAST_BASE:$1" --key "$2" "${@:3}"'
+        shell = ["shell", "-q", path, "--", "bash", "-c", inside, PATHCAST, server.port, key]
+        asked = [
+            *shell,
+            "--step",
+            "2 Mbit/s",
+            "--most",
+            "2 Mbit/s",
+            "--samples",
+            25,
+            "--epsilon",
+            0.2,
+            "--longest",
+            10,
+        ]
+        done = run(*asked)
+        assert done.returncode == 2 and "say --yes" in done.stderr
+        done = run(*asked, "--yes", "--budget", "1 MB")
+        assert done.returncode == 2 and "would send" in done.stderr
+        done = run(*asked, "--yes", "--output", folder, "--json")
+        assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (point,) = found["points"]
+    assert point["stationary"], point["because"]
+    assert 0.0155 < point["delay_s"] < 0.2
+    assert any("clocks are compared" in note for note in point["notes"])
+    assert found["probed"]["world"].startswith("live: ")
+    assert (folder / "parts.svg").exists()
 
 
 class Nat(threading.Thread):

@@ -8,7 +8,7 @@ use pathcast_netns::renew_receive_window;
 use pathcast_path::{Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_scenario::{Datagrams, Source, Timers, Transport, Workload, Write};
-use pathcast_trace::{DelayHistogram, Direction};
+use pathcast_trace::{DelayHistogram, Direction, Read};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::{Errno, write};
@@ -16,7 +16,6 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::connection::Connection;
 use crate::datagram::{receive_datagram, send_datagrams};
-use crate::delay_split::Read;
 use crate::error::EmulatorError;
 use crate::options::Flow;
 use crate::packet_log::Conclusion;

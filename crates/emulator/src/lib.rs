@@ -26,7 +26,6 @@ mod applications;
 mod capabilities;
 mod connection;
 mod datagram;
-mod delay_split;
 mod error;
 mod mm_log;
 mod options;

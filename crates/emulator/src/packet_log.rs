@@ -8,12 +8,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use pathcast_netns::{PayloadCount, read_headers};
 use pathcast_path::DropReason;
 use pathcast_trace::{
-    DelaySplit, Direction, MessageRecord, Metadata, PacketEvent, PacketRecord, TableWriter,
-    TraceError, write_beside,
+    DelaySplit, Direction, MessageRecord, Metadata, PacketEvent, PacketRecord, Read, Segment,
+    Splitter, TableWriter, TraceError, write_beside,
 };
 
 use crate::addresses::End;
-use crate::delay_split::{Read, Segment, Splitter};
 use crate::packet::{Packet, inspect};
 
 /// Entries handed over at once: the pump must not wait for anybody.

@@ -14,12 +14,11 @@ use pathcast_path::Span;
 use pathcast_probe::Probe;
 use pathcast_probe::realtime::{monotonic_ns, request_fifo};
 use pathcast_scenario::Transport;
-use pathcast_trace::{RunReport, Trace};
+use pathcast_trace::{RunReport, Splitter, Trace};
 
 use crate::addresses::{End, MTU, SHAPE};
 use crate::applications::Applications;
 use crate::connection::{Connection, Sockets};
-use crate::delay_split::Splitter;
 use crate::error::EmulatorError;
 use crate::options::{Flow, Options};
 use crate::outcome::{Findings, FlowFindings, Measured, bound, conclude};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_scenario::Scenario;
-use pathcast_trace::{Record, Trace, read_parquet, write_packets};
+use pathcast_trace::{Record, Trace, read_parquet, write_packets, write_rows};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::arrivals;
@@ -42,6 +42,8 @@ pub struct RunOptions {
     pub seed: u64,
     /// Where to write what happened to each packet, as Parquet, if at all.
     pub packets_file: Option<PathBuf>,
+    /// Where to write where each message spent its time, as Parquet, if at all.
+    pub messages_file: Option<PathBuf>,
 }
 
 /// A server answers at once; what is lost on the way is said again.
@@ -102,11 +104,15 @@ pub fn run(
         let tunnel = carry
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let (report, trace, packets) = conclude(options, &scenario, findings, &tunnel, wall);
+        let concluded = conclude(options, &scenario, findings, &tunnel, wall);
+        let metadata = &concluded.trace.metadata;
         if let Some(file) = &options.packets_file {
-            write_packets(file, &trace.metadata, &packets)?;
+            write_packets(file, metadata, &concluded.packets)?;
         }
-        Ok((report, trace))
+        if let Some(file) = &options.messages_file {
+            write_rows(file, metadata, concluded.messages)?;
+        }
+        Ok((concluded.report, concluded.trace))
     })
 }
 

@@ -46,6 +46,19 @@ pub struct Clock {
     pub samples: u32,
 }
 
+impl Clock {
+    /// Whether the clocks stayed on the line, so that one-way delays can be told: the round trips that
+    /// count differ by no more than this, and so do their offsets, if the clocks drift evenly and the path stays
+    /// the same.
+    pub(crate) fn is_even(&self) -> bool {
+        self.jitter_s * 1e9 <= spare_ns(self.least_rtt_s * 1e9)
+    }
+}
+
+fn spare_ns(least_ns: f64) -> f64 {
+    SPARE_NS.max(SPARE_SHARE * least_ns)
+}
+
 /// Round trips this much longer than the shortest tell little of the offset.
 const SPARE_NS: f64 = 50_000.0;
 const SPARE_SHARE: f64 = 0.02;
@@ -59,7 +72,7 @@ impl Clock {
     /// client's clock; none without a sample.
     pub(crate) fn estimate(samples: &[Sample], origin_ns: u64) -> Option<Self> {
         let least_ns = samples.iter().map(Sample::rtt_ns).min()? as f64;
-        let most_ns = least_ns + SPARE_NS.max(SPARE_SHARE * least_ns);
+        let most_ns = least_ns + spare_ns(least_ns);
         let short: Vec<(f64, f64)> = samples
             .iter()
             .filter(|sample| sample.rtt_ns() as f64 <= most_ns)
@@ -139,6 +152,22 @@ mod tests {
             "{clock:?}"
         );
         assert!((clock.offset_at(50.0) - (-3.0 + 50.0 * 40e-6)).abs() < 50e-6);
+    }
+
+    #[test]
+    fn a_clock_that_does_not_drift_evenly_is_told() {
+        let samples = |bend: f64| -> Vec<Sample> {
+            let at = |i: i32| f64::from(i) * 1e8;
+            // from the middle on the server's clock runs faster
+            let offset = |i: i32| bend * (at(i) - 30e9).max(0.0);
+            (0..600)
+                .map(|i| sample(at(i), 20e6, 20e6, offset(i), 40e-6))
+                .collect()
+        };
+        for (bend, even) in [(0.0, true), (1e-6, true), (500e-6, false)] {
+            let clock = Clock::estimate(&samples(bend), 1_000_000_000_000).unwrap();
+            assert_eq!(clock.is_even(), even, "{bend}: {clock:?}");
+        }
     }
 
     #[test]

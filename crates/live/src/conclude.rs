@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use pathcast_scenario::{Scenario, Workload};
 use pathcast_trace::{
-    FlowReport, MessageReport, Metadata, PacketRecord, Record, RunReport, Source, Trace,
+    FlowReport, MessageRecord, MessageReport, Metadata, PacketRecord, Record, RunReport, Source,
+    Trace,
 };
 use serde::Serialize;
 
@@ -14,6 +15,7 @@ use crate::clock::{Clock, Sample};
 use crate::control::Results;
 use crate::endpoints::Arrival;
 use crate::log::{Rows, histogram, merge};
+use crate::messages::split;
 use crate::plan::{Side, Task, tasks};
 use crate::tunnel::TunnelReport;
 
@@ -49,6 +51,8 @@ pub struct LiveReport {
     pub clock: Clock,
     /// What the other host is: kernel, load, version.
     pub server: BTreeMap<String, String>,
+    /// Share of the data packets that arrived which did so after one that was sent later (RFC 4737).
+    pub reordered_rate: f64,
     /// What was missing that helps, on either host.
     pub refused: Vec<String>,
 }
@@ -83,14 +87,22 @@ impl Timeline {
     }
 }
 
-/// The report, the trace and every packet of a run.
+/// What a run leaves behind.
+pub(crate) struct Conclusion {
+    pub(crate) report: LiveReport,
+    pub(crate) trace: Trace,
+    pub(crate) packets: Vec<PacketRecord>,
+    pub(crate) messages: Vec<MessageRecord>,
+}
+
+/// The report, the trace, every packet and every message of a run.
 pub(crate) fn conclude(
     options: &RunOptions,
     scenario: &Scenario,
     findings: Findings,
     tunnel: &TunnelReport,
     wall: Instant,
-) -> (LiveReport, Trace, Vec<PacketRecord>) {
+) -> Conclusion {
     let Findings {
         begin_ns,
         ended_ns,
@@ -105,8 +117,15 @@ pub(crate) fn conclude(
         let because = share.results.invalid_because.iter();
         invalid_because.extend(because.map(|why| format!("{who}: {why}")));
     }
-    if clock.is_none() {
-        invalid_because.push("the server did not tell the time: no delay is known".into());
+    match &clock {
+        None => {
+            invalid_because.push("the server did not tell the time: no delay is known".into());
+        }
+        Some(clock) if !clock.is_even() => invalid_because.push(format!(
+            "the hosts' clocks do not drift evenly, or the path has changed: offsets lie {:.0} us off a line",
+            clock.jitter_s * 1e6
+        )),
+        Some(_) => {}
     }
     let clock = clock.unwrap_or_default();
     let time = Timeline::new(clock, begin_ns);
@@ -128,17 +147,37 @@ pub(crate) fn conclude(
     );
 
     let tasks = tasks(scenario, options.seed, Side::Client);
+    let passages = forward.passages.iter().chain(&reverse.passages);
+    let arrivals = client.arrivals.iter().chain(&server.arrivals);
+    let (messages, mut splits) = split(&tasks, passages, arrivals, |arrival| {
+        let sends = tasks
+            .get(arrival.flow as usize)
+            .is_some_and(|task| task.sends);
+        let (from, to) = match sends {
+            true => (Side::Client, Side::Server),
+            false => (Side::Server, Side::Client),
+        };
+        (
+            time.seconds(from, arrival.written_ns),
+            time.seconds(to, arrival.arrived_ns),
+        )
+    });
     let flows = tasks.iter().map(|task| {
         let (here, there) = match task.sends {
             true => ((Side::Client, &client), (Side::Server, &server)),
             false => ((Side::Server, &server), (Side::Client, &client)),
         };
-        flow_report(task, here, there, &time, elapsed_s)
+        let mut report = flow_report(task, here, there, &time, elapsed_s);
+        if let Some(messages) = &mut report.messages {
+            messages.delay_split_ms = splits.remove(&task.number);
+        }
+        report
     });
     let (sent, delivered) = (
         forward.data.0 + reverse.data.0,
         forward.data.1 + reverse.data.1,
     );
+    let overtaken = forward.overtaken + reverse.overtaken;
     let delays = [forward.delays, reverse.delays].concat();
     let mut refused: Vec<String> = Vec::new();
     let no_fifo = tunnel.fifo_refused.iter();
@@ -175,10 +214,16 @@ pub(crate) fn conclude(
         run,
         clock,
         server: server.environment.clone(),
+        reordered_rate: overtaken as f64 / (delays.len() as f64).max(1.0),
         refused,
     };
     let records = records(client, server, &time, tasks.len());
-    (report, Trace { metadata, records }, packets)
+    Conclusion {
+        report,
+        trace: Trace { metadata, records },
+        packets,
+        messages,
+    }
 }
 
 /// The flow's data goes from `here` to `there`.
@@ -218,7 +263,7 @@ fn flow_report(
         written: if asks { sink.written } else { source.written },
         delivered: latencies.len() as u64,
         latency_ms: histogram(&latencies).latency_ms(),
-        delay_split_ms: None,
+        delay_split_ms: None, // packets know it
     };
     FlowReport {
         scheme: task.scheme().to_string(),

@@ -19,6 +19,7 @@
 //!     duration_s: 10.0,
 //!     seed: 1,
 //!     packets_file: None,
+//!     messages_file: None,
 //! };
 //! let (report, trace) = run(&options, &|_| (), &AtomicBool::new(false))?;
 //! println!("{} bit/s, {} rows", report.run.flows[0].goodput_bps, trace.records.len());
@@ -36,6 +37,7 @@ mod handshake;
 mod key;
 mod log;
 mod message;
+mod messages;
 mod party;
 mod plan;
 mod replay;

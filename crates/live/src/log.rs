@@ -158,20 +158,36 @@ impl Rows {
     }
 }
 
+/// One packet of a flow's data on its way from one host to the other, in seconds of the run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Passage {
+    pub(crate) flow: u32,
+    /// Its first payload byte.
+    pub(crate) first: u64,
+    pub(crate) payload_bytes: u32,
+    pub(crate) sent_s: f64,
+    /// None: it was lost, or is under way.
+    pub(crate) arrived_s: Option<f64>,
+}
+
 /// What became of the packets that one host sent to the other.
 #[derive(Default)]
 pub(crate) struct Crossed {
     /// In the order of their times.
     pub(crate) records: Vec<PacketRecord>,
+    /// Those with payload that go the way of their flow's data, in the order in which they were sent.
+    pub(crate) passages: Vec<Passage>,
     /// Packets with payload, the way the flows' data goes: sent and arrived.
     pub(crate) data: (u64, u64),
+    /// Of those that arrived: how many did after one that was sent later.
+    pub(crate) overtaken: u64,
     /// From one host's device to the other's, of those.
     pub(crate) delays: Vec<f64>,
 }
 
 /// Puts together what one host sent and the other received. `sent_at` and `received_at` turn the
 /// hosts' clocks into seconds of the run; packets sent after `until_s` may still be on their way, and
-/// are not called lost.
+/// are not called lost. Nothing was noted before the flows were connected.
 pub(crate) fn merge(
     sent: &[Sent],
     received: &[Received],
@@ -186,7 +202,7 @@ pub(crate) fn merge(
         let time_s = sent_at(row.at_ns);
         let sequence = sequences
             .entry((row.flow, row.with_data))
-            .or_insert_with(|| PayloadCount::beginning(row.sequence));
+            .or_insert_with(|| PayloadCount::of_connected(row.sequence));
         let record = PacketRecord {
             time_s,
             flow: row.flow,
@@ -203,8 +219,17 @@ pub(crate) fn merge(
         let is_data = row.with_data && row.payload_bytes > 0;
         let counts = is_data && time_s <= until_s;
         crossed.data.0 += u64::from(counts);
-        if let Some(&arrived_ns) = arrivals.get(&row.number) {
-            let arrived_s = received_at(arrived_ns);
+        let arrived_s = arrivals.get(&row.number).map(|&at_ns| received_at(at_ns));
+        if is_data {
+            crossed.passages.push(Passage {
+                flow: row.flow,
+                first: record.seq,
+                payload_bytes: row.payload_bytes,
+                sent_s: time_s,
+                arrived_s,
+            });
+        }
+        if let Some(arrived_s) = arrived_s {
             let delay_s = arrived_s - time_s;
             crossed.records.push(PacketRecord {
                 time_s: arrived_s,
@@ -224,10 +249,22 @@ pub(crate) fn merge(
             });
         }
     }
+    crossed.overtaken = overtaken(&crossed.passages);
     crossed
         .records
         .sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
     crossed
+}
+
+/// How many arrived after one that was sent later (RFC 4737, section 3.3: reordered).
+fn overtaken(passages: &[Passage]) -> u64 {
+    let mut earliest_s = f64::INFINITY;
+    let mut count = 0;
+    for arrived_s in passages.iter().rev().filter_map(|p| p.arrived_s) {
+        count += u64::from(arrived_s > earliest_s);
+        earliest_s = earliest_s.min(arrived_s);
+    }
+    count
 }
 
 /// Quantiles of delays; what the error of the clocks made negative counts as 0.
@@ -270,7 +307,7 @@ mod tests {
         let seconds = |ns: u64| ns as f64 * 1e-9;
         // the other clock is 40 ms ahead
         let crossed = merge(&out, &came, seconds, |ns| seconds(ns) - 0.04, 1.0);
-        assert_eq!(crossed.data, (3, 2));
+        assert_eq!((crossed.data, crossed.overtaken), ((3, 2), 1));
         let rows: Vec<(u64, PacketEvent)> = crossed
             .records
             .iter()
@@ -302,6 +339,8 @@ mod tests {
         let out = [sent(1, 1_000_000_000, 100), sent(2, 3_000_000_000, 1448)];
         let crossed = merge(&out, &[], |ns| ns as f64 * 1e-9, |_| 0.0, 2.0);
         assert_eq!(crossed.data, (1, 0));
+        let bytes: Vec<u64> = crossed.records.iter().map(|record| record.seq).collect();
+        assert_eq!(bytes, [0, 0, 1348]);
         let lost = crossed
             .records
             .iter()

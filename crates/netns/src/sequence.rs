@@ -17,6 +17,14 @@ impl PayloadCount {
         }
     }
 
+    /// Counts from a packet of a connection that is made: its first payload byte is the first of all.
+    pub fn of_connected(sequence: u32) -> Self {
+        Self {
+            first: sequence.into(),
+            last: sequence.into(),
+        }
+    }
+
     /// The number of a segment's first payload byte, from 0; that of the SYN is 0, too.
     pub fn advance(&mut self, sequence: u32) -> u64 {
         // the nearest number with these last 32 bits

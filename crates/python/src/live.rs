@@ -120,6 +120,7 @@ mod linux {
         duration_s: f64,
         seed: u64,
         packets_file: Option<PathBuf>,
+        messages_file: Option<PathBuf>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(String, Trace)> {
         let scenario = match scenario {
@@ -141,6 +142,7 @@ mod linux {
             duration_s,
             seed,
             packets_file,
+            messages_file,
         };
         let (stop, over) = (AtomicBool::new(false), AtomicBool::new(false));
         let elapsed = Mutex::new(0.0);
@@ -166,7 +168,8 @@ mod linux {
         });
         if let Some(error) = problem {
             // who interrupts a run wants nothing of it
-            if let Some(file) = options.packets_file {
+            let files = [options.packets_file, options.messages_file];
+            for file in files.into_iter().flatten() {
                 let _ = std::fs::remove_file(file);
             }
             return Err(error);

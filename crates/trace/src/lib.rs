@@ -8,6 +8,7 @@
 
 mod csv_reader;
 mod delay;
+mod delay_split;
 mod error;
 mod export;
 mod file;
@@ -21,6 +22,7 @@ mod watch;
 
 pub use csv_reader::read_csv;
 pub use delay::DelayHistogram;
+pub use delay_split::{Read, Segment, Splitter};
 pub use error::{Place, TraceError};
 pub use export::{write_csv, write_delivery_trace, write_mm_link_log};
 pub use file::{read, write_beside};

@@ -14,6 +14,7 @@ from pathcast.attainable_rate.estimator import (
     estimate_adaptively,
     steps,
 )
+from pathcast.attainable_rate.live import Budget, LiveProber
 from pathcast.attainable_rate.loop import WindowLoop
 from pathcast.attainable_rate.probes import Plan, Prober, Train
 from pathcast.attainable_rate.scenarios import EmulatedProber, SimulatedProber
@@ -21,7 +22,9 @@ from pathcast.attainable_rate.video import video
 
 __all__ = [
     "AttainableRate",
+    "Budget",
     "EmulatedProber",
+    "LiveProber",
     "Options",
     "Plan",
     "Point",

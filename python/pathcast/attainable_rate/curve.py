@@ -38,6 +38,7 @@ class Point:
         buffered: share of messages that waited for the window.
         median_delay_s: of all samples.
         because: why it is not stationary, in words; empty: it is.
+        notes: what else was seen, in words.
 
     """
 
@@ -53,6 +54,7 @@ class Point:
     buffered: float = 0.0
     median_delay_s: float | None = None
     because: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,8 @@ def _point(values: dict[str, Any]) -> Point:
     known = {field.name for field in fields(Point)}
     if not set(values) <= known:
         raise ValueError(f"unknown {sorted(set(values) - known)[0]!r}")
-    point = Point(**values)
+    notes = tuple(map(str, values.get("notes", ())))
+    point = Point(**(values | {"notes": notes}))
     numbers = [
         point.rate,
         point.epsilon,

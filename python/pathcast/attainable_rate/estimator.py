@@ -26,7 +26,7 @@ from pathcast.attainable_rate import statistics
 from pathcast.attainable_rate.curve import AttainableRate, Point
 from pathcast.attainable_rate.probes import ATTEMPTS, Plan, Prober, Train
 from pathcast.attainable_rate.statistics import FEWEST_SAMPLES, decorrelation, samples_needed
-from pathcast.exceptions import ProbingError
+from pathcast.exceptions import BudgetSpent, ProbingError
 
 Floats = npt.NDArray[np.float64]
 
@@ -132,6 +132,8 @@ class _Rate:
         self.stops = [event for event in (stop, threading.Event()) if event is not None]
         self.probed_s = 0.0
         self.trains: list[Train] = []
+        #: With its warm-up and its end it lasts no longer than the prober takes; see `Plan.lasts_s`.
+        self.most_of_train_s = (prober.longest_s - 5.0) / (1.02 + _WARM_UP)
 
     def send(self, count: int, duration_s: float, every_s: float) -> list[Train]:
         """Sends trains, several at once; those that slipped are sent again."""
@@ -178,7 +180,8 @@ class _Rate:
     def probe(self) -> Probed:
         """Probes until the samples are stationary and independent, or the time is over."""
         options = self.options
-        duration_s = max(options.pilot_s, self.prober.least_s(self.rate))
+        least_s = min(options.pilot_s, self.most_of_train_s)
+        duration_s = max(least_s, self.prober.least_s(self.rate))
         while True:
             every_s = self._whole(duration_s / _PILOT_SAMPLES)
             pilot = self.send(1, duration_s, every_s)[0]
@@ -190,12 +193,21 @@ class _Rate:
                 # too short to tell how far apart samples must be
                 why = f"delays hang together for more than {spacing * every_s:.3g} s"
             longer_s = 4 * duration_s
-            if self.probed_s + (1 + _WARM_UP) * longer_s > options.most_s:
+            if duration_s < self.most_of_train_s < longer_s:
+                longer_s = self.most_of_train_s
+            if (
+                longer_s > self.most_of_train_s
+                or self.probed_s + (1 + _WARM_UP) * longer_s > options.most_s
+            ):
                 return self._without(why, [pilot])
             duration_s = longer_s
         # what the pilot saw little of must be in the samples too
         spacing_s = self._whole(max(spacing * every_s, duration_s / options.samples))
         while True:
+            most = self.most_of_train_s
+            if self._lasts_s(spacing_s, max(1, options.samples // FEWEST_SAMPLES)) > most:
+                why = f"samples are {spacing_s:.3g} s apart, and no train may last longer than {most:.3g} s"
+                return self._without(why, [pilot])
             trains, thinned = self._sample(spacing_s)
             why = self._not_independent(thinned)
             if not why:
@@ -205,8 +217,10 @@ class _Rate:
                 return self._without(why, trains)
 
     def _coarse(self, train: Train) -> Floats:
-        """Delays as exact as they are, for the tests: what a machine's scheduler adds hangs together for long."""
-        return np.round(train.delay_s / self.prober.resolution_s) * self.prober.resolution_s
+        """Delays for the tests: what differs from the median by less than they are exact is the same, since what a
+        machine's scheduler adds hangs together for long. (Rounded they would jump where the median is on an edge.)"""
+        away_s = train.delay_s - np.median(train.delay_s)
+        return np.sign(away_s) * np.maximum(0.0, np.abs(away_s) - self.prober.resolution_s)
 
     def _whole(self, seconds: float) -> float:
         """The time of whole messages, at least one, that is not shorter."""
@@ -219,10 +233,16 @@ class _Rate:
         # enough of them that each is long
         at_once = _at_once(self.prober, options)
         count = max(1, min(at_once, math.floor(options.samples / _SPACINGS)))
-        # distances are uniform from 0 to twice the mean: four standard deviations of their number more
-        each = options.samples / count
-        trains = self.send(count, spacing_s * (each + 4 * math.sqrt(each / 3) + 2), spacing_s)
+        while (duration_s := self._lasts_s(spacing_s, count)) > self.most_of_train_s:
+            count += 1
+        trains = self.send(count, duration_s, spacing_s)
         return trains, [self._coarse(train) for train in trains]
+
+    def _lasts_s(self, spacing_s: float, count: int) -> float:
+        """The length of a train that has its part of the samples."""
+        # distances are uniform from 0 to twice the mean: four standard deviations of their number more
+        each = self.options.samples / count
+        return spacing_s * (each + 4 * math.sqrt(each / 3) + 2)
 
     def _unstable(self, train: Train) -> str:
         """Why a train's delays have no steady state; empty: nothing speaks against it."""
@@ -262,6 +282,7 @@ class _Rate:
             self.probed_s,
             float(np.average([t.buffered for t in trains], weights=[t.messages for t in trains])),
             float(np.median(samples)),
+            notes=tuple(dict.fromkeys(note for train in trains for note in train.notes)),
         )
         return self._probed(point, trains)
 
@@ -333,6 +354,7 @@ def estimate(
 
     Raises:
         ProbingError: no rates, or they do not ascend; a train that cannot be sent.
+        BudgetSpent: there was not enough of it for one rate; if there was, what was probed is returned.
 
     """
     options = options or Options()
@@ -342,7 +364,12 @@ def estimate(
             raise ProbingError(
                 f"rates to probe must ascend, got {rate:g} after {found[-1].point.rate:g}"
             )
-        probed = _one(prober, rate, options, kept, keep, watch, stop)
+        try:
+            probed = _one(prober, rate, options, kept, keep, watch, stop)
+        except BudgetSpent:
+            if not found:
+                raise
+            break
         found.append(probed)
         if not probed.point.stationary:
             break

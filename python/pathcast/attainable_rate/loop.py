@@ -51,6 +51,7 @@ class WindowLoop:
     message = 1.0
     real_time = False
     resolution_s = 1e-9
+    longest_s = math.inf
 
     def _inner(self) -> _internal.WindowLoop:
         try:

@@ -1,8 +1,8 @@
 """Trains of packets at a constant rate, and the worlds that carry them.
 
 A prober sends a train and tells of some of its messages when they were written, where they spent their time and when
-they arrived. There is one for window flow control alone (`loop`), and for scenarios in the simulator and in the
-emulator (`scenarios`). What a message is: a packet of the loop, a write of one full packet over TCP.
+they arrived. There is one for window flow control alone (`loop`), for scenarios in the simulator and in the
+emulator (`scenarios`), and for real paths (`live`). What a message is: a packet of the loop, a write of one full packet over TCP.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Train:
         windows: congestion window at equal distances, in packets.
         window_every_s: these distances.
         invalid_because: why it must not be used; empty: it may.
+        notes: what else there is to say, in words.
 
     """
 
@@ -69,6 +70,7 @@ class Train:
     windows: Floats
     window_every_s: float
     invalid_because: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,10 @@ class Prober(Protocol):
     real_time: bool
     #: Delays are right to within so many seconds; what differs by less is the same.
     resolution_s: float
+
+    @property
+    def longest_s(self) -> float:
+        """No run may be longer, warm-up and all; see `Plan.lasts_s`."""
 
     def describe(self) -> dict[str, Any]:
         """What is probed, for people and as the fingerprint of what is kept; JSON."""

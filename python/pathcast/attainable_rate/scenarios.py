@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import tempfile
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -26,10 +27,11 @@ from pathcast.attainable_rate.probes import (
 )
 from pathcast.exceptions import EmulatorError, ProbingError, translated
 from pathcast.scenario import Scenario
+from pathcast.trace import Trace
 
 
 @dataclass(frozen=True)
-class _ScenarioProber(ABC):
+class ScenarioProber(ABC):
     """A flow of a scenario that sends the trains, beside whatever else the scenario has.
 
     Attributes:
@@ -144,11 +146,12 @@ def _of_time(progress: Progress | None, plan: Plan) -> Progress | None:
 
 
 @dataclass(frozen=True)
-class SimulatedProber(_ScenarioProber):
+class SimulatedProber(ScenarioProber):
     """Probes a scenario in the simulator."""
 
     real_time = False
     resolution_s = 1e-9
+    longest_s = math.inf
 
     def _world(self) -> str:
         return "simulator"
@@ -190,16 +193,12 @@ class SimulatedProber(_ScenarioProber):
 _TIMES = ("written_s", "entered_s", "sent_s", "left_s", "read_s")
 
 
-@dataclass(frozen=True)
-class EmulatedProber(_ScenarioProber):
-    """Probes a scenario in the emulator, over the kernel's TCP, in real time."""
+class RealTimeProber(ScenarioProber):
+    """A flow of kernels' TCP; a train takes as long as it lasts."""
 
     real_time = True
-    #: How late the emulator may be before a run is not valid.
+    #: How late a run may be before it is not valid.
     resolution_s = 1e-3
-
-    def _world(self) -> str:
-        return "emulator"
 
     def train(self, plan: Plan, progress: Progress | None = None) -> Train:
         """Sends one train; see `Plan`. A run that slipped says so in `invalid_because`.
@@ -207,6 +206,7 @@ class EmulatedProber(_ScenarioProber):
         Raises:
             ProbingError: no such train.
             EmulatorError: the emulator cannot run here.
+            LiveError: the server of a real path does not answer, or refuses.
 
         """
         check(plan)
@@ -214,29 +214,23 @@ class EmulatedProber(_ScenarioProber):
             import pyarrow.parquet
         except ImportError:
             raise ProbingError(
-                "probing in the emulator needs pyarrow, which is not here; pip install 'pathcast[cluster]' has it"
+                "probing in real time needs pyarrow, which is not here; pip install 'pathcast[cluster]' has it"
             ) from None
         gap_s = self.message / plan.rate
         told = _of_time(progress, plan)
         with tempfile.TemporaryDirectory(prefix="pathcast-") as name:
             file = FilePath(name) / "messages.parquet"
-            report, trace = runs.emulate(
-                self._at(plan.rate),
-                duration_s=plan.lasts_s,
-                seed=plan.seed,
-                messages_file=file,
-                progress=told,
-            )
+            report, trace, notes = self._send(plan, file, told)
             table = pyarrow.parquet.read_table(file)
         column = {name: table[name].to_numpy() for name in table.column_names}
         ours = (column["flow"] == self.flow) & (column["direction"] == 0)
         ours &= column["written_s"] >= plan.warm_up_s
         times = {name: column[name][ours] for name in _TIMES}
         if not len(times["written_s"]):
-            raise EmulatorError(
+            raise ProbingError(
                 f"no probe written after {plan.warm_up_s:g} s arrived within {plan.lasts_s:g} s"
             )
-        # the emulator says how late it may be: what waits longer waits for the window
+        # a run says how late it may be: what waits longer waits for the window
         slip_s = 1e-3
         buffered = float(np.mean(times["entered_s"] - times["written_s"] > slip_s))
         flow = trace.columns["flow"] == self.flow
@@ -244,9 +238,38 @@ class EmulatedProber(_ScenarioProber):
         at = np.searchsorted(trace.columns["time_s"][flow], grid, side="right") - 1
         windows = trace.columns["cwnd_packets"][flow][np.maximum(at, 0)]
         keep = at_random(len(times["written_s"]), max(1, round(plan.every_s / gap_s)), plan.seed)
-        return of_messages(
+        train = of_messages(
             plan, gap_s, times, windows, buffered, keep, tuple(report.invalid_because)
         )
+        return replace(train, notes=notes)
+
+    @abstractmethod
+    def _send(
+        self, plan: Plan, messages_file: FilePath, progress: Progress | None
+    ) -> tuple[runs.RunReport, Trace, tuple[str, ...]]:
+        """Runs the train: the report, the trace, and what there is to say of it."""
+
+
+@dataclass(frozen=True)
+class EmulatedProber(RealTimeProber):
+    """Probes a scenario in the emulator, over the kernel's TCP, in real time."""
+
+    longest_s = math.inf
+
+    def _world(self) -> str:
+        return "emulator"
+
+    def _send(
+        self, plan: Plan, messages_file: FilePath, progress: Progress | None
+    ) -> tuple[runs.RunReport, Trace, tuple[str, ...]]:
+        report, trace = runs.emulate(
+            self._at(plan.rate),
+            duration_s=plan.lasts_s,
+            seed=plan.seed,
+            messages_file=messages_file,
+            progress=progress,
+        )
+        return report, trace, ()
 
     def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
         for again in range(ATTEMPTS):

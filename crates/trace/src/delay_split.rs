@@ -3,32 +3,41 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pathcast_trace::{DelayHistogram, DelaySplit, Direction, MessageRecord};
+use crate::delay::DelayHistogram;
+use crate::record::{Direction, MessageRecord};
+use crate::report::DelaySplit;
 
 /// A message that has been read whole, as the application tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Read {
-    pub(crate) flow: u32,
-    pub(crate) direction: Direction,
+pub struct Read {
+    /// The flow's number.
+    pub flow: u32,
+    /// With the flow's data or against it.
+    pub direction: Direction,
     /// Its number among those of its flow and direction, from 0.
-    pub(crate) number: u64,
-    /// Its first byte, and the one after its last.
-    pub(crate) first: u64,
-    pub(crate) end: u64,
+    pub number: u64,
+    /// Its first byte.
+    pub first: u64,
+    /// The one after its last.
+    pub end: u64,
     /// On the clock of the run, in nanoseconds since it began.
-    pub(crate) written_ns: u64,
-    pub(crate) read_ns: u64,
+    pub written_ns: u64,
+    /// When it was read whole.
+    pub read_ns: u64,
 }
 
 /// Payload that entered or left the network, in bytes of its flow and direction and nanoseconds of the
 /// monotonic clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
-    pub(crate) first: u64,
-    pub(crate) end: u64,
-    pub(crate) entered_ns: u64,
-    /// None of what only entered.
-    pub(crate) left_ns: Option<u64>,
+pub struct Segment {
+    /// Its first byte.
+    pub first: u64,
+    /// The byte after its last.
+    pub end: u64,
+    /// When it entered the network.
+    pub entered_ns: u64,
+    /// When it left; none of what only entered.
+    pub left_ns: Option<u64>,
 }
 
 /// One direction of a flow.
@@ -131,7 +140,7 @@ impl Parts {
 }
 
 /// Brings together what the packets and what the applications say of the same bytes.
-pub(crate) struct Splitter {
+pub struct Splitter {
     streams: BTreeMap<(u32, u8), Stream>,
     parts: BTreeMap<u32, Parts>,
     /// Longer than this in the sender's stack is buffered, in nanoseconds.
@@ -139,8 +148,9 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// For the flows with these numbers, which write messages over TCP.
-    pub(crate) fn new(flows: impl IntoIterator<Item = u32>, bound_ns: u64) -> Self {
+    /// For the flows with these numbers, which write messages over TCP; longer than `bound_ns` in the
+    /// sender's stack is buffered.
+    pub fn new(flows: impl IntoIterator<Item = u32>, bound_ns: u64) -> Self {
         let ways = [Direction::Data as u8, Direction::Back as u8];
         let streams = flows
             .into_iter()
@@ -152,13 +162,16 @@ impl Splitter {
         }
     }
 
-    pub(crate) fn packet(&mut self, flow: u32, direction: Direction, segment: Segment) {
+    /// A packet of a flow entered the network, or left it. Of one direction of a flow, packets that entered come
+    /// in the order of their times, and so do those that left.
+    pub fn packet(&mut self, flow: u32, direction: Direction, segment: Segment) {
         if let Some(stream) = self.streams.get_mut(&(flow, direction as u8)) {
             stream.note(segment);
         }
     }
 
-    pub(crate) fn read(&mut self, read: Read) {
+    /// A message was read; of one direction of a flow, in order.
+    pub fn read(&mut self, read: Read) {
         let key = (read.flow, read.direction as u8);
         if let Some(stream) = self.streams.get_mut(&key) {
             stream.waiting.push_back(read);
@@ -167,7 +180,7 @@ impl Splitter {
 
     /// Hands over the messages of which all is known by now; the run began at `began_ns` of the
     /// monotonic clock.
-    pub(crate) fn tell(&mut self, began_ns: u64, mut take: impl FnMut(MessageRecord)) {
+    pub fn tell(&mut self, began_ns: u64, mut take: impl FnMut(MessageRecord)) {
         for stream in self.streams.values_mut() {
             while let Some((read, [entered_ns, sent_ns, left_ns])) = stream.tell() {
                 let of_run = |at_ns: u64| at_ns.saturating_sub(began_ns);
@@ -198,7 +211,7 @@ impl Splitter {
     }
 
     /// What there is to say of each flow, by its number.
-    pub(crate) fn summaries(&self) -> BTreeMap<u32, DelaySplit> {
+    pub fn summaries(&self) -> BTreeMap<u32, DelaySplit> {
         let summary = |(flow, parts): (&u32, &Parts)| (*flow, parts.summary());
         self.parts.iter().map(summary).collect()
     }
