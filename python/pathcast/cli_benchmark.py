@@ -73,9 +73,9 @@ def attainable_rate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """One probe beside nine greedy flows: buffers, queue management, losses, congestion control."""
-    configurations = benchmark.chosen(configuration)
     if world is World.LIVE:
         raise ProbingError("the benchmark's links are not real: --world simulator or emulator")
+    configurations = benchmark.chosen(configuration, world)
     real = world is World.EMULATOR
     options = Options(
         epsilon=epsilon,

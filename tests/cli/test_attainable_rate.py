@@ -96,6 +96,29 @@ def test_an_adaptive_window_is_found_to_within_a_per_cent():
     assert len(probed) == len(found.points)
 
 
+def test_random_losses_buffer_far_below_two_thirds_where_periodic_ones_never_do():
+    # section V-C: periodic losses keep the window between W/2 and W, so that nothing waits below 2/3 of its mean
+    rtt_s, every = 0.02, 170
+    periodic = WindowLoop(rtt_s / 2, rtt_s / 2, mark_every=every)
+    random = WindowLoop(rtt_s / 2, rtt_s / 2, mark_probability=1 / every)
+    shares = (0.3, 0.5, 0.6, 0.8, 0.95)
+    buffered = {}
+    for name, loop in (("periodic", periodic), ("random", random)):
+        long_term = loop.greedy(2000, 1)
+        trains = [loop.train(Plan(share * long_term, 100, 3000, 0.5, seed=3)) for share in shares]
+        buffered[name] = [train.buffered for train in trains]
+        if name == "random":
+            windows = trains[1].windows
+            # figure 11: the window falls below what half of the rate needs, again and again
+            assert np.mean(windows < shares[1] * long_term * rtt_s) > 0.02
+    assert max(buffered["periodic"][:3]) == 0
+    assert buffered["periodic"][3] > 0.1
+    assert buffered["random"][0] > 0.005
+    # figure 10: more with the utilisation, towards one
+    assert np.all(np.diff(buffered["random"]) > 0)
+    assert buffered["random"][-1] > 0.7
+
+
 def test_a_rate_that_never_becomes_steady_says_so_and_ends_the_probing():
     loop = fixed(500)
     options = Options(epsilon=0.05, samples=100, pilot_s=10, most_s=500)

@@ -52,7 +52,7 @@ def test_the_benchmark_runs_writes_and_goes_on(tmp_path):
     page = (folder / "report.html").read_text()
     assert "CoDel" in page and "<svg" in page
     figures = {file.stem for file in (folder / "figures").iterdir()}
-    assert {"figure-10", "figure-17"} <= figures
+    assert {"figure-10", "figure-11", "figure-17"} <= figures
 
     def kept_files():
         names = ("*.npz", "greedy.json")
@@ -78,6 +78,13 @@ def test_unknown_configurations_and_too_few_samples_are_refused():
     assert "'5 apples' is no rate" in done.stderr
     with pytest.raises(ProbingError):
         benchmark.chosen(["base", "warp"])
+    with pytest.raises(ProbingError, match="runs in the simulator alone"):
+        benchmark.chosen(["copa"], "emulator")
+    for world in ("simulator", "emulator"):
+        assert {one.only for one in benchmark.chosen(None, world)} == {"", world}
+    done = run("benchmark", "attainable-rate", "--world", "live")
+    assert done.returncode == 2
+    assert "not real" in done.stderr
 
 
 def test_one_configuration_that_fails_does_not_end_the_others(tmp_path):

@@ -59,6 +59,7 @@ class Configuration:
         queue: of the bottleneck, a TOML value.
         loss: of a path without other flows, a TOML value; empty: nine greedy flows.
         paper_mbps: the long-term rate that the paper finds.
+        only: the one world that has it; empty: any.
 
     """
 
@@ -69,6 +70,7 @@ class Configuration:
     queue: str = f"'{BDP_PACKETS} packets'"
     loss: str = ""
     paper_mbps: float | None = 9.0
+    only: str = ""
 
     def scenario(self) -> Scenario:
         """The scenario; flow 0 probes."""
@@ -123,23 +125,29 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("cubic", "CUBIC", "VI-D", "cubic"),
     Configuration("scalable", "Scalable", "VI-D", "scalable"),
     Configuration("bbr", "BBR", "", "bbr", paper_mbps=None),
-    Configuration("copa", "Copa", "", "copa", paper_mbps=None),
+    Configuration("copa", "Copa", "", "copa", paper_mbps=None, only="simulator"),
+    Configuration("quic-cubic", "CUBIC over QUIC", "", "quic-cubic", paper_mbps=None, only="emulator"),
 )  # fmt: skip
 
 
-def chosen(names: Iterable[str] | None) -> list[Configuration]:
-    """Configurations by name; all of them where none is named.
+def chosen(names: Iterable[str] | None, world: str = "simulator") -> list[Configuration]:
+    """Configurations by name; all that this world has where none is named.
 
     Raises:
-        ProbingError: there is no such configuration.
+        ProbingError: there is no such configuration, or not there.
 
     """
     by_name = {one.name: one for one in CONFIGURATIONS}
-    names = list(names or by_name)
+    here = [name for name, one in by_name.items() if one.only in ("", world)]
+    names = list(names or here)
     for name in names:
         if name not in by_name:
             raise ProbingError(
                 f"the benchmark has no configuration {name!r}, expected some of {', '.join(by_name)}"
+            )
+        if name not in here:
+            raise ProbingError(
+                f"{name} runs in the {by_name[name].only} alone, expected some of {', '.join(here)}"
             )
     return [by_name[name] for name in dict.fromkeys(names)]
 

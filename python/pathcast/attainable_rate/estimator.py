@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ Floats = npt.NDArray[np.float64]
 _PILOT_SAMPLES = 2000
 #: A train is at least so many times as long as its samples' distance.
 _SPACINGS = 60
+#: Of the window, for pictures; lags of its autocorrelation, and how many of them at most.
+_WINDOWS, _LAGS, _ROWS = 2000, 100, 20
 #: Of a train, the part before the first sample.
 _WARM_UP = 0.25
 
@@ -98,8 +100,10 @@ class Probed:
         sender_s: of each, what it spent in the sender's stack.
         network_s: in the network.
         receiver_s: in the receiver's stack.
-        autocorrelation: of the window, a row for each train, at lags of `lag_s`; empty where it is not known.
+        autocorrelation: of the window, a row for each train or part of a long one, at lags of `lag_s`; empty where it
+            is not known.
         lag_s: in seconds.
+        windows: the first minutes of the window, in packets, every `lag_s`.
 
     """
 
@@ -110,6 +114,7 @@ class Probed:
     receiver_s: Floats
     autocorrelation: npt.NDArray[np.float64]
     lag_s: float
+    windows: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 #: Told a rate, the seconds that are probed of it so far, about how many it will be (None: not known yet).
@@ -307,6 +312,7 @@ class _Rate:
             joined("receiver_s"),
             rows,
             lag_s,
+            trains[0].windows[:_WINDOWS] if trains and lag_s > 0 else np.zeros(0),
         )
 
 
@@ -316,12 +322,14 @@ def _at_once(prober: Prober, options: Options) -> int:
 
 
 def _window_autocorrelation(trains: Sequence[Train]) -> tuple[float, npt.NDArray[np.float64]]:
-    """Of each train long enough, at up to 100 lags."""
+    """Of each train long enough, at up to 100 lags; long ones are parted, so that there are about 20 rows (section VI-B2)."""
     rows = []
     for train in trains:
-        lags = min(100, len(train.windows) // 10)
-        if lags > 0 and np.ptp(train.windows) > 0:
-            rows.append(statistics.autocorrelation(train.windows, lags))
+        lags = min(_LAGS, len(train.windows) // 10)
+        parts = max(1, min(_ROWS // len(trains), len(train.windows) // (10 * _LAGS)))
+        for part in np.array_split(train.windows, parts):
+            if lags > 0 and np.ptp(part) > 0:
+                rows.append(statistics.autocorrelation(part, lags))
     if not rows:
         return 0.0, np.zeros((0, 0))
     shortest = min(map(len, rows))

@@ -179,6 +179,34 @@ def autocorrelations(named: Mapping[str, Probed]) -> str | None:
     return svg(7, 3.2, draw)
 
 
+def windows(named: Mapping[str, Probed], needed: float, span_s: float = 60.0) -> str | None:
+    """Windows of two or more over time, and what a rate needs of it, as figure 11.
+
+    Args:
+        named: by name.
+        needed: packets, marked by a line.
+        span_s: how much of them is shown.
+
+    """
+    shown = {name: one for name, one in named.items() if len(one.windows) > 1}
+    if not shown:
+        return None
+
+    def draw(figure: Figure) -> None:
+        every = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axes, colour, (name, one) in zip(every, _cycle(len(shown)), shown.items(), strict=True):
+            times = one.lag_s * np.arange(len(one.windows))
+            axes.plot(times, one.windows, color=colour, linewidth=0.9)
+            axes.axhline(needed, color=GREY, linestyle="-.", linewidth=1)
+            axes.set_title(name, fontsize=9, loc="left")
+            axes.set_ylabel("cwnd, packets")
+            axes.set_ylim(bottom=0)
+            axes.set_xlim(0, min(span_s, times[-1]))
+        every[-1].set_xlabel("time, s")
+
+    return svg(7, 1.2 + 1.4 * len(shown), draw)
+
+
 def of_estimate(found: AttainableRate, probed: Sequence[Probed]) -> dict[str, tuple[str, str]]:
     """All pictures of one estimate: by file name without ending, title and SVG."""
     pictures: dict[str, tuple[str, str]] = {}

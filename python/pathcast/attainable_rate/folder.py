@@ -61,6 +61,8 @@ class Folder:
                 if values["fingerprint"] != self._fingerprint or values["point"]["rate"] != rate:
                     return None
                 columns = {name: np.asarray(arrays[name], float) for name in _ARRAYS}
+                if "windows" in arrays:
+                    columns["windows"] = np.asarray(arrays["windows"], float)
             return Probed(_point(values["point"]), **columns, lag_s=float(values["lag_s"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile):
             return None
@@ -79,6 +81,7 @@ class Folder:
         }
         stream = io.BytesIO()
         columns = {name: getattr(probed, name) for name in _ARRAYS}
+        columns["windows"] = probed.windows
         np.savez_compressed(stream, values=json.dumps(values, allow_nan=False), **columns)
         write_beside(self._file(probed.point.rate), stream.getvalue())
 

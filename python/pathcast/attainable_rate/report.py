@@ -11,6 +11,7 @@ from pathcast import __version__
 from pathcast.attainable_rate import benchmark, figures
 from pathcast.attainable_rate.benchmark import BASE, Result
 from pathcast.attainable_rate.estimator import Options, Probed
+from pathcast.attainable_rate.probes import MESSAGE_BITS
 from pathcast.exceptions import PathcastError
 from pathcast.files import write_beside
 from pathcast.report.plots import alone
@@ -25,7 +26,11 @@ _COMPARED = (
     ("figure-15a", "Figure 15a: queue management", ("base", "red", "codel")),
     ("figure-15b", "Figure 15b: loss processes", ("red", "bernoulli", "periodic")),
     ("figure-16", "Figure 16: congestion control", ("base", "cubic", "scalable")),
-    ("schemes-of-today", "Congestion control of today", ("base", "cubic", "bbr", "copa")),
+    (
+        "schemes-of-today",
+        "Congestion control of today",
+        ("base", "cubic", "bbr", "copa", "quic-cubic"),
+    ),
 )
 
 
@@ -154,6 +159,17 @@ def _pictures(results: Sequence[Result]) -> list[tuple[str, str, str]]:
         )
     curves = {one.configuration.title: one.curve for one in results}
     add("figure-10", "Figure 10: buffered in the sender", figures.buffering(curves))
+    losses = {
+        by_name[one].configuration.title: at
+        for one in ("bernoulli", "periodic")
+        if one in by_name and (at := _at(by_name[one], 5e6)) is not None
+    }
+    needed = 5e6 * 2 * benchmark.PROBE_DELAY_MS / 1e3 / MESSAGE_BITS
+    add(
+        "figure-11",
+        "Figure 11: the window at 5 Mbit/s, and what it must be",
+        figures.windows(losses, needed),
+    )
     for name, title, wanted in _COMPARED:
         chosen = {
             by_name[one].configuration.title: by_name[one] for one in wanted if one in by_name
