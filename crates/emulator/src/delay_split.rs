@@ -139,7 +139,7 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// For the flows with these numbers, which write messages over TCP.
+    /// For the flows with these numbers, which write messages over TCP or QUIC.
     pub(crate) fn new(flows: impl IntoIterator<Item = u32>, bound_ns: u64) -> Self {
         let ways = [Direction::Data as u8, Direction::Back as u8];
         let streams = flows
@@ -150,6 +150,11 @@ impl Splitter {
             parts: BTreeMap::new(),
             bound_ns,
         }
+    }
+
+    /// Whether messages of this flow are followed.
+    pub(crate) fn knows(&self, flow: u32) -> bool {
+        self.streams.contains_key(&(flow, Direction::Data as u8))
     }
 
     pub(crate) fn packet(&mut self, flow: u32, direction: Direction, segment: Segment) {

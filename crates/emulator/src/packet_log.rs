@@ -1,12 +1,13 @@
 //! The log of every packet, both directions: what the pump tells, and the thread that writes it down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use pathcast_netns::{PayloadCount, read_headers};
 use pathcast_path::DropReason;
+use pathcast_quic::{Packet as QuicPacket, seal_of};
 use pathcast_trace::{
     DelaySplit, Direction, MessageRecord, Metadata, PacketEvent, PacketRecord, TableWriter,
     TraceError, write_beside,
@@ -48,14 +49,24 @@ pub(crate) struct Entry {
     pub(crate) entered_ns: u64,
     conversation: Conversation,
     pub(crate) to: End,
-    sequence: u32,
+    /// TCP's sequence number, or QUIC's seal.
+    sequence: u64,
     payload_bytes: u32,
     pub(crate) size_bytes: u32,
     pub(crate) event: Event,
 }
 
+/// A packet of QUIC that left, and bytes that it held.
+#[derive(Clone, Debug)]
+pub(crate) struct SealedPacket {
+    pub(crate) flow: u32,
+    pub(crate) direction: Direction,
+    pub(crate) packet: QuicPacket,
+}
+
 pub(crate) enum Message {
     Entries(Vec<Entry>),
+    Sealed(Vec<SealedPacket>),
     Reads(Vec<Read>),
     Flows(Flows),
     End(Box<Metadata>),
@@ -63,14 +74,26 @@ pub(crate) enum Message {
 
 /// The flows of a run, for those who see packets only.
 pub(crate) enum Flows {
-    /// Flow and where its data goes, by group and the port at the near end.
-    ByPort(BTreeMap<(u16, u16), (u32, End)>),
+    /// By group and the port at the near end.
+    ByPort(BTreeMap<(u16, u16), Named>),
     /// Numbered as they come; what goes to the far end is data.
     AsTheyCome,
 }
 
+/// What the log has to know of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub(crate) flow: u32,
+    /// Where its data goes.
+    pub(crate) data_to: End,
+    /// Whether its packets are QUIC's, known by their seals.
+    pub(crate) sealed: bool,
+}
+
 /// The pump's end.
 pub(crate) struct Log {
+    /// Of each group of flows, whether they are over QUIC.
+    sealed: Vec<bool>,
     /// Whether packets need not be of a group.
     everything: bool,
     batch: Vec<Entry>,
@@ -102,7 +125,7 @@ impl Log {
 
     /// Of a packet that goes `to`: its conversation, its place in it, and its payload's size.
     #[inline]
-    fn conversation(&self, bytes: &[u8], to: End) -> Option<(Conversation, u32, u32)> {
+    fn conversation(&self, bytes: &[u8], to: End) -> Option<(Conversation, u64, u32)> {
         let order = |from: u16, at: u16| {
             if to == End::Far {
                 (from, at)
@@ -114,7 +137,11 @@ impl Log {
             let header = inspect(bytes)?;
             let (near, _) = order(header.ports.0, header.ports.1);
             let conversation = (header.group as u64, near, 0, 0);
-            return Some((conversation, header.sequence, header.payload_bytes));
+            let sequence = match self.sealed.get(header.group) {
+                Some(true) => seal_of(bytes),
+                _ => header.sequence.into(),
+            };
+            return Some((conversation, sequence, header.payload_bytes));
         }
         let headers = read_headers(bytes)?;
         let (near, far) = order(headers.ports.0, headers.ports.1);
@@ -126,7 +153,7 @@ impl Log {
         };
         let addresses = u64::from(here) << 32 | u64::from(there);
         let conversation = (addresses, near, far, headers.protocol as u8);
-        Some((conversation, headers.sequence, headers.payload_bytes))
+        Some((conversation, headers.sequence.into(), headers.payload_bytes))
     }
 
     fn hand_over(&mut self) {
@@ -156,6 +183,13 @@ impl Conclusion {
         let _ = self.0.send(Message::Reads(reads));
     }
 
+    /// What was in packets of QUIC that left; each is told of.
+    pub(crate) fn sealed(&self, packets: Vec<SealedPacket>) {
+        if !packets.is_empty() {
+            let _ = self.0.send(Message::Sealed(packets));
+        }
+    }
+
     /// The log is whole; without this it is not kept.
     pub(crate) fn end(self, metadata: Metadata) {
         let _ = self.0.send(Message::End(Box::new(metadata)));
@@ -165,10 +199,12 @@ impl Conclusion {
 /// The writer's end.
 pub(crate) struct LogWriter(Receiver<Message>);
 
-/// A log: for the pump, for the conductor, for the thread that writes.
-pub(crate) fn packet_log() -> (Log, Conclusion, LogWriter) {
+/// A log: for the pump, for the conductor, for the thread that writes; `sealed` says of each group of
+/// flows whether they are over QUIC.
+pub(crate) fn packet_log(sealed: Vec<bool>) -> (Log, Conclusion, LogWriter) {
     let (messages, written) = channel();
     let log = Log {
+        sealed,
         everything: false,
         batch: Vec::with_capacity(BATCH),
         messages: messages.clone(),
@@ -178,7 +214,7 @@ pub(crate) fn packet_log() -> (Log, Conclusion, LogWriter) {
 
 /// A log of whatever crosses: for the pump, for whoever knows the end, and what they send.
 pub(crate) fn log_of_everything() -> (Log, Conclusion, Receiver<Message>) {
-    let (mut log, conclusion, writer) = packet_log();
+    let (mut log, conclusion, writer) = packet_log(Vec::new());
     log.everything = true;
     (log, conclusion, writer.0)
 }
@@ -209,6 +245,7 @@ impl LogWriter {
                     packets: packets.map(TableWriter::new).transpose()?,
                     messages: messages.map(TableWriter::new).transpose()?,
                     splitter,
+                    seals: Seals::default(),
                 };
                 match self.follow(&mut sinks, began_ns) {
                     Some(metadata) => {
@@ -231,6 +268,7 @@ impl LogWriter {
             let mut end = None;
             match self.0.recv().ok()? {
                 Message::Entries(entries) => waiting.push(entries),
+                Message::Sealed(packets) => packets.into_iter().for_each(|p| sinks.seals.note(p)),
                 Message::Reads(reads) => reads.into_iter().for_each(|r| sinks.splitter.read(r)),
                 Message::Flows(flows) => naming = Some(Naming::new(flows)),
                 Message::End(metadata) => end = Some(metadata),
@@ -255,6 +293,68 @@ struct Sinks<'a> {
     packets: Option<TableWriter<'a, PacketRecord>>,
     messages: Option<TableWriter<'a, MessageRecord>>,
     splitter: Splitter,
+    seals: Seals,
+}
+
+/// Brings together packets of QUIC that crossed and what was in them, which come from two threads.
+#[derive(Default)]
+struct Seals {
+    /// Bytes by flow, direction and seal.
+    held: HashMap<(u32, u8, u64), Vec<std::ops::Range<u64>>>,
+    /// Events of packets in their order, the first of which may not be told of yet.
+    crossed: VecDeque<Crossed>,
+}
+
+struct Crossed {
+    flow: u32,
+    direction: Direction,
+    seal: u64,
+    entered_ns: u64,
+    /// None of a packet that entered.
+    left: Option<Left>,
+}
+
+/// How a packet left the path.
+enum Left {
+    At(u64),
+    Dropped,
+}
+
+impl Seals {
+    fn note(&mut self, sealed: SealedPacket) {
+        let key = (sealed.flow, sealed.direction as u8, sealed.packet.seal);
+        self.held.entry(key).or_default().push(sealed.packet.bytes);
+    }
+
+    /// Hands over what has become known.
+    fn tell(&mut self, splitter: &mut Splitter) {
+        while let Some(first) = self.crossed.front() {
+            let key = (first.flow, first.direction as u8, first.seal);
+            let Some(pieces) = self.held.get(&key) else {
+                return;
+            };
+            let left_ns = match first.left {
+                None => Some(None),
+                Some(Left::At(left_ns)) => Some(Some(left_ns)),
+                Some(Left::Dropped) => None,
+            };
+            for bytes in pieces.iter().filter(|bytes| !bytes.is_empty()) {
+                if let Some(left_ns) = left_ns {
+                    let segment = Segment {
+                        first: bytes.start,
+                        end: bytes.end,
+                        entered_ns: first.entered_ns,
+                        left_ns,
+                    };
+                    splitter.packet(first.flow, first.direction, segment);
+                }
+            }
+            if first.left.is_some() {
+                self.held.remove(&key);
+            }
+            self.crossed.pop_front();
+        }
+    }
 }
 
 impl Sinks<'_> {
@@ -264,6 +364,23 @@ impl Sinks<'_> {
         };
         if let Some(rows) = &mut self.packets {
             push(entry, record, rows);
+        }
+        if naming.is_sealed(entry) {
+            // what entered before the run began was the handshake, of which nobody tells
+            if self.splitter.knows(record.flow) && entry.entered_ns >= began_ns {
+                self.seals.crossed.push_back(Crossed {
+                    flow: record.flow,
+                    direction: record.direction,
+                    seal: entry.sequence,
+                    entered_ns: entry.entered_ns,
+                    left: match entry.event {
+                        Event::Sent => None,
+                        Event::Delivered { .. } => Some(Left::At(entry.at_ns)),
+                        Event::DroppedByQueue | Event::DroppedByLoss => Some(Left::Dropped),
+                    },
+                });
+            }
+            return;
         }
         let left_ns = match entry.event {
             Event::Sent => None,
@@ -283,6 +400,7 @@ impl Sinks<'_> {
 
     fn tell(&mut self, began_ns: u64) {
         let rows = &mut self.messages;
+        self.seals.tell(&mut self.splitter);
         self.splitter.tell(began_ns, |record| {
             if let Some(rows) = rows {
                 rows.push(record);
@@ -349,6 +467,8 @@ struct Naming {
     seen: BTreeMap<Conversation, u32>,
     /// Of each flow and direction.
     sequences: BTreeMap<(u32, u8), PayloadCount>,
+    /// Packets of QUIC so far, and the numbers of those under way by their seals.
+    sealed: BTreeMap<(u32, u8), (u64, HashMap<u64, u64>)>,
 }
 
 impl Naming {
@@ -357,19 +477,20 @@ impl Naming {
             flows,
             seen: BTreeMap::new(),
             sequences: BTreeMap::new(),
+            sealed: BTreeMap::new(),
         }
     }
 
     fn record(&mut self, entry: &Entry, began_ns: u64) -> Option<PacketRecord> {
-        let (group, near_port, ..) = entry.conversation;
-        let (flow, data_to) = match &self.flows {
-            Flows::ByPort(by_port) => *by_port.get(&(group as u16, near_port))?,
-            Flows::AsTheyCome => {
+        let (flow, data_to) = match (&self.flows, self.named(entry)) {
+            (Flows::ByPort(_), named) => named.map(|named| (named.flow, named.data_to))?,
+            (Flows::AsTheyCome, _) => {
                 let next = self.seen.len() as u32;
                 let flow = *self.seen.entry(entry.conversation).or_insert(next);
                 (flow, End::Far)
             }
         };
+        let is_sealed = self.is_sealed(entry);
         let direction = if entry.to == data_to {
             Direction::Data
         } else {
@@ -386,12 +507,39 @@ impl Naming {
         Some(PacketRecord {
             time_s,
             flow,
-            seq: self.unwrap(flow, direction, entry.sequence),
+            seq: match is_sealed {
+                true => self.number(flow, direction, entry)?,
+                false => self.unwrap(flow, direction, entry.sequence as u32),
+            },
             size_bytes: entry.size_bytes,
             event,
             one_way_delay_s,
             direction,
         })
+    }
+
+    fn named(&self, entry: &Entry) -> Option<Named> {
+        let (group, near_port, ..) = entry.conversation;
+        match &self.flows {
+            Flows::ByPort(by_port) => by_port.get(&(group as u16, near_port)).copied(),
+            Flows::AsTheyCome => None,
+        }
+    }
+
+    fn is_sealed(&self, entry: &Entry) -> bool {
+        self.named(entry).is_some_and(|named| named.sealed)
+    }
+
+    /// The number of a packet of QUIC, none of which is sent twice.
+    fn number(&mut self, flow: u32, direction: Direction, entry: &Entry) -> Option<u64> {
+        let key = (flow, direction as u8);
+        let (count, under_way) = self.sealed.entry(key).or_default();
+        if matches!(entry.event, Event::Sent) {
+            under_way.insert(entry.sequence, *count);
+            *count += 1;
+            return Some(*count - 1);
+        }
+        under_way.remove(&entry.sequence)
     }
 
     fn unwrap(&mut self, flow: u32, direction: Direction, sequence: u32) -> u64 {
@@ -405,6 +553,98 @@ impl Naming {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn entry(seal: u64, at_ns: u64, entered_ns: u64, event: Event) -> Entry {
+        Entry {
+            at_ns,
+            entered_ns,
+            conversation: (0, 9, 0, 0),
+            to: End::Far,
+            sequence: seal,
+            payload_bytes: 1472,
+            size_bytes: 1500,
+            event,
+        }
+    }
+
+    fn naming_of_one() -> Naming {
+        let named = Named {
+            flow: 3,
+            data_to: End::Far,
+            sealed: true,
+        };
+        Naming::new(Flows::ByPort(BTreeMap::from([((0, 9), named)])))
+    }
+
+    #[test]
+    fn packets_of_quic_are_numbered_as_they_enter() {
+        let mut naming = naming_of_one();
+        let mut number = |seal, event| {
+            let record = naming.record(&entry(seal, 20, 10, event), 5);
+            record.map(|record| (record.flow, record.seq))
+        };
+        assert_eq!(number(77, Event::Sent), Some((3, 0)));
+        assert_eq!(number(55, Event::Sent), Some((3, 1)));
+        assert_eq!(number(55, Event::Delivered { marked: false }), Some((3, 1)));
+        assert_eq!(number(77, Event::DroppedByQueue), Some((3, 0)));
+        assert_eq!(number(66, Event::Sent), Some((3, 2)));
+        // what never entered
+        assert_eq!(number(44, Event::DroppedByLoss), None);
+    }
+
+    #[test]
+    fn what_crossed_waits_until_it_is_known_what_was_in_it() {
+        let mut naming = naming_of_one();
+        let mut sinks = Sinks {
+            packets: None,
+            messages: None,
+            splitter: Splitter::new([3], 1),
+            seals: Seals::default(),
+        };
+        let read = Read {
+            flow: 3,
+            direction: Direction::Data,
+            number: 0,
+            first: 0,
+            end: 100,
+            written_ns: 0,
+            read_ns: 40,
+        };
+        let sealed = |seal, bytes| SealedPacket {
+            flow: 3,
+            direction: Direction::Data,
+            packet: QuicPacket { seal, bytes },
+        };
+        let told = |sinks: &mut Sinks<'_>| {
+            let mut rows = Vec::new();
+            sinks.seals.tell(&mut sinks.splitter);
+            sinks.splitter.tell(0, |row| rows.push(row));
+            rows
+        };
+        // a handshake; a packet with 60 bytes that is lost, one with the rest, and the 60 again
+        for (seal, at_ns, entered_ns, event) in [
+            (1, 2, 2, Event::Sent),
+            (2, 10, 10, Event::Sent),
+            (3, 11, 11, Event::Sent),
+            (2, 12, 10, Event::DroppedByLoss),
+            (3, 21, 11, Event::Delivered { marked: false }),
+            (4, 30, 30, Event::Sent),
+            (4, 39, 30, Event::Delivered { marked: false }),
+        ] {
+            sinks.push(&entry(seal, at_ns, entered_ns, event), &mut naming, 5);
+        }
+        sinks.splitter.read(read);
+        sinks.seals.note(sealed(3, 60..100));
+        assert!(told(&mut sinks).is_empty());
+        sinks.seals.note(sealed(2, 0..60));
+        assert!(told(&mut sinks).is_empty());
+        sinks.seals.note(sealed(4, 0..30));
+        sinks.seals.note(sealed(4, 30..60));
+        let rows = told(&mut sinks);
+        let times = [rows[0].entered_s, rows[0].sent_s, rows[0].left_s];
+        assert_eq!(times.map(|s| (s * 1e9).round()), [11.0, 30.0, 39.0]);
+        assert!(sinks.seals.held.is_empty() && sinks.seals.crossed.is_empty());
+    }
 
     #[test]
     fn sequence_numbers_are_counted_from_the_first_byte_and_never_wrap() {
