@@ -402,7 +402,7 @@ def _workload_of(toml: str, flow: int) -> tuple[int, int]:
                 )
             if re.search(r'(?m)^scheme = "udp"$', text):
                 raise ProbingError(
-                    f"flow {flow} of the scenario has no flow control (udp), expected a scheme of TCP"
+                    f"flow {flow} of the scenario has no flow control (udp), expected a scheme of TCP or QUIC"
                 )
             workload = re.search(r"(?m)^workload = (.*)$", text)
             assert workload is not None, "defaults are written out"  # noqa: S101
@@ -465,7 +465,7 @@ _TIMES = ("written_s", "entered_s", "sent_s", "left_s", "read_s")
 
 @dataclass(frozen=True)
 class EmulatedProber(_ScenarioProber):
-    """Probes a scenario in the emulator, over the kernel's TCP, in real time."""
+    """Probes a scenario in the emulator, over the kernel's TCP or QUIC, in real time."""
 
     real_time = True
     #: How late the emulator may be before a run is not valid.
