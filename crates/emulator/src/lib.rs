@@ -30,6 +30,7 @@ mod datagram;
 mod delay_split;
 mod error;
 mod mm_log;
+mod naming;
 mod options;
 mod outcome;
 mod outside;
@@ -39,6 +40,7 @@ mod pipe;
 mod pump;
 mod quic;
 mod run;
+mod seals;
 mod shell;
 // what happens to a child between fork and exec has no safe wrapper in the libraries we use
 #[allow(unsafe_code)]

@@ -7,7 +7,6 @@ use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{DeviceKind, in_user_namespace};
 use pathcast_path::{Path, Span, Time};
 use pathcast_probe::{FlowTotals, Observation, Stopped};
-use pathcast_quic::Sender;
 use pathcast_scenario::Transport;
 use pathcast_trace::{
     FlowReport, MessageReport, Metadata, OneWayDelay, Record, RunReport, Source, Trace,
@@ -163,7 +162,7 @@ pub(crate) fn conclude(
         } else {
             findings.socket_drops
         },
-        broken: broken(applications),
+        broken: broken(applications).chain(quic.unreadable()).collect(),
         window_limited: window_limited(
             options,
             flows,
@@ -371,18 +370,19 @@ impl OfQuic<'_> {
         Some(quic.sender.largest_payload_bytes as u32).filter(|bytes| *bytes > 0)
     }
 
+    /// Flows of whose bytes too little is said, in words.
+    fn unreadable(&self) -> impl Iterator<Item = String> {
+        let unreadable = |&(flow, quic): &(usize, &QuicOutcome)| {
+            let count = quic.sender.unreadable_packets;
+            (count > 0)
+                .then(|| format!("{count} packets of flow {flow} held frames that are not known"))
+        };
+        self.0.iter().filter_map(unreadable)
+    }
+
     fn environment(&self) -> impl Iterator<Item = (String, String)> {
         let said = self.0.iter().map(|(flow, quic)| {
-            let Sender {
-                lost_packets,
-                unreadable_packets,
-                ..
-            } = quic.sender;
-            let unreadable = match unreadable_packets {
-                0 => String::new(),
-                count => format!(", did not say what is in {count}"),
-            };
-            format!("flow {flow} gave up {lost_packets} packets{unreadable}")
+            format!("flow {flow} gave up {} packets", quic.sender.lost_packets)
         });
         let said: Vec<String> = said.collect();
         let said = (!said.is_empty()).then(|| ("quic_lost".to_string(), said.join("; ")));
@@ -390,11 +390,9 @@ impl OfQuic<'_> {
     }
 }
 
-fn broken(applications: &ApplicationsReport) -> Vec<String> {
+fn broken(applications: &ApplicationsReport) -> impl Iterator<Item = String> {
     let broken = applications.broken.iter();
-    broken
-        .map(|(flow, why)| format!("the connection of flow {flow} broke: {why}"))
-        .collect()
+    broken.map(|(flow, why)| format!("the connection of flow {flow} broke: {why}"))
 }
 
 /// Flows that something other than the path held back, in words.

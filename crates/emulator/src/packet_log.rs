@@ -1,21 +1,23 @@
 //! The log of every packet, both directions: what the pump tells, and the thread that writes it down.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use pathcast_netns::{PayloadCount, read_headers};
+use pathcast_netns::read_headers;
 use pathcast_path::DropReason;
-use pathcast_quic::{Packet as QuicPacket, seal_of};
+use pathcast_quic::seal_of;
 use pathcast_trace::{
-    DelaySplit, Direction, MessageRecord, Metadata, PacketEvent, PacketRecord, TableWriter,
-    TraceError, write_beside,
+    DelaySplit, MessageRecord, Metadata, PacketEvent, PacketRecord, TableWriter, TraceError,
+    write_beside,
 };
 
 use crate::addresses::End;
 use crate::delay_split::{Read, Segment, Splitter};
+use crate::naming::{Flows, Naming};
 use crate::packet::{Packet, inspect};
+use crate::seals::{Crossed, Left, SealedPacket, Seals};
 
 /// Entries handed over at once: the pump must not wait for anybody.
 const BATCH: usize = 4096;
@@ -41,27 +43,19 @@ impl Event {
 
 /// What packets of one conversation have in common, both ways: group or addresses, port at the near
 /// end, port at the far end, protocol. Of groups, the first two are all that is needed.
-type Conversation = (u64, u16, u16, u8);
+pub(crate) type Conversation = (u64, u16, u16, u8);
 
 /// One event of one packet, as the pump saw it.
 pub(crate) struct Entry {
     pub(crate) at_ns: u64,
     pub(crate) entered_ns: u64,
-    conversation: Conversation,
+    pub(crate) conversation: Conversation,
     pub(crate) to: End,
     /// TCP's sequence number, or QUIC's seal.
-    sequence: u64,
-    payload_bytes: u32,
+    pub(crate) sequence: u64,
+    pub(crate) payload_bytes: u32,
     pub(crate) size_bytes: u32,
     pub(crate) event: Event,
-}
-
-/// A packet of QUIC that left, and bytes that it held.
-#[derive(Clone, Debug)]
-pub(crate) struct SealedPacket {
-    pub(crate) flow: u32,
-    pub(crate) direction: Direction,
-    pub(crate) packet: QuicPacket,
 }
 
 pub(crate) enum Message {
@@ -70,24 +64,6 @@ pub(crate) enum Message {
     Reads(Vec<Read>),
     Flows(Flows),
     End(Box<Metadata>),
-}
-
-/// The flows of a run, for those who see packets only.
-pub(crate) enum Flows {
-    /// By group and the port at the near end.
-    ByPort(BTreeMap<(u16, u16), Named>),
-    /// Numbered as they come; what goes to the far end is data.
-    AsTheyCome,
-}
-
-/// What the log has to know of a flow.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Named {
-    pub(crate) flow: u32,
-    /// Where its data goes.
-    pub(crate) data_to: End,
-    /// Whether its packets are QUIC's, known by their seals.
-    pub(crate) sealed: bool,
 }
 
 /// The pump's end.
@@ -296,67 +272,6 @@ struct Sinks<'a> {
     seals: Seals,
 }
 
-/// Brings together packets of QUIC that crossed and what was in them, which come from two threads.
-#[derive(Default)]
-struct Seals {
-    /// Bytes by flow, direction and seal.
-    held: HashMap<(u32, u8, u64), Vec<std::ops::Range<u64>>>,
-    /// Events of packets in their order, the first of which may not be told of yet.
-    crossed: VecDeque<Crossed>,
-}
-
-struct Crossed {
-    flow: u32,
-    direction: Direction,
-    seal: u64,
-    entered_ns: u64,
-    /// None of a packet that entered.
-    left: Option<Left>,
-}
-
-/// How a packet left the path.
-enum Left {
-    At(u64),
-    Dropped,
-}
-
-impl Seals {
-    fn note(&mut self, sealed: SealedPacket) {
-        let key = (sealed.flow, sealed.direction as u8, sealed.packet.seal);
-        self.held.entry(key).or_default().push(sealed.packet.bytes);
-    }
-
-    /// Hands over what has become known.
-    fn tell(&mut self, splitter: &mut Splitter) {
-        while let Some(first) = self.crossed.front() {
-            let key = (first.flow, first.direction as u8, first.seal);
-            let Some(pieces) = self.held.get(&key) else {
-                return;
-            };
-            let left_ns = match first.left {
-                None => Some(None),
-                Some(Left::At(left_ns)) => Some(Some(left_ns)),
-                Some(Left::Dropped) => None,
-            };
-            for bytes in pieces.iter().filter(|bytes| !bytes.is_empty()) {
-                if let Some(left_ns) = left_ns {
-                    let segment = Segment {
-                        first: bytes.start,
-                        end: bytes.end,
-                        entered_ns: first.entered_ns,
-                        left_ns,
-                    };
-                    splitter.packet(first.flow, first.direction, segment);
-                }
-            }
-            if first.left.is_some() {
-                self.held.remove(&key);
-            }
-            self.crossed.pop_front();
-        }
-    }
-}
-
 impl Sinks<'_> {
     fn push(&mut self, entry: &Entry, naming: &mut Naming, began_ns: u64) {
         let Some(record) = naming.record(entry, began_ns) else {
@@ -368,7 +283,7 @@ impl Sinks<'_> {
         if naming.is_sealed(entry) {
             // what entered before the run began was the handshake, of which nobody tells
             if self.splitter.knows(record.flow) && entry.entered_ns >= began_ns {
-                self.seals.crossed.push_back(Crossed {
+                self.seals.cross(Crossed {
                     flow: record.flow,
                     direction: record.direction,
                     seal: entry.sequence,
@@ -460,137 +375,11 @@ fn push(entry: &Entry, record: PacketRecord, rows: &mut TableWriter<'_, PacketRe
     }
 }
 
-/// Finds the flow of each packet, and its place in it.
-struct Naming {
-    flows: Flows,
-    /// The flows that have come so far, if that is how they are numbered.
-    seen: BTreeMap<Conversation, u32>,
-    /// Of each flow and direction.
-    sequences: BTreeMap<(u32, u8), PayloadCount>,
-    /// Packets of QUIC so far, and the numbers of those under way by their seals.
-    sealed: BTreeMap<(u32, u8), (u64, HashMap<u64, u64>)>,
-}
-
-impl Naming {
-    const fn new(flows: Flows) -> Self {
-        Self {
-            flows,
-            seen: BTreeMap::new(),
-            sequences: BTreeMap::new(),
-            sealed: BTreeMap::new(),
-        }
-    }
-
-    fn record(&mut self, entry: &Entry, began_ns: u64) -> Option<PacketRecord> {
-        let (flow, data_to) = match (&self.flows, self.named(entry)) {
-            (Flows::ByPort(_), named) => named.map(|named| (named.flow, named.data_to))?,
-            (Flows::AsTheyCome, _) => {
-                let next = self.seen.len() as u32;
-                let flow = *self.seen.entry(entry.conversation).or_insert(next);
-                (flow, End::Far)
-            }
-        };
-        let is_sealed = self.is_sealed(entry);
-        let direction = if entry.to == data_to {
-            Direction::Data
-        } else {
-            Direction::Back
-        };
-        let time_s = (entry.at_ns as f64 - began_ns as f64) * 1e-9;
-        let delay_ns = entry.at_ns - entry.entered_ns.min(entry.at_ns);
-        let (event, one_way_delay_s) = match entry.event {
-            Event::Sent => (PacketEvent::Sent, None),
-            Event::Delivered { .. } => (PacketEvent::Delivered, Some(delay_ns as f64 * 1e-9)),
-            Event::DroppedByQueue => (PacketEvent::DroppedByQueue, None),
-            Event::DroppedByLoss => (PacketEvent::DroppedByLoss, None),
-        };
-        Some(PacketRecord {
-            time_s,
-            flow,
-            seq: match is_sealed {
-                true => self.number(flow, direction, entry)?,
-                false => self.unwrap(flow, direction, entry.sequence as u32),
-            },
-            size_bytes: entry.size_bytes,
-            event,
-            one_way_delay_s,
-            direction,
-        })
-    }
-
-    fn named(&self, entry: &Entry) -> Option<Named> {
-        let (group, near_port, ..) = entry.conversation;
-        match &self.flows {
-            Flows::ByPort(by_port) => by_port.get(&(group as u16, near_port)).copied(),
-            Flows::AsTheyCome => None,
-        }
-    }
-
-    fn is_sealed(&self, entry: &Entry) -> bool {
-        self.named(entry).is_some_and(|named| named.sealed)
-    }
-
-    /// The number of a packet of QUIC, none of which is sent twice.
-    fn number(&mut self, flow: u32, direction: Direction, entry: &Entry) -> Option<u64> {
-        let key = (flow, direction as u8);
-        let (count, under_way) = self.sealed.entry(key).or_default();
-        if matches!(entry.event, Event::Sent) {
-            under_way.insert(entry.sequence, *count);
-            *count += 1;
-            return Some(*count - 1);
-        }
-        under_way.remove(&entry.sequence)
-    }
-
-    fn unwrap(&mut self, flow: u32, direction: Direction, sequence: u32) -> u64 {
-        self.sequences
-            .entry((flow, direction as u8))
-            .or_insert_with(|| PayloadCount::beginning(sequence))
-            .advance(sequence)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn entry(seal: u64, at_ns: u64, entered_ns: u64, event: Event) -> Entry {
-        Entry {
-            at_ns,
-            entered_ns,
-            conversation: (0, 9, 0, 0),
-            to: End::Far,
-            sequence: seal,
-            payload_bytes: 1472,
-            size_bytes: 1500,
-            event,
-        }
-    }
-
-    fn naming_of_one() -> Naming {
-        let named = Named {
-            flow: 3,
-            data_to: End::Far,
-            sealed: true,
-        };
-        Naming::new(Flows::ByPort(BTreeMap::from([((0, 9), named)])))
-    }
-
-    #[test]
-    fn packets_of_quic_are_numbered_as_they_enter() {
-        let mut naming = naming_of_one();
-        let mut number = |seal, event| {
-            let record = naming.record(&entry(seal, 20, 10, event), 5);
-            record.map(|record| (record.flow, record.seq))
-        };
-        assert_eq!(number(77, Event::Sent), Some((3, 0)));
-        assert_eq!(number(55, Event::Sent), Some((3, 1)));
-        assert_eq!(number(55, Event::Delivered { marked: false }), Some((3, 1)));
-        assert_eq!(number(77, Event::DroppedByQueue), Some((3, 0)));
-        assert_eq!(number(66, Event::Sent), Some((3, 2)));
-        // what never entered
-        assert_eq!(number(44, Event::DroppedByLoss), None);
-    }
+    use crate::naming::tests::{entry, naming_of_one};
+    use pathcast_trace::Direction;
 
     #[test]
     fn what_crossed_waits_until_it_is_known_what_was_in_it() {
@@ -613,7 +402,7 @@ mod tests {
         let sealed = |seal, bytes| SealedPacket {
             flow: 3,
             direction: Direction::Data,
-            packet: QuicPacket { seal, bytes },
+            packet: pathcast_quic::Packet { seal, bytes },
         };
         let told = |sinks: &mut Sinks<'_>| {
             let mut rows = Vec::new();
@@ -643,26 +432,6 @@ mod tests {
         let rows = told(&mut sinks);
         let times = [rows[0].entered_s, rows[0].sent_s, rows[0].left_s];
         assert_eq!(times.map(|s| (s * 1e9).round()), [11.0, 30.0, 39.0]);
-        assert!(sinks.seals.held.is_empty() && sinks.seals.crossed.is_empty());
-    }
-
-    #[test]
-    fn sequence_numbers_are_counted_from_the_first_byte_and_never_wrap() {
-        let flows = Flows::ByPort(BTreeMap::new());
-        let mut naming = Naming::new(flows);
-        let isn = u32::MAX - 1000;
-        let mut seq = |offset: u32| naming.unwrap(0, Direction::Data, isn.wrapping_add(offset));
-        assert_eq!(seq(0), 0); // the SYN
-        assert_eq!(seq(1), 0);
-        assert_eq!(seq(1449), 1448);
-        assert_eq!(seq(2897), 2896);
-        assert_eq!(seq(1449), 1448); // again
-        for _ in 0..5 {
-            for quarter in 1..4 {
-                seq(quarter << 30);
-            }
-            seq(0);
-        }
-        assert_eq!(seq(1), 5 << 32);
+        assert!(sinks.seals.is_empty());
     }
 }

@@ -22,9 +22,10 @@ use crate::applications::Applications;
 use crate::connection::{Connection, Sockets};
 use crate::delay_split::Splitter;
 use crate::error::EmulatorError;
+use crate::naming::{Flows, Named};
 use crate::options::{Flow, Options};
 use crate::outcome::{Findings, FlowFindings, Measured, bound, conclude};
-use crate::packet_log::{Conclusion, Files, Flows, Log, Named, packet_log};
+use crate::packet_log::{Conclusion, Files, Log, packet_log};
 use crate::pump::Pump;
 use crate::quic::{self, QuicFlow};
 

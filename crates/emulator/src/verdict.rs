@@ -50,7 +50,7 @@ pub(crate) struct Evidence {
     pub(crate) duplicates: u64,
     /// Acknowledgments that the path dropped, any of which may have told of a duplicate.
     pub(crate) acknowledgments_dropped: u64,
-    /// Flows that broke, in words.
+    /// Flows that broke, or of which too little is known, in words.
     pub(crate) broken: Vec<String>,
     /// Flows that the receiver's window held back although it was below the path's
     /// bandwidth-delay product, in words.
