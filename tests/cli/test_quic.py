@@ -48,7 +48,9 @@ def test_a_flow_over_quic_is_emulated_as_any(path_file, tmp_path):
     assert 10 <= window.max() < 400
     table = pyarrow.parquet.read_table(messages)
     assert table.num_rows == 2
-    times = [table[name].to_numpy() for name in ("written_s", "entered_s", "sent_s", "left_s", "read_s")]
+    times = [
+        table[name].to_numpy() for name in ("written_s", "entered_s", "sent_s", "left_s", "read_s")
+    ]
     assert (np.diff(times, axis=0) >= 0).all()
 
 
@@ -61,7 +63,9 @@ def test_quic_beside_tcp_in_a_scenario():
 
 @pytest.mark.usefixtures("emulator")
 def test_messages_over_quic_are_probed():
-    text = BESIDE.replace('"transfer", size = "300 kB"', '"constant-rate", rate = "1 Mbit/s", portion = "1200 B"')
+    text = BESIDE.replace(
+        '"transfer", size = "300 kB"', '"constant-rate", rate = "1 Mbit/s", portion = "1200 B"'
+    )
     scenario = pathcast.Scenario.parse(text, "probe.toml")
     prober = EmulatedProber(scenario, flow=1)
     plan = Plan(rate=2e6, warm_up_s=1.0, duration_s=2.0, every_s=0.02, seed=1)
