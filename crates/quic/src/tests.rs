@@ -21,8 +21,8 @@ fn address(end: usize) -> SocketAddr {
 
 type Order = std::cmp::Reverse<(Instant, u64)>;
 
-/// A path without a rate: each datagram takes 10 ms and up to `jitter` more, some are lost, some come
-/// twice.
+/// A path on which each datagram takes 10 ms and up to `jitter` more, some are lost, some come twice. Those
+/// of the client may have to queue for a link.
 struct Wire {
     ends: [Endpoint; 2],
     now: Instant,
@@ -30,6 +30,10 @@ struct Wire {
     loss: f64,
     jitter: Duration,
     twice: f64,
+    /// In bits a second, and the longest that a datagram waits for it.
+    link: Option<(f64, Duration)>,
+    /// When the link is free.
+    free: Instant,
     /// By when they arrive, then by when they were sent: reversed, for the heap has the largest first.
     way: BinaryHeap<(Order, usize, Vec<u8>)>,
     sent: u64,
@@ -60,6 +64,8 @@ impl Wire {
             loss: 0.0,
             jitter: Duration::ZERO,
             twice: 0.0,
+            link: None,
+            free: now,
             way: BinaryHeap::new(),
             sent: 0,
             lost: 0,
@@ -80,16 +86,33 @@ impl Wire {
                     self.lost += 1;
                     continue;
                 }
+                let Some(waits) = self.queue(end, datagram.len()) else {
+                    self.lost += 1;
+                    continue;
+                };
                 let copies = if self.chance() < self.twice { 2 } else { 1 };
                 for _ in 0..copies {
                     let extra = self.jitter.mul_f64(self.chance());
-                    let at = self.now + Duration::from_millis(10) + extra;
+                    let at = self.now + waits + Duration::from_millis(10) + extra;
                     self.sent += 1;
                     let order = std::cmp::Reverse((at, self.sent));
                     self.way.push((order, 1 - end, datagram.clone()));
                 }
             }
         }
+    }
+
+    /// How long a datagram waits for the link and is on it; none if there is no room.
+    fn queue(&mut self, from: usize, bytes: usize) -> Option<Duration> {
+        let Some((rate_bps, most)) = self.link.filter(|_| from == 0) else {
+            return Some(Duration::ZERO);
+        };
+        let free = self.free.max(self.now);
+        if free - self.now > most {
+            return None;
+        }
+        self.free = free + Duration::from_secs_f64((bytes + 28) as f64 * 8.0 / rate_bps);
+        Some(self.free - self.now)
     }
 
     /// Goes on to the next event, which may be none.
@@ -307,4 +330,27 @@ fn a_flow_that_has_nothing_to_send_keeps_its_window() {
         "{}",
         window(&wire)
     );
+}
+
+#[test]
+fn each_controller_fills_a_link_and_gives_up_what_its_queue_drops() {
+    // of 9.6 Mbit/s at most; a queue of two round trips
+    for (controller, least_bps) in [
+        (Controller::Cubic, 9.3e6),
+        (Controller::NewReno, 9.2e6),
+        (Controller::Bbr3, 8.0e6),
+    ] {
+        let mut wire = Wire::new(controller);
+        wire.connect();
+        wire.link = Some((10e6, Duration::from_millis(40)));
+        wire.ends[0].begin(false);
+        let took = wire.transfer(0, 12_000_000);
+        let goodput_bps = 12e6 * 8.0 / took.as_secs_f64();
+        assert!(
+            (least_bps..9.62e6).contains(&goodput_bps),
+            "{controller:?}: {goodput_bps}"
+        );
+        assert_eq!(wire.ends[0].sender().lost_packets, wire.lost);
+        assert!(wire.lost > 0 || controller == Controller::Bbr3);
+    }
 }

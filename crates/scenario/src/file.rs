@@ -218,7 +218,7 @@ fn transport(table: Table<'_, '_>) -> Read<Transport> {
         .need("scheme")?
         .text("a congestion control, or \"udp\"")?;
     if let Err(why) = QuicScheme::check(scheme) {
-        return table.need("scheme")?.wrong(why);
+        return table.need("scheme")?.wrong(format_args!("got {why}"));
     }
     let other = match QuicScheme::by_name(scheme) {
         Some(quic) => Some(Transport::Quic(quic)),

@@ -35,14 +35,14 @@ impl QuicScheme {
     /// What is wrong with a name that begins as those of QUIC but is none of them.
     ///
     /// # Errors
-    /// It, in words, with the names there are.
+    /// What was got, and what there is.
     pub fn check(name: &str) -> Result<(), String> {
         if !name.starts_with(Self::PREFIX) || Self::by_name(name).is_some() {
             return Ok(());
         }
         let names = Self::ALL.map(Self::name).join(", ");
         Err(format!(
-            "got the scheme {name:?}, expected one of QUIC's: {names}"
+            "the scheme {name:?}, expected one of QUIC's: {names}"
         ))
     }
 }
