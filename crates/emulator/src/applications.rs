@@ -155,7 +155,7 @@ impl<'a> Applications<'a> {
         let now = || Time::from_nanos(monotonic_ns().saturating_sub(began_ns));
         self.origin = Instant::now() - Duration::from_nanos(now().as_nanos());
         // QUIC has timers from the handshake on
-        (0..self.flows.len()).for_each(|flow| self.set_timers(flow));
+        (0..self.flows.len()).for_each(|flow| self.set_timers(flow, now()));
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         let mut give_up = None;
         'running: loop {
@@ -231,12 +231,15 @@ impl<'a> Applications<'a> {
     }
 
     /// Both ends of a flow over QUIC say when they have something to do.
-    fn set_timers(&mut self, number: usize) {
+    fn set_timers(&mut self, number: usize, now: Time) {
+        // what is due at once has its next turn after all others
+        const SOON: Span = Span::from_nanos(1000);
         let Some(quic) = self.flows[number].quic() else {
             return;
         };
         for side in [0, 1] {
-            let at = quic.timeout(side).map(|at| since(self.origin, at));
+            let at = quic.timeout(side);
+            let at = at.map(|at| since(self.origin, at).max(now + SOON));
             self.timers.want((2 * number + side) as u32, at);
         }
     }
@@ -378,7 +381,7 @@ impl<'a> Applications<'a> {
         }
         if over_quic {
             self.note_packets(number, side);
-            self.set_timers(number);
+            self.set_timers(number, now);
         }
         Ok(())
     }
