@@ -156,8 +156,8 @@ Schemes = Annotated[
     list[str] | None,
     typer.Option(
         "--scheme",
-        help="Congestion control, by name; several for mixed flows; default: cubic. Not with a "
-        "scenario, as the next two.",
+        help="Congestion control, by name; emulate: also quic-cubic, quic-reno, quic-bbr3; several for "
+        "mixed flows; default: cubic. Not with a scenario, as the next two.",
     ),
 ]
 FlowsOfEach = Annotated[

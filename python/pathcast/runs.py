@@ -47,7 +47,7 @@ class FlowReport:
     """One flow of a run.
 
     Attributes:
-        scheme: congestion control, by the kernel's name; `udp` for a flow without.
+        scheme: congestion control, by the kernel's name or QUIC's; `udp` for a flow without.
         goodput_bps: payload bits delivered in order to the receiving application, a second from
             the flow's start to its completion, or to the end of the run.
         retransmits: packets sent again.

@@ -3,33 +3,29 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use pathcast_netns::renew_receive_window;
 use pathcast_path::{Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
-use pathcast_scenario::{Datagrams, Source, Timers, Transport, Workload, Write};
-use pathcast_trace::{DelayHistogram, Direction, Read};
+use pathcast_quic::Packet;
+use pathcast_scenario::{Timers, Write};
+use pathcast_trace::{Direction, Read};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::{Errno, write};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use crate::application::{Application, CHUNK_BYTES, Carrier, FlowOutcome, Side, receive_datagrams};
 use crate::connection::Connection;
-use crate::datagram::{receive_datagram, send_datagrams};
+use crate::datagram::send_datagrams;
 use crate::error::EmulatorError;
 use crate::options::Flow;
 use crate::packet_log::Conclusion;
-use crate::pipe::Pipe;
 use crate::pump::timespec;
-
-/// Bytes written or read at once.
-const CHUNK_BYTES: usize = 128 << 10;
+use crate::quic::{Broken, QuicFlow};
+use crate::seals::SealedPacket;
 
 /// Messages that were read of which the log is told at once.
 const READS_AT_ONCE: usize = 512;
-
-/// Chunks of one flow before the next flow has its turn.
-const CHUNKS_A_TURN: usize = 4;
 
 /// The number of the stop event among those of the flows.
 const STOP: u64 = u64::MAX;
@@ -37,55 +33,14 @@ const STOP: u64 = u64::MAX;
 /// How long a datagram may wait in queues after the last one was written.
 const LONGEST_QUEUE: Span = Span::from_millis(1000);
 
-/// What became of a flow.
-#[derive(Default)]
-pub(crate) struct FlowOutcome {
-    pub(crate) delivered_bytes: u64,
-    /// Messages written and arrived whole.
-    pub(crate) messages: (u64, u64),
-    pub(crate) latency: Option<Box<DelayHistogram>>,
-    /// When all that it ever writes had arrived, since the beginning of the run.
-    pub(crate) completed: Option<Time>,
-}
-
 /// What the thread says at its end.
 pub(crate) struct ApplicationsReport {
     pub(crate) flows: Vec<FlowOutcome>,
     pub(crate) cpu_s: f64,
     /// Flows whose connection broke, and how.
-    pub(crate) broken: Vec<(usize, Errno)>,
+    pub(crate) broken: Vec<(usize, Broken)>,
     /// Why the thread was not in `SCHED_FIFO`.
     pub(crate) fifo_refused: Option<String>,
-}
-
-/// Which end of a flow's data.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Source,
-    Sink,
-}
-
-enum Carrier {
-    Tcp {
-        /// With the data, and against it: requests.
-        pipes: [Pipe; 2],
-        /// It writes as much as is taken.
-        greedy: bool,
-        asks: bool,
-    },
-    Udp(Box<Datagrams>),
-}
-
-struct Application<'a> {
-    source: Source,
-    sockets: [&'a OwnedFd; 2],
-    /// Whether the sockets are watched for room to write.
-    watched: [bool; 2],
-    carrier: Carrier,
-    outcome: FlowOutcome,
-    broken: bool,
-    /// What the receiver's window is to be.
-    window: Option<u64>,
 }
 
 /// The applications of all flows: what a thread works on.
@@ -93,16 +48,23 @@ pub(crate) struct Applications<'a> {
     flows: Vec<Application<'a>>,
     /// When each application wants to write next.
     wakes: Timers,
+    /// When each end of a flow over QUIC has something to do, two for each flow.
+    timers: Timers,
+    /// Time 0 of the run.
+    origin: Instant,
     epoll: OwnedFd,
     /// Kept open: an event whose last descriptor is closed vanishes, raised or not.
     _stop: OwnedFd,
     /// Flows that may still write, or wait for what they wrote.
     open: usize,
-    broken: Vec<(usize, Errno)>,
+    broken: Vec<(usize, Broken)>,
     chunk: Vec<u8>,
     /// Who wants to know of messages that were read, and those not told yet.
     log: Option<Conclusion>,
     reads: Vec<Read>,
+    /// Packets of QUIC that left, not told yet, and room for those that leave now.
+    sealed: Vec<SealedPacket>,
+    packets: Vec<Packet>,
     /// How long to wait for datagrams when all else is done.
     grace: Span,
 }
@@ -120,6 +82,7 @@ impl<'a> Applications<'a> {
     pub(crate) fn new(
         flows: &[Flow<'_>],
         connections: &'a [Connection],
+        quic: Vec<Option<Box<QuicFlow>>>,
         seed: u64,
         base_rtt: Span,
         log: Option<Conclusion>,
@@ -144,7 +107,13 @@ impl<'a> Applications<'a> {
         let applications: Vec<Application<'a>> = flows
             .iter()
             .zip(connections)
-            .map(|(flow, connection)| Application::new(flow, connection, seed))
+            .zip(quic)
+            .map(|((flow, connection), mut quic)| {
+                if let Some(quic) = &mut quic {
+                    quic.begin(log.is_some() && !flow.spec.workload.is_greedy());
+                }
+                Application::new(flow, connection, quic, seed)
+            })
             .collect();
         let mut wakes = Timers::new(applications.len());
         for (number, flow) in (0..).zip(&applications) {
@@ -153,6 +122,8 @@ impl<'a> Applications<'a> {
         Ok((
             Self {
                 wakes,
+                timers: Timers::new(2 * applications.len()),
+                origin: Instant::now(),
                 open: applications.len(),
                 flows: applications,
                 epoll,
@@ -161,6 +132,8 @@ impl<'a> Applications<'a> {
                 chunk: vec![0; CHUNK_BYTES],
                 log,
                 reads: Vec::new(),
+                sealed: Vec::new(),
+                packets: Vec::new(),
                 grace: base_rtt + LONGEST_QUEUE,
             },
             ApplicationsStop(raise),
@@ -179,6 +152,9 @@ impl<'a> Applications<'a> {
             .err()
             .map(|error| error.to_string());
         let now = || Time::from_nanos(monotonic_ns().saturating_sub(began_ns));
+        self.origin = Instant::now() - Duration::from_nanos(now().as_nanos());
+        // QUIC has timers from the handshake on
+        (0..self.flows.len()).for_each(|flow| self.set_timers(flow, now()));
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         let mut give_up = None;
         'running: loop {
@@ -186,7 +162,15 @@ impl<'a> Applications<'a> {
             while let Some((_, flow)) = self.wakes.pop(moment) {
                 self.write_due(flow as usize, moment);
             }
-            let mut next = self.wakes.next();
+            while let Some((_, timer)) = self.timers.pop(moment) {
+                self.quic_timeout((timer / 2) as usize, (timer % 2) as usize, moment);
+            }
+            let mut next = self
+                .wakes
+                .next()
+                .into_iter()
+                .chain(self.timers.next())
+                .min();
             if self.open == 0 {
                 // nobody repairs datagrams: those that do not come are waited for, but not for ever
                 let waited = *give_up.get_or_insert(moment + self.grace);
@@ -216,14 +200,14 @@ impl<'a> Applications<'a> {
                     outcome = self.read(flow, side, now());
                 }
                 if outcome.is_ok() && flags.contains(epoll::EventFlags::OUT) {
-                    outcome = self.write_more(flow, side);
+                    outcome = self.write_more(flow, side, now());
                 }
-                if let Err(errno) = outcome {
-                    self.break_flow(flow, errno);
+                if let Err(broken) = outcome {
+                    self.break_flow(flow, broken);
                 }
             }
         }
-        self.tell_reads();
+        self.tell();
         ApplicationsReport {
             flows: self.flows.into_iter().map(Application::finish).collect(),
             cpu_s: thread_cpu_s(),
@@ -232,9 +216,65 @@ impl<'a> Applications<'a> {
         }
     }
 
-    fn tell_reads(&mut self) {
+    /// Tells the log what there is.
+    fn tell(&mut self) {
         if let Some(log) = &self.log {
+            // what was in packets is known before their messages are read
+            log.sealed(std::mem::take(&mut self.sealed));
             log.reads(std::mem::take(&mut self.reads));
+        }
+    }
+
+    fn instant(&self, at: Time) -> Instant {
+        self.origin + Duration::from_nanos(at.as_nanos())
+    }
+
+    /// Both ends of a flow over QUIC say when they have something to do.
+    fn set_timers(&mut self, number: usize, now: Time) {
+        // what is due at once has its next turn after all others
+        const SOON: Span = Span::from_nanos(1000);
+        let Some(quic) = self.flows[number].quic() else {
+            return;
+        };
+        for side in [0, 1] {
+            let at = quic.timeout(side);
+            let at = at.map(|at| since(self.origin, at).max(now + SOON));
+            self.timers.want((2 * number + side) as u32, at);
+        }
+    }
+
+    /// An end of a flow over QUIC does what is due, which may have been put off meanwhile.
+    fn quic_timeout(&mut self, number: usize, side: usize, now: Time) {
+        let at = self.instant(now);
+        let flow = &mut self.flows[number];
+        if flow.broken {
+            return;
+        }
+        if let Some(quic) = flow.quic()
+            && quic.timeout(side).is_some_and(|due| due <= at)
+        {
+            quic.handle_timeout(side, at);
+        }
+        if let Err(broken) = self.write_more(number, side, now) {
+            self.break_flow(number, broken);
+        }
+    }
+
+    /// Notes what is in the packets that left.
+    fn note_packets(&mut self, number: usize, side: usize) {
+        let Some(quic) = self.flows[number].quic() else {
+            return;
+        };
+        quic.take_packets(side, &mut self.packets);
+        let direction = direction(side == Side::Source as usize);
+        let sealed = self.packets.drain(..).map(|packet| SealedPacket {
+            flow: number as u32,
+            direction,
+            packet,
+        });
+        self.sealed.extend(sealed);
+        if self.sealed.len() >= READS_AT_ONCE {
+            self.tell();
         }
     }
 
@@ -245,14 +285,14 @@ impl<'a> Applications<'a> {
                 let (written, delivered) = datagrams.counts();
                 delivered < written
             }
-            Carrier::Tcp { .. } => false,
+            Carrier::Stream(_) => false,
         })
     }
 
-    fn break_flow(&mut self, number: usize, errno: Errno) {
+    fn break_flow(&mut self, number: usize, broken: Broken) {
         let flow = &mut self.flows[number];
         if !std::mem::replace(&mut flow.broken, true) {
-            self.broken.push((number, errno));
+            self.broken.push((number, broken));
             for socket in flow.sockets {
                 let _ = epoll::delete(&self.epoll, socket);
             }
@@ -276,22 +316,26 @@ impl<'a> Applications<'a> {
                     continue;
                 }
                 (Carrier::Udp(_), Write::Endless | Write::Stop) => continue,
-                (Carrier::Tcp { greedy, .. }, Write::Endless) => {
-                    *greedy = true;
+                (Carrier::Stream(stream), Write::Endless) => {
+                    stream.greedy = true;
                     Side::Source
                 }
-                (Carrier::Tcp { greedy, .. }, Write::Stop) => {
-                    *greedy = false;
+                (Carrier::Stream(stream), Write::Stop) => {
+                    stream.greedy = false;
                     continue;
                 }
-                (Carrier::Tcp { pipes, asks, .. }, Write::Message(bytes)) => {
-                    let side = if *asks { Side::Sink } else { Side::Source };
-                    pipes[side as usize].offer(now, now, bytes);
+                (Carrier::Stream(stream), Write::Message(bytes)) => {
+                    let side = if stream.asks {
+                        Side::Sink
+                    } else {
+                        Side::Source
+                    };
+                    stream.pipes[side as usize].offer(now, now, bytes);
                     side
                 }
             };
-            if let Err(errno) = self.write_more(number, side as usize) {
-                return self.break_flow(number, errno);
+            if let Err(broken) = self.write_more(number, side as usize, now) {
+                return self.break_flow(number, broken);
             }
         }
         self.rest(number, now);
@@ -303,7 +347,7 @@ impl<'a> Applications<'a> {
         self.wakes.want(number as u32, flow.source.next_write());
         let delivered = match &flow.carrier {
             Carrier::Udp(_) => true,
-            Carrier::Tcp { pipes, .. } => pipes.iter().all(|pipe| pipe.ends.is_empty()),
+            Carrier::Stream(stream) => stream.pipes.iter().all(|pipe| pipe.ends.is_empty()),
         };
         if flow.source.is_finished() && delivered && flow.outcome.completed.is_none() {
             flow.outcome.completed = Some(now);
@@ -311,44 +355,15 @@ impl<'a> Applications<'a> {
         }
     }
 
-    /// Writes what the socket takes now, and watches it for room if there is more.
-    fn write_more(&mut self, number: usize, side: usize) -> Result<(), Errno> {
+    /// Writes what is taken now, and watches the socket for room if there is more.
+    fn write_more(&mut self, number: usize, side: usize, now: Time) -> Result<(), Broken> {
+        let at = self.instant(now);
         let flow = &mut self.flows[number];
-        let Carrier::Tcp { pipes, greedy, .. } = &mut flow.carrier else {
+        let Carrier::Stream(stream) = &mut flow.carrier else {
             return Ok(());
         };
-        let socket = flow.sockets[side].as_fd();
-        let mut full = false;
-        if *greedy && side == Side::Source as usize {
-            for _ in 0..CHUNKS_A_TURN {
-                match send(socket, &self.chunk, SendFlags::NOSIGNAL) {
-                    Ok(_) => {}
-                    Err(Errno::AGAIN | Errno::INTR) => break,
-                    Err(errno) => return Err(errno),
-                }
-            }
-            full = true;
-        } else {
-            while let Some(bytes) = pipes[side].pending.front_mut() {
-                let size = (*bytes).min(CHUNK_BYTES as u64) as usize;
-                // the end of a message is not to be filled up with the next one
-                let end = match size as u64 == *bytes {
-                    true => SendFlags::EOR,
-                    false => SendFlags::empty(),
-                };
-                match send(socket, &self.chunk[..size], SendFlags::NOSIGNAL | end) {
-                    Ok(sent) => *bytes -= sent as u64,
-                    Err(Errno::AGAIN | Errno::INTR) => {
-                        full = true;
-                        break;
-                    }
-                    Err(errno) => return Err(errno),
-                }
-                if *bytes == 0 {
-                    pipes[side].pending.pop_front();
-                }
-            }
-        }
+        let full = stream.write(side, flow.sockets[side].as_fd(), &self.chunk, at)?;
+        let over_quic = stream.quic.is_some();
         if full != flow.watched[side] {
             flow.watched[side] = full;
             let event = epoll::EventData::new_u64(2 * number as u64 + side as u64);
@@ -363,73 +378,62 @@ impl<'a> Applications<'a> {
                 epoll::EventFlags::IN | out,
             )?;
         }
+        if over_quic {
+            self.note_packets(number, side);
+            self.set_timers(number, now);
+        }
         Ok(())
     }
 
     /// Reads what has arrived at one end of a flow.
-    fn read(&mut self, number: usize, side: usize, now: Time) -> Result<(), Errno> {
+    fn read(&mut self, number: usize, side: usize, now: Time) -> Result<(), Broken> {
+        let at = self.instant(now);
         let flow = &mut self.flows[number];
         let socket = flow.sockets[side].as_fd();
-        let mut any = false;
-        match &mut flow.carrier {
+        let stream = match &mut flow.carrier {
             Carrier::Udp(datagrams) => {
-                while let Some((seq, bytes)) = receive_datagram(socket, &mut self.chunk)? {
-                    if let Some(written) = datagrams.on_arrival(now, seq, bytes) {
-                        flow.outcome.note(now, written);
-                    }
-                }
-                return Ok(());
+                let (outcome, chunk) = (&mut flow.outcome, &mut self.chunk);
+                return receive_datagrams(datagrams, outcome, socket, chunk, now);
             }
-            Carrier::Tcp { pipes, .. } => {
-                let pipe = &mut pipes[1 - side];
-                for _ in 0..CHUNKS_A_TURN {
-                    // counted and thrown away in the kernel: the copy would tell nothing
-                    match recv(socket, &mut self.chunk[..], RecvFlags::TRUNC) {
-                        Ok((_, 0)) => return Err(Errno::CONNRESET), // closed before we did
-                        Ok((_, size)) => pipe.arrived += size as u64,
-                        Err(Errno::AGAIN | Errno::INTR) => break,
-                        Err(errno) => return Err(errno),
-                    }
-                }
-                if let Some(window) = flow.window
-                    && side == Side::Sink as usize
-                {
-                    // it was taken when the flow was connected, and is no reason to end the run now
-                    let _ = renew_receive_window(socket, window);
-                }
-                while let Some(message) = pipe.take_delivered() {
-                    any = true;
-                    if self.log.is_some() {
-                        self.reads.push(Read {
-                            flow: number as u32,
-                            direction: match side == Side::Source as usize {
-                                true => Direction::Back,
-                                false => Direction::Data,
-                            },
-                            number: pipe.messages.1 - 1,
-                            first: message.first,
-                            end: message.end,
-                            written_ns: message.written.as_nanos(),
-                            read_ns: now.as_nanos(),
-                        });
-                    }
-                    if side == Side::Source as usize {
-                        // a request: the far end answers at once; the clock began with it
-                        let bytes = flow.source.answer();
-                        pipes_of(&mut flow.carrier)[0].offer(message.clock, now, bytes);
-                        break;
-                    }
-                    flow.outcome.note(now, message.clock);
-                    flow.source.on_delivered(now);
-                }
-                if self.reads.len() >= READS_AT_ONCE {
-                    self.tell_reads();
-                }
+            Carrier::Stream(stream) => stream,
+        };
+        stream.take_in(side, socket, &mut self.chunk, at, now)?;
+        // some of it may have come since
+        let now = now.max(since(self.origin, Instant::now()));
+        let (over_quic, pipe) = (stream.quic.is_some(), 1 - side);
+        let mut any = false;
+        while let Some(message) = stream.pipes[pipe].take_delivered() {
+            any = true;
+            if self.log.is_some() {
+                self.reads.push(Read {
+                    flow: number as u32,
+                    direction: direction(side != Side::Source as usize),
+                    number: stream.pipes[pipe].messages.1 - 1,
+                    first: message.first,
+                    end: message.end,
+                    written_ns: message.written.as_nanos(),
+                    read_ns: now.as_nanos(),
+                });
             }
+            if side == Side::Source as usize {
+                // a request: the far end answers at once; the clock began with it
+                let bytes = flow.source.answer();
+                stream.pipes[0].offer(message.clock, now, bytes);
+                break;
+            }
+            flow.outcome.note(now, message.clock);
+            flow.source.on_delivered(now);
+        }
+        if self.reads.len() >= READS_AT_ONCE {
+            self.tell();
+        }
+        if over_quic {
+            // to acknowledge, and because acknowledgments make room
+            self.write_more(number, side, now)?;
         }
         if any {
             if side == Side::Source as usize {
-                self.write_more(number, side)?;
+                self.write_more(number, side, now)?;
                 return self.read(number, side, now);
             }
             self.rest(number, now);
@@ -438,70 +442,15 @@ impl<'a> Applications<'a> {
     }
 }
 
-fn pipes_of(carrier: &mut Carrier) -> &mut [Pipe; 2] {
-    match carrier {
-        Carrier::Tcp { pipes, .. } => pipes,
-        Carrier::Udp(_) => unreachable!("only TCP has requests"),
-    }
+/// The time of a run that began at `origin`.
+fn since(origin: Instant, at: Instant) -> Time {
+    Time::from_nanos(at.saturating_duration_since(origin).as_nanos() as u64)
 }
 
-impl<'a> Application<'a> {
-    fn new(flow: &Flow<'_>, connection: &'a Connection, seed: u64) -> Self {
-        let spec = flow.spec;
-        let stop = spec.stop.map(|stop| Time::ZERO + stop);
-        Self {
-            source: Source::new(&spec.workload, flow.start, stop, seed, flow.number),
-            sockets: [&connection.sender, &connection.receiver],
-            watched: [false; 2],
-            carrier: match spec.transport {
-                Transport::Udp => Carrier::Udp(Box::default()),
-                Transport::Tcp { .. } => Carrier::Tcp {
-                    pipes: Default::default(),
-                    greedy: false,
-                    asks: matches!(spec.workload, Workload::RequestResponse { .. }),
-                },
-            },
-            outcome: FlowOutcome::default(),
-            broken: false,
-            window: match spec.transport {
-                Transport::Tcp {
-                    receive_window_bytes,
-                    ..
-                } => receive_window_bytes,
-                Transport::Udp => None,
-            },
-        }
-    }
-
-    fn finish(self) -> FlowOutcome {
-        let mut outcome = self.outcome;
-        match self.carrier {
-            Carrier::Udp(datagrams) => {
-                outcome.delivered_bytes = datagrams.delivered_bytes();
-                outcome.messages = datagrams.counts();
-                outcome.completed = outcome.completed.and(datagrams.last_arrival());
-            }
-            Carrier::Tcp {
-                pipes: [data, requests],
-                asks,
-                ..
-            } => {
-                outcome.delivered_bytes = data.arrived;
-                outcome.messages = match asks {
-                    true => (requests.messages.0, data.messages.1),
-                    false => data.messages,
-                };
-            }
-        }
-        outcome
-    }
-}
-
-impl FlowOutcome {
-    /// A message whose clock began at `written` has arrived whole.
-    fn note(&mut self, now: Time, written: Time) {
-        self.latency
-            .get_or_insert_with(|| Box::new(DelayHistogram::coarse()))
-            .record(now.since(written).as_nanos());
+/// Which way what left at a source, or did not, goes.
+const fn direction(from_source: bool) -> Direction {
+    match from_source {
+        true => Direction::Data,
+        false => Direction::Back,
     }
 }

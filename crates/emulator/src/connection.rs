@@ -21,7 +21,7 @@ use crate::error::EmulatorError;
 use crate::options::Flow;
 
 /// Long enough for five lost SYNs in a row.
-const CONNECT_WITHIN: Duration = Duration::from_secs(40);
+pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(40);
 
 /// What may wait in a socket for datagrams, so that a burst is dropped by the path or not at all.
 const DATAGRAM_BUFFER_BYTES: usize = 16 << 20;
@@ -79,7 +79,9 @@ impl<'a> Sockets<'a> {
             receivers.extend(inside(host_at(from.opposite()), || {
                 let open = |flow: &Flow<'_>| match flow.spec.transport {
                     Transport::Tcp { .. } => Ok(None),
-                    Transport::Udp => datagram_socket(ip, flow, from.opposite()).map(Some),
+                    Transport::Quic(_) | Transport::Udp => {
+                        datagram_socket(ip, flow, from.opposite()).map(Some)
+                    }
                 };
                 group.iter().map(open).collect::<Result<Vec<_>, _>>()
             })?);
@@ -190,7 +192,7 @@ fn failed(errno: Errno) -> EmulatorError {
     EmulatorError::from_io("connecting over the path", errno)
 }
 
-fn local(socket: &OwnedFd) -> Result<SocketAddr, EmulatorError> {
+pub(crate) fn local(socket: &OwnedFd) -> Result<SocketAddr, EmulatorError> {
     getsockname(socket)
         .and_then(SocketAddr::try_from)
         .map_err(failed)

@@ -5,6 +5,7 @@ use std::io;
 use pathcast_kernel_schemes::SchemeError;
 use pathcast_netns::NetnsError;
 use pathcast_probe::ProbeError;
+use pathcast_quic::QuicError;
 use pathcast_trace::TraceError;
 use thiserror::Error;
 
@@ -100,6 +101,22 @@ pub enum EmulatorError {
         /// How long was waited.
         waited_s: f64,
     },
+    /// The flows over QUIC could not connect over the path.
+    #[error(
+        "{connected} of {flows} QUIC handshakes were over within {waited_s:.0} s, expected all; the \
+         path loses too many packets for them"
+    )]
+    NoHandshake {
+        /// Flows that did.
+        connected: usize,
+        /// Flows over QUIC in all.
+        flows: usize,
+        /// How long was waited.
+        waited_s: f64,
+    },
+    /// QUIC does not work.
+    #[error(transparent)]
+    Quic(#[from] QuicError),
     /// The flows cannot be watched.
     #[error(transparent)]
     Probe(#[from] ProbeError),

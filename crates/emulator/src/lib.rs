@@ -1,4 +1,4 @@
-//! Runs the kernel's own TCP over an emulated path, in real time, on one machine.
+//! Runs the kernel's own TCP, and QUIC, over an emulated path, in real time, on one machine.
 //!
 //! Two network namespaces without names hold the hosts; each has a TUN device, or a veth pair where there
 //! are none; one real-time thread carries packets from one to the other over the same
@@ -22,12 +22,14 @@
 //! ```
 
 mod addresses;
+mod application;
 mod applications;
 mod capabilities;
 mod connection;
 mod datagram;
 mod error;
 mod mm_log;
+mod naming;
 mod options;
 mod outcome;
 mod outside;
@@ -35,7 +37,9 @@ mod packet;
 mod packet_log;
 mod pipe;
 mod pump;
+mod quic;
 mod run;
+mod seals;
 mod shell;
 // what happens to a child between fork and exec has no safe wrapper in the libraries we use
 #[allow(unsafe_code)]

@@ -6,7 +6,7 @@ use pathcast_netns::route::Beginning;
 use pathcast_netns::{DeviceKind, Settings};
 use pathcast_path::{Path, Span, Time};
 use pathcast_probe::Method;
-use pathcast_scenario::{FlowSpec, Heading, Scenario, Transport};
+use pathcast_scenario::{FlowSpec, Heading, QuicScheme, Scenario, Transport};
 
 use crate::addresses::{Ip, MAX_GROUPS, MTU};
 use crate::error::EmulatorError;
@@ -14,7 +14,7 @@ use crate::error::EmulatorError;
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// What runs over what; schemes are the kernel's.
+    /// What runs over what; schemes are the kernel's, or QUIC's.
     pub scenario: Scenario,
     /// How long the flows send at most; connecting comes before it. A run ends before if all flows
     /// have done what they ever will.
@@ -81,6 +81,9 @@ impl Options {
                 "{groups} groups of flows, expected at most {MAX_GROUPS}"
             ));
         }
+        for scheme in self.schemes() {
+            QuicScheme::check(scheme).or_else(unsupported)?;
+        }
         let mut common: Option<bool> = None;
         for spec in &self.scenario.flows {
             let Transport::Tcp {
@@ -106,7 +109,7 @@ impl Options {
         let flows = self.scenario.flows.iter();
         flows.filter_map(|spec| match &spec.transport {
             Transport::Tcp { scheme, .. } => Some(scheme.as_str()),
-            Transport::Udp => None,
+            Transport::Quic(_) | Transport::Udp => None,
         })
     }
 
@@ -132,7 +135,7 @@ impl Options {
             return None;
         };
         let plain = |spec: &FlowSpec| {
-            let bulk = FlowSpec::bulk(Transport::tcp(spec.transport.scheme()));
+            let bulk = FlowSpec::bulk(Transport::by_scheme(spec.transport.scheme()));
             *spec
                 == FlowSpec {
                     start: spec.start,
@@ -154,7 +157,7 @@ impl Options {
                     slow_start_after_idle,
                     ..
                 } => Some(*slow_start_after_idle),
-                Transport::Udp => None,
+                Transport::Quic(_) | Transport::Udp => None,
             });
         Settings {
             buffer_bytes: self.buffer_bytes(),
@@ -178,13 +181,13 @@ impl Options {
                     ecn,
                 },
             )),
-            Transport::Udp => None,
+            Transport::Quic(_) | Transport::Udp => None,
         })
     }
 
     /// The largest buffers that the kernel may give a socket: twice what the path can hold, and
     /// twice again because the kernel counts its own overhead too.
-    fn buffer_bytes(&self) -> u64 {
+    pub(crate) fn buffer_bytes(&self) -> u64 {
         const LEAST: u64 = 16 << 20;
         const MOST: u64 = 1 << 30;
         self.bytes_on_the_way().saturating_mul(4).clamp(LEAST, MOST)

@@ -8,12 +8,16 @@ use pathcast_netns::{DeviceKind, in_user_namespace};
 use pathcast_path::{Path, Span, Time};
 use pathcast_probe::{FlowTotals, Observation, Stopped};
 use pathcast_scenario::Transport;
-use pathcast_trace::{FlowReport, MessageReport, Metadata, OneWayDelay, RunReport, Source, Trace};
+use pathcast_trace::{
+    FlowReport, MessageReport, Metadata, OneWayDelay, Record, RunReport, Source, Trace,
+};
 use rustix::system::uname;
 
-use crate::applications::{ApplicationsReport, FlowOutcome};
+use crate::application::FlowOutcome;
+use crate::applications::ApplicationsReport;
 use crate::options::{Flow, Options};
 use crate::pump::PumpReport;
+use crate::quic::QuicOutcome;
 use crate::verdict::{Evidence, PACKETS_FOR_STALLS, slip_bound, stall_bound};
 
 /// What a run left when its threads had ended.
@@ -28,6 +32,8 @@ pub(crate) struct Findings {
     pub(crate) device: DeviceKind,
     /// Packets that the devices dropped by themselves.
     pub(crate) device_drops: u64,
+    /// Datagrams that sockets had no room for.
+    pub(crate) socket_drops: u64,
     /// `None` if the run was stopped before the flows were connected.
     pub(crate) flows: Option<FlowFindings>,
 }
@@ -121,6 +127,12 @@ pub(crate) fn conclude(
         record.flow = measured.watched[record.flow as usize] as u32;
     }
     let applications = &measured.applications;
+    let quic = of_quic(applications);
+    observation.records.extend(quic.records());
+    observation
+        .records
+        .sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
+    environment.extend(quic.environment());
     environment.insert("measured_by".into(), observation.method.to_string());
     if let Some(reason) = &observation.fallback_because {
         environment.insert("no_tcp_probe".into(), reason.clone());
@@ -145,7 +157,12 @@ pub(crate) fn conclude(
 
     let evidence = Evidence {
         device_drops: findings.device_drops,
-        broken: broken(applications),
+        socket_drops: if quic.is_empty() {
+            0
+        } else {
+            findings.socket_drops
+        },
+        broken: broken(applications).chain(quic.unreadable()).collect(),
         window_limited: window_limited(
             options,
             flows,
@@ -164,7 +181,8 @@ pub(crate) fn conclude(
     );
     let invalid_because = evidence.invalid_because();
     metadata.valid = invalid_because.is_empty();
-    metadata.mss_bytes = observation.flows.first().map(|flow| flow.last.snd_mss);
+    let tcp = observation.flows.first().map(|flow| flow.last.snd_mss);
+    metadata.mss_bytes = tcp.or(quic.payload_bytes());
     metadata.environment = environment;
 
     let reports = flows
@@ -243,7 +261,10 @@ fn flow_report(
         } else {
             0.0
         },
-        retransmits: totals.map_or(0, |totals| totals.retransmits),
+        retransmits: match &outcome.quic {
+            Some(quic) => quic.sender.resent_packets,
+            None => totals.map_or(0, |totals| totals.retransmits),
+        },
         workload: workload.kind().to_string(),
         start_s,
         completed_s,
@@ -318,11 +339,60 @@ fn evidence(options: &Options, observation: &Observation, pump: &PumpReport) -> 
     }
 }
 
-fn broken(applications: &ApplicationsReport) -> Vec<String> {
+/// What the senders over QUIC know, by the numbers of their flows.
+struct OfQuic<'a>(Vec<(usize, &'a QuicOutcome)>);
+
+fn of_quic(applications: &ApplicationsReport) -> OfQuic<'_> {
+    let flows = applications.flows.iter().enumerate();
+    let quic = flows.filter_map(|(flow, outcome)| Some((flow, outcome.quic.as_deref()?)));
+    OfQuic(quic.collect())
+}
+
+impl OfQuic<'_> {
+    const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn records(&self) -> impl Iterator<Item = Record> {
+        let of_flow = |&(flow, quic): &(usize, _)| {
+            let quic: &QuicOutcome = quic;
+            quic.records.iter().map(move |record| Record {
+                flow: flow as u32,
+                ..*record
+            })
+        };
+        self.0.iter().flat_map(of_flow)
+    }
+
+    /// Payload of a full packet of the first flow.
+    fn payload_bytes(&self) -> Option<u32> {
+        let (_, quic) = self.0.first()?;
+        Some(quic.sender.largest_payload_bytes as u32).filter(|bytes| *bytes > 0)
+    }
+
+    /// Flows of whose bytes too little is said, in words.
+    fn unreadable(&self) -> impl Iterator<Item = String> {
+        let unreadable = |&(flow, quic): &(usize, &QuicOutcome)| {
+            let count = quic.sender.unreadable_packets;
+            (count > 0)
+                .then(|| format!("{count} packets of flow {flow} held frames that are not known"))
+        };
+        self.0.iter().filter_map(unreadable)
+    }
+
+    fn environment(&self) -> impl Iterator<Item = (String, String)> {
+        let said = self.0.iter().map(|(flow, quic)| {
+            format!("flow {flow} gave up {} packets", quic.sender.lost_packets)
+        });
+        let said: Vec<String> = said.collect();
+        let said = (!said.is_empty()).then(|| ("quic_lost".to_string(), said.join("; ")));
+        said.into_iter()
+    }
+}
+
+fn broken(applications: &ApplicationsReport) -> impl Iterator<Item = String> {
     let broken = applications.broken.iter();
-    broken
-        .map(|(flow, errno)| format!("the connection of flow {flow} broke: {errno}"))
-        .collect()
+    broken.map(|(flow, why)| format!("the connection of flow {flow} broke: {why}"))
 }
 
 /// Flows that something other than the path held back, in words.

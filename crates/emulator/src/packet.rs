@@ -24,7 +24,7 @@ pub(crate) struct Packet {
 pub(crate) enum Kind {
     /// TCP payload the way that the flow's data goes: TCP repairs its loss.
     Data,
-    /// A datagram the way that the flow's data goes: nobody repairs its loss.
+    /// A datagram the way that the flow's data goes: nobody repairs its loss, or QUIC does.
     Datagram,
     /// Anything else: acknowledgments, requests, handshakes.
     Other,

@@ -5,15 +5,18 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use pathcast_netns::{PayloadCount, read_headers};
+use pathcast_netns::read_headers;
 use pathcast_path::DropReason;
+use pathcast_quic::seal_of;
 use pathcast_trace::{
-    DelaySplit, Direction, MessageRecord, Metadata, PacketEvent, PacketRecord, Read, Segment,
-    Splitter, TableWriter, TraceError, write_beside,
+    DelaySplit, MessageRecord, Metadata, PacketEvent, PacketRecord, Read, Segment, Splitter,
+    TableWriter, TraceError, write_beside,
 };
 
 use crate::addresses::End;
+use crate::naming::{Flows, Naming};
 use crate::packet::{Packet, inspect};
+use crate::seals::{Crossed, Left, SealedPacket, Seals};
 
 /// Entries handed over at once: the pump must not wait for anybody.
 const BATCH: usize = 4096;
@@ -39,37 +42,33 @@ impl Event {
 
 /// What packets of one conversation have in common, both ways: group or addresses, port at the near
 /// end, port at the far end, protocol. Of groups, the first two are all that is needed.
-type Conversation = (u64, u16, u16, u8);
+pub(crate) type Conversation = (u64, u16, u16, u8);
 
 /// One event of one packet, as the pump saw it.
 pub(crate) struct Entry {
     pub(crate) at_ns: u64,
     pub(crate) entered_ns: u64,
-    conversation: Conversation,
+    pub(crate) conversation: Conversation,
     pub(crate) to: End,
-    sequence: u32,
-    payload_bytes: u32,
+    /// TCP's sequence number, or QUIC's seal.
+    pub(crate) sequence: u64,
+    pub(crate) payload_bytes: u32,
     pub(crate) size_bytes: u32,
     pub(crate) event: Event,
 }
 
 pub(crate) enum Message {
     Entries(Vec<Entry>),
+    Sealed(Vec<SealedPacket>),
     Reads(Vec<Read>),
     Flows(Flows),
     End(Box<Metadata>),
 }
 
-/// The flows of a run, for those who see packets only.
-pub(crate) enum Flows {
-    /// Flow and where its data goes, by group and the port at the near end.
-    ByPort(BTreeMap<(u16, u16), (u32, End)>),
-    /// Numbered as they come; what goes to the far end is data.
-    AsTheyCome,
-}
-
 /// The pump's end.
 pub(crate) struct Log {
+    /// Of each group of flows, whether they are over QUIC.
+    sealed: Vec<bool>,
     /// Whether packets need not be of a group.
     everything: bool,
     batch: Vec<Entry>,
@@ -101,7 +100,7 @@ impl Log {
 
     /// Of a packet that goes `to`: its conversation, its place in it, and its payload's size.
     #[inline]
-    fn conversation(&self, bytes: &[u8], to: End) -> Option<(Conversation, u32, u32)> {
+    fn conversation(&self, bytes: &[u8], to: End) -> Option<(Conversation, u64, u32)> {
         let order = |from: u16, at: u16| {
             if to == End::Far {
                 (from, at)
@@ -113,7 +112,11 @@ impl Log {
             let header = inspect(bytes)?;
             let (near, _) = order(header.ports.0, header.ports.1);
             let conversation = (header.group as u64, near, 0, 0);
-            return Some((conversation, header.sequence, header.payload_bytes));
+            let sequence = match self.sealed.get(header.group) {
+                Some(true) => seal_of(bytes),
+                _ => header.sequence.into(),
+            };
+            return Some((conversation, sequence, header.payload_bytes));
         }
         let headers = read_headers(bytes)?;
         let (near, far) = order(headers.ports.0, headers.ports.1);
@@ -125,7 +128,7 @@ impl Log {
         };
         let addresses = u64::from(here) << 32 | u64::from(there);
         let conversation = (addresses, near, far, headers.protocol as u8);
-        Some((conversation, headers.sequence, headers.payload_bytes))
+        Some((conversation, headers.sequence.into(), headers.payload_bytes))
     }
 
     fn hand_over(&mut self) {
@@ -155,6 +158,13 @@ impl Conclusion {
         let _ = self.0.send(Message::Reads(reads));
     }
 
+    /// What was in packets of QUIC that left; each is told of.
+    pub(crate) fn sealed(&self, packets: Vec<SealedPacket>) {
+        if !packets.is_empty() {
+            let _ = self.0.send(Message::Sealed(packets));
+        }
+    }
+
     /// The log is whole; without this it is not kept.
     pub(crate) fn end(self, metadata: Metadata) {
         let _ = self.0.send(Message::End(Box::new(metadata)));
@@ -164,10 +174,12 @@ impl Conclusion {
 /// The writer's end.
 pub(crate) struct LogWriter(Receiver<Message>);
 
-/// A log: for the pump, for the conductor, for the thread that writes.
-pub(crate) fn packet_log() -> (Log, Conclusion, LogWriter) {
+/// A log: for the pump, for the conductor, for the thread that writes; `sealed` says of each group of
+/// flows whether they are over QUIC.
+pub(crate) fn packet_log(sealed: Vec<bool>) -> (Log, Conclusion, LogWriter) {
     let (messages, written) = channel();
     let log = Log {
+        sealed,
         everything: false,
         batch: Vec::with_capacity(BATCH),
         messages: messages.clone(),
@@ -177,7 +189,7 @@ pub(crate) fn packet_log() -> (Log, Conclusion, LogWriter) {
 
 /// A log of whatever crosses: for the pump, for whoever knows the end, and what they send.
 pub(crate) fn log_of_everything() -> (Log, Conclusion, Receiver<Message>) {
-    let (mut log, conclusion, writer) = packet_log();
+    let (mut log, conclusion, writer) = packet_log(Vec::new());
     log.everything = true;
     (log, conclusion, writer.0)
 }
@@ -208,6 +220,7 @@ impl LogWriter {
                     packets: packets.map(TableWriter::new).transpose()?,
                     messages: messages.map(TableWriter::new).transpose()?,
                     splitter,
+                    seals: Seals::default(),
                 };
                 match self.follow(&mut sinks, began_ns) {
                     Some(metadata) => {
@@ -230,6 +243,7 @@ impl LogWriter {
             let mut end = None;
             match self.0.recv().ok()? {
                 Message::Entries(entries) => waiting.push(entries),
+                Message::Sealed(packets) => packets.into_iter().for_each(|p| sinks.seals.note(p)),
                 Message::Reads(reads) => reads.into_iter().for_each(|r| sinks.splitter.read(r)),
                 Message::Flows(flows) => naming = Some(Naming::new(flows)),
                 Message::End(metadata) => end = Some(metadata),
@@ -254,6 +268,7 @@ struct Sinks<'a> {
     packets: Option<TableWriter<'a, PacketRecord>>,
     messages: Option<TableWriter<'a, MessageRecord>>,
     splitter: Splitter,
+    seals: Seals,
 }
 
 impl Sinks<'_> {
@@ -263,6 +278,23 @@ impl Sinks<'_> {
         };
         if let Some(rows) = &mut self.packets {
             push(entry, record, rows);
+        }
+        if naming.is_sealed(entry) {
+            // what entered before the run began was the handshake, of which nobody tells
+            if self.splitter.knows(record.flow) && entry.entered_ns >= began_ns {
+                self.seals.cross(Crossed {
+                    flow: record.flow,
+                    direction: record.direction,
+                    seal: entry.sequence,
+                    entered_ns: entry.entered_ns,
+                    left: match entry.event {
+                        Event::Sent => None,
+                        Event::Delivered { .. } => Some(Left::At(entry.at_ns)),
+                        Event::DroppedByQueue | Event::DroppedByLoss => Some(Left::Dropped),
+                    },
+                });
+            }
+            return;
         }
         let left_ns = match entry.event {
             Event::Sent => None,
@@ -282,6 +314,7 @@ impl Sinks<'_> {
 
     fn tell(&mut self, began_ns: u64) {
         let rows = &mut self.messages;
+        self.seals.tell(&mut self.splitter);
         self.splitter.tell(began_ns, |record| {
             if let Some(rows) = rows {
                 rows.push(record);
@@ -341,87 +374,63 @@ fn push(entry: &Entry, record: PacketRecord, rows: &mut TableWriter<'_, PacketRe
     }
 }
 
-/// Finds the flow of each packet, and its place in it.
-struct Naming {
-    flows: Flows,
-    /// The flows that have come so far, if that is how they are numbered.
-    seen: BTreeMap<Conversation, u32>,
-    /// Of each flow and direction.
-    sequences: BTreeMap<(u32, u8), PayloadCount>,
-}
-
-impl Naming {
-    const fn new(flows: Flows) -> Self {
-        Self {
-            flows,
-            seen: BTreeMap::new(),
-            sequences: BTreeMap::new(),
-        }
-    }
-
-    fn record(&mut self, entry: &Entry, began_ns: u64) -> Option<PacketRecord> {
-        let (group, near_port, ..) = entry.conversation;
-        let (flow, data_to) = match &self.flows {
-            Flows::ByPort(by_port) => *by_port.get(&(group as u16, near_port))?,
-            Flows::AsTheyCome => {
-                let next = self.seen.len() as u32;
-                let flow = *self.seen.entry(entry.conversation).or_insert(next);
-                (flow, End::Far)
-            }
-        };
-        let direction = if entry.to == data_to {
-            Direction::Data
-        } else {
-            Direction::Back
-        };
-        let time_s = (entry.at_ns as f64 - began_ns as f64) * 1e-9;
-        let delay_ns = entry.at_ns - entry.entered_ns.min(entry.at_ns);
-        let (event, one_way_delay_s) = match entry.event {
-            Event::Sent => (PacketEvent::Sent, None),
-            Event::Delivered { .. } => (PacketEvent::Delivered, Some(delay_ns as f64 * 1e-9)),
-            Event::DroppedByQueue => (PacketEvent::DroppedByQueue, None),
-            Event::DroppedByLoss => (PacketEvent::DroppedByLoss, None),
-        };
-        Some(PacketRecord {
-            time_s,
-            flow,
-            seq: self.unwrap(flow, direction, entry.sequence),
-            size_bytes: entry.size_bytes,
-            event,
-            one_way_delay_s,
-            direction,
-        })
-    }
-
-    fn unwrap(&mut self, flow: u32, direction: Direction, sequence: u32) -> u64 {
-        self.sequences
-            .entry((flow, direction as u8))
-            .or_insert_with(|| PayloadCount::beginning(sequence))
-            .advance(sequence)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::naming::tests::{entry, naming_of_one};
+    use pathcast_trace::Direction;
 
     #[test]
-    fn sequence_numbers_are_counted_from_the_first_byte_and_never_wrap() {
-        let flows = Flows::ByPort(BTreeMap::new());
-        let mut naming = Naming::new(flows);
-        let isn = u32::MAX - 1000;
-        let mut seq = |offset: u32| naming.unwrap(0, Direction::Data, isn.wrapping_add(offset));
-        assert_eq!(seq(0), 0); // the SYN
-        assert_eq!(seq(1), 0);
-        assert_eq!(seq(1449), 1448);
-        assert_eq!(seq(2897), 2896);
-        assert_eq!(seq(1449), 1448); // again
-        for _ in 0..5 {
-            for quarter in 1..4 {
-                seq(quarter << 30);
-            }
-            seq(0);
+    fn what_crossed_waits_until_it_is_known_what_was_in_it() {
+        let mut naming = naming_of_one();
+        let mut sinks = Sinks {
+            packets: None,
+            messages: None,
+            splitter: Splitter::new([3], 1),
+            seals: Seals::default(),
+        };
+        let read = Read {
+            flow: 3,
+            direction: Direction::Data,
+            number: 0,
+            first: 0,
+            end: 100,
+            written_ns: 0,
+            read_ns: 40,
+        };
+        let sealed = |seal, bytes| SealedPacket {
+            flow: 3,
+            direction: Direction::Data,
+            packet: pathcast_quic::Packet { seal, bytes },
+        };
+        let told = |sinks: &mut Sinks<'_>| {
+            let mut rows = Vec::new();
+            sinks.seals.tell(&mut sinks.splitter);
+            sinks.splitter.tell(0, |row| rows.push(row));
+            rows
+        };
+        // a handshake; a packet with 60 bytes that is lost, one with the rest, and the 60 again
+        for (seal, at_ns, entered_ns, event) in [
+            (1, 2, 2, Event::Sent),
+            (2, 10, 10, Event::Sent),
+            (3, 11, 11, Event::Sent),
+            (2, 12, 10, Event::DroppedByLoss),
+            (3, 21, 11, Event::Delivered { marked: false }),
+            (4, 30, 30, Event::Sent),
+            (4, 39, 30, Event::Delivered { marked: false }),
+        ] {
+            sinks.push(&entry(seal, at_ns, entered_ns, event), &mut naming, 5);
         }
-        assert_eq!(seq(1), 5 << 32);
+        sinks.splitter.read(read);
+        sinks.seals.note(sealed(3, 60..100));
+        assert!(told(&mut sinks).is_empty());
+        sinks.seals.note(sealed(2, 0..60));
+        assert!(told(&mut sinks).is_empty());
+        sinks.seals.note(sealed(4, 0..30));
+        sinks.seals.note(sealed(4, 30..60));
+        let rows = told(&mut sinks);
+        let times = [rows[0].entered_s, rows[0].sent_s, rows[0].left_s];
+        assert_eq!(times.map(|s| (s * 1e9).round()), [11.0, 30.0, 39.0]);
+        assert!(sinks.seals.is_empty());
     }
 }

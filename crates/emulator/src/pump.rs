@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pathcast_netns::{Device, Protocol, read_headers};
 use pathcast_path::{Counters, Dropped, PacketInfo, Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
-use pathcast_scenario::{Network, Scenario, Transport, Way, route};
+use pathcast_scenario::{Network, Scenario, Way, route};
 use pathcast_trace::DelayHistogram;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
@@ -39,7 +39,7 @@ pub(crate) struct PumpReport {
     pub(crate) data_delivered: u64,
     /// Of those that TCP repairs, when each was dropped, on the monotonic clock.
     pub(crate) data_drops_ns: Vec<u64>,
-    /// Datagrams that were dropped.
+    /// Datagrams that were dropped, those of QUIC among them.
     pub(crate) datagram_drops: u64,
     /// Other packets that were dropped.
     pub(crate) other_drops: u64,
@@ -147,7 +147,7 @@ impl<'a> Pump<'a> {
             .fold(0.0, f64::max);
         let groups = scenario.flows.iter().map(|spec| {
             let to = End::source_of(spec.heading).opposite();
-            (to, spec.transport != Transport::Udp)
+            (to, spec.transport.is_tcp())
         });
         Ok(Self {
             clock: Clock {

@@ -1,6 +1,7 @@
 //! One run: flows over a path, from the first namespace to the verdict.
 
 use std::fs;
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,10 +21,12 @@ use crate::addresses::{End, MTU, SHAPE};
 use crate::applications::Applications;
 use crate::connection::{Connection, Sockets};
 use crate::error::EmulatorError;
+use crate::naming::{Flows, Named};
 use crate::options::{Flow, Options};
 use crate::outcome::{Findings, FlowFindings, Measured, bound, conclude};
-use crate::packet_log::{Conclusion, Files, Flows, Log, packet_log};
+use crate::packet_log::{Conclusion, Files, Log, packet_log};
 use crate::pump::Pump;
+use crate::quic::{self, QuicFlow};
 
 /// The pump goes before everything else; reading the trace before making more of it.
 pub(crate) const PUMP_PRIORITY: i32 = 50;
@@ -68,7 +71,9 @@ pub fn emulate(
     let wanted = files.packets.or(files.messages).is_some();
     let (log, conclusion, writer) = match wanted || flows.iter().any(|flow| in_messages(&flow)) {
         true => {
-            let (log, conclusion, writer) = packet_log();
+            let groups = options.scenario.flows.iter();
+            let sealed = groups.map(|spec| matches!(spec.transport, Transport::Quic(_)));
+            let (log, conclusion, writer) = packet_log(sealed.collect());
             (Some(log), Some(conclusion), Some((writer, splitter())))
         }
         false => (None, None, None),
@@ -188,6 +193,7 @@ impl Run<'_> {
         }
         let flows = self.run_flows(&near, &far, log)?;
         let device_drops = near.device.drops()? + far.device.drops()?;
+        let socket_drops = socket_drops(&near)? + socket_drops(&far)?;
         let settings_refused = near.refused;
         Ok(Findings {
             load_average,
@@ -195,6 +201,7 @@ impl Run<'_> {
             settings_refused,
             device,
             device_drops,
+            socket_drops,
             flows,
         })
     }
@@ -230,10 +237,14 @@ impl Run<'_> {
             let Some(connections) = sockets.connect(&|| self.stopped())? else {
                 return Ok(None);
             };
+            let stopped = || self.stopped();
+            let Some(quic) = quic::connect(self.options, &connections, &stopped)? else {
+                return Ok(None);
+            };
             if let Some(conclusion) = &self.conclusion {
                 conclusion.flows(self.named(&connections));
             }
-            let measured = self.measure(&connections)?;
+            let measured = self.measure(&connections, quic)?;
             drop(pumping);
             Ok(Some(FlowFindings {
                 measured,
@@ -246,20 +257,28 @@ impl Run<'_> {
     fn named(&self, connections: &[Connection]) -> Flows {
         let flows = self.flows.iter().zip(connections);
         let named = flows.map(|(flow, connection)| {
-            let to = End::source_of(flow.spec.heading).opposite();
-            ((flow.group as u16, connection.near_port), (flow.number, to))
+            let named = Named {
+                flow: flow.number,
+                data_to: End::source_of(flow.spec.heading).opposite(),
+                sealed: matches!(flow.spec.transport, Transport::Quic(_)),
+            };
+            ((flow.group as u16, connection.near_port), named)
         });
         Flows::ByPort(named.collect())
     }
 
     /// Lets connected flows send, and watches them.
-    fn measure(&self, connections: &[Connection]) -> Result<Measured, EmulatorError> {
+    fn measure(
+        &self,
+        connections: &[Connection],
+        quic: Vec<Option<Box<QuicFlow>>>,
+    ) -> Result<Measured, EmulatorError> {
         let watch = pathcast_probe::Options {
             method: self.options.method,
             fifo_priority: Some(PROBE_PRIORITY),
         };
         let watched: Vec<usize> = (0..self.flows.len())
-            .filter(|&flow| self.flows[flow].spec.transport != Transport::Udp)
+            .filter(|&flow| self.flows[flow].spec.transport.is_tcp())
             .collect();
         let senders: Vec<_> = watched
             .iter()
@@ -271,6 +290,7 @@ impl Run<'_> {
             let (applications, stop_applications) = Applications::new(
                 self.flows,
                 connections,
+                quic,
                 self.options.seed,
                 self.options.longest_rtt(),
                 self.conclusion.clone(),
@@ -298,5 +318,52 @@ impl Run<'_> {
                 applications: join(applications),
             })
         })
+    }
+}
+
+/// Datagrams that a host's sockets had no room for.
+fn socket_drops(host: &Host) -> Result<u64, EmulatorError> {
+    let failed = |error| EmulatorError::from_io("counting what sockets dropped", error);
+    let read = || -> io::Result<u64> {
+        let of_v4 = fs::read_to_string("/proc/thread-self/net/snmp")?;
+        // a kernel without IPv6 has none
+        let of_v6 = fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default();
+        Ok(udp_drops(&of_v4, &of_v6))
+    };
+    let counted = host.namespace.run(read);
+    counted
+        .map_err(|error| EmulatorError::from_io("entering a network namespace", error))?
+        .map_err(failed)
+}
+
+/// `RcvbufErrors` of UDP in `/proc/net/snmp`, whose lines come in pairs of names and numbers, and in
+/// `/proc/net/snmp6`, which has a line for each.
+fn udp_drops(of_v4: &str, of_v6: &str) -> u64 {
+    let mut lines = of_v4.lines().filter(|line| line.starts_with("Udp:"));
+    let names = lines.next().unwrap_or_default().split_whitespace();
+    let numbers = lines.next().unwrap_or_default().split_whitespace();
+    let v4 = names.zip(numbers).find(|(name, _)| *name == "RcvbufErrors");
+    let v6 = of_v6
+        .lines()
+        .filter_map(|line| line.split_once(char::is_whitespace))
+        .find(|(name, _)| *name == "Udp6RcvbufErrors");
+    let number = |found: Option<(&str, &str)>| {
+        found.map_or(0, |(_, number)| number.trim().parse().unwrap_or(0))
+    };
+    number(v4) + number(v6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sockets_dropped_is_found_among_the_counters() {
+        let v4 = "Tcp: A B\nTcp: 1 2\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors \
+                  SndbufErrors\nUdp: 9 8 7 6 5 4\nUdpLite: InDatagrams\nUdpLite: 3\n";
+        let v6 = "Ip6InReceives  \t12\nUdp6RcvbufErrors                \t11\n";
+        assert_eq!(udp_drops(v4, v6), 16);
+        assert_eq!(udp_drops(v4, ""), 5);
+        assert_eq!(udp_drops("", ""), 0);
     }
 }

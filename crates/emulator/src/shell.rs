@@ -556,7 +556,7 @@ fn write(
                                 }
                             }
                         }
-                        Ok(Message::Flows(_) | Message::Reads(_)) => {}
+                        Ok(Message::Flows(_) | Message::Reads(_) | Message::Sealed(_)) => {}
                         Ok(Message::End(metadata)) => break metadata,
                         Err(_) => return Err("the run was stopped".into()),
                     }

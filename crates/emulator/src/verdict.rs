@@ -32,6 +32,8 @@ pub(crate) struct Evidence {
     pub(crate) stall_bound: Span,
     /// Packets that the devices dropped by themselves.
     pub(crate) device_drops: u64,
+    /// Datagrams of QUIC that sockets had no room for.
+    pub(crate) socket_drops: u64,
     /// Packets that the devices did not take from us, or could not give us.
     pub(crate) device_errors: u64,
     /// Records of the probe that were lost.
@@ -48,7 +50,7 @@ pub(crate) struct Evidence {
     pub(crate) duplicates: u64,
     /// Acknowledgments that the path dropped, any of which may have told of a duplicate.
     pub(crate) acknowledgments_dropped: u64,
-    /// Flows that broke, in words.
+    /// Flows that broke, or of which too little is known, in words.
     pub(crate) broken: Vec<String>,
     /// Flows that the receiver's window held back although it was below the path's
     /// bandwidth-delay product, in words.
@@ -107,6 +109,12 @@ impl Evidence {
                 self.retransmits_answered, self.drops, self.duplicates
             ));
         }
+        if self.socket_drops > 0 {
+            reasons.push(format!(
+                "{} datagrams were dropped by sockets without room: packets were lost outside the path",
+                self.socket_drops
+            ));
+        }
         reasons.extend(self.broken.iter().cloned());
         reasons.extend(self.window_limited.iter().cloned());
         reasons
@@ -157,6 +165,7 @@ mod tests {
         assert!(
             reason(|e| e.device_drops = 3).starts_with("3 packets were dropped by the devices")
         );
+        assert!(reason(|e| e.socket_drops = 2).starts_with("2 datagrams were dropped by sockets"));
         assert!(reason(|e| e.device_errors = 1).contains("read from or written to"));
         assert!(reason(|e| e.records_lost = 7).starts_with("7 records"));
         assert!(reason(|e| e.retransmits = 17).contains("sent only 17 again"));

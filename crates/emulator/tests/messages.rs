@@ -90,9 +90,17 @@ fn split(report: &RunReport) -> (MessageReport, DelaySplit) {
 #[test]
 fn on_an_idle_path_messages_spend_their_time_in_the_network() {
     let Some(_alone) = alone() else { return };
-    let flow = "scheme = 'cubic'\nworkload = { kind = 'constant-rate', rate = '1 Mbit/s', \
-                portion = '1250 B', count = 200 }\n";
-    let Some((report, _, rows, bound_s)) = run("", flow, 10.0) else {
+    for scheme in ["cubic", "quic-cubic"] {
+        on_an_idle_path(scheme);
+    }
+}
+
+fn on_an_idle_path(scheme: &str) {
+    let flow = format!(
+        "scheme = '{scheme}'\nworkload = {{ kind = 'constant-rate', rate = '1 Mbit/s', portion = \
+         '1250 B', count = 200 }}\n"
+    );
+    let Some((report, _, rows, bound_s)) = run("", &flow, 10.0) else {
         return;
     };
     let (messages, split) = split(&report);
@@ -155,9 +163,17 @@ fn what_a_window_cannot_carry_waits_in_the_sender_s_stack() {
 #[test]
 fn a_loss_is_repaired_from_the_sender_s_stack_and_what_follows_waits_in_the_receiver_s() {
     let Some(_alone) = alone() else { return };
-    let flow = "scheme = 'reno'\nworkload = { kind = 'constant-rate', rate = '2 Mbit/s', \
-                portion = '1250 B', count = 800 }\n";
-    let Some((report, _, rows, bound_s)) = run("loss = 0.02\n", flow, 20.0) else {
+    for scheme in ["reno", "quic-reno"] {
+        a_loss_is_repaired(scheme);
+    }
+}
+
+fn a_loss_is_repaired(scheme: &str) {
+    let flow = format!(
+        "scheme = '{scheme}'\nworkload = {{ kind = 'constant-rate', rate = '2 Mbit/s', portion = \
+         '1250 B', count = 800 }}\n"
+    );
+    let Some((report, _, rows, bound_s)) = run("loss = 0.02\n", &flow, 20.0) else {
         return;
     };
     let (_, split) = split(&report);
@@ -177,11 +193,38 @@ fn a_loss_is_repaired_from_the_sender_s_stack_and_what_follows_waits_in_the_rece
 }
 
 #[test]
+fn what_quic_s_window_cannot_carry_waits_in_the_sender_s_stack() {
+    let Some(_alone) = alone() else { return };
+    let flow = "scheme = 'quic-cubic'\nworkload = { kind = 'constant-rate', rate = '25 Mbit/s', \
+                portion = '1250 B' }\n";
+    let Some((report, _, rows, _)) = run("", flow, 4.0) else {
+        return;
+    };
+    let (messages, split) = split(&report);
+    assert_eq!(messages.delivered, rows.len() as u64);
+    assert!(split.buffered_fraction > 0.5, "{split:?}");
+    // the network has a queue of 40 ms at most; what is beyond waits for the window
+    assert!(split.network.p99 < 61.0, "{split:?}");
+    let last = &rows[rows.len() - 1];
+    let behind_s = last.entered_s - last.written_s;
+    // 25 Mbit/s come, of 20 at most 19.2 go
+    assert!((0.6..1.6).contains(&behind_s), "{behind_s}");
+}
+
+#[test]
 fn requests_and_answers_are_told_apart() {
     let Some(_alone) = alone() else { return };
-    let flow = "scheme = 'cubic'\nworkload = { kind = 'request-response', response = '4 kB', \
-                think = '10 ms', count = 20 }\n";
-    let Some((report, _, rows, bound_s)) = run("", flow, 10.0) else {
+    for scheme in ["cubic", "quic-bbr3"] {
+        requests_and_answers(scheme);
+    }
+}
+
+fn requests_and_answers(scheme: &str) {
+    let flow = format!(
+        "scheme = '{scheme}'\nworkload = {{ kind = 'request-response', response = '4 kB', think = \
+         '10 ms', count = 20 }}\n"
+    );
+    let Some((report, _, rows, bound_s)) = run("", &flow, 10.0) else {
         return;
     };
     let (messages, split) = split(&report);

@@ -129,6 +129,13 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
     for flow in &scenario.flows {
         match &flow.transport {
             Transport::Udp => return Err("got a flow of udp, expected tcp".into()),
+            Transport::Quic(scheme) => {
+                return Err(format!(
+                    "got a flow of {}, expected one of TCP: QUIC runs in the emulator, by `pathcast \
+                     emulate`",
+                    scheme.name()
+                ));
+            }
             Transport::Tcp { .. } => {}
         }
         if flow.delay.as_nanos() > 0 {
@@ -179,7 +186,7 @@ fn common(flow: &FlowSpec) -> (bool, Beginning) {
                 ecn,
             },
         ),
-        Transport::Udp => (true, Beginning::default()),
+        Transport::Quic(_) | Transport::Udp => (true, Beginning::default()),
     }
 }
 
@@ -270,6 +277,7 @@ mod tests {
                 "scheme = 'cubic'\n[[flows]]\nscheme = 'cubic'\ninitial_window = 20",
                 "initial_window",
             ),
+            ("scheme = 'quic-bbr3'", "quic-bbr3"),
             ("scheme = 'cubic'\ndelay = '3 ms'", "delay"),
             ("scheme = 'cubic'\ncount = 2000", "2000 flows"),
         ] {

@@ -10,6 +10,7 @@ use pathcast_path::reader::{Field, Read, Table, Trouble, document};
 use pathcast_path::{Bandwidth, Loader, Path, Size, Span, UnitError};
 use toml::de::DeTable;
 
+use crate::quic::QuicScheme;
 use crate::scenario::{FlowSpec, Heading, Link, Scenario, Transport};
 use crate::varying::{Shape, Varying};
 use crate::workload::{Arrivals, Replay, Workload};
@@ -216,7 +217,14 @@ fn transport(table: Table<'_, '_>) -> Read<Transport> {
     let scheme = table
         .need("scheme")?
         .text("a congestion control, or \"udp\"")?;
-    if scheme == "udp" {
+    if let Err(why) = QuicScheme::check(scheme) {
+        return table.need("scheme")?.wrong(format_args!("got {why}"));
+    }
+    let other = match QuicScheme::by_name(scheme) {
+        Some(quic) => Some(Transport::Quic(quic)),
+        None => (scheme == "udp").then_some(Transport::Udp),
+    };
+    if let Some(other) = other {
         for key in [
             "initial_window",
             "receive_window",
@@ -224,10 +232,10 @@ fn transport(table: Table<'_, '_>) -> Read<Transport> {
             "ecn",
         ] {
             if let Some(field) = table.get(key) {
-                return field.wrong("is of TCP; udp has none");
+                return field.wrong(format_args!("is of TCP; {scheme} has none"));
             }
         }
-        return Ok(Transport::Udp);
+        return Ok(other);
     }
     let window = table.get("receive_window").map(|field| {
         let bytes = field.quantity::<Size>(SIZE)?.as_bytes();
@@ -622,6 +630,7 @@ mod tests {
              portion = '200 B', arrivals = 'poisson', count = 5 }}\n\
              [[flows]]\nscheme = 'udp'\nworkload = {{ kind = 'on-off', on = '1 s', \
              off = {{ kind = 'exponential', mean = '2 s' }}, rate = '1 Mbit/s' }}\n\
+             [[flows]]\nscheme = 'quic-cubic'\n\
              [[flows]]\nscheme = 'bbr'\nworkload = {{ kind = 'on-off', on = '1 s', off = '1 s' }}\n\
              [[flows]]\nscheme = 'vegas'\nworkload = {{ kind = 'replay', repeat = true, \
              writes = [['0 s', '100 B'], ['7200 s', '3 kB']] }}\n\
@@ -632,7 +641,7 @@ mod tests {
         let written = scenario.to_toml();
         let again = Scenario::parse(&written, "again.toml").unwrap();
         assert_eq!(again, scenario, "{written}");
-        assert_eq!(again.flows().count(), 9);
+        assert_eq!(again.flows().count(), 10);
         assert_eq!(scenario.flows[0].route, [1, 0]);
         let transfer = &scenario.flows[1];
         assert!(matches!(
@@ -671,6 +680,16 @@ mod tests {
         );
         wrong("scheme = 'cubic'\nroute = []", 6, "got no link");
         wrong("scheme = 'udp'", 4, "udp cannot carry bulk");
+        wrong(
+            "scheme = 'quic-foo'",
+            5,
+            "expected one of QUIC's: quic-cubic, quic-reno, quic-bbr3",
+        );
+        wrong(
+            "scheme = 'quic-reno'\necn = true",
+            6,
+            "is of TCP; quic-reno has none",
+        );
         wrong(
             "scheme = 'udp'\necn = true\nworkload = 'bulk'",
             6,

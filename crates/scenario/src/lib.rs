@@ -29,6 +29,7 @@
 mod datagrams;
 mod file;
 mod network;
+mod quic;
 mod scenario;
 mod source;
 mod timers;
@@ -37,6 +38,7 @@ mod workload;
 
 pub use datagrams::{DATAGRAM_BYTES, Datagrams};
 pub use network::{Exit, Network, Way, route};
+pub use quic::QuicScheme;
 pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario, Transport};
 pub use source::{Source, Write};
 pub use timers::Timers;

@@ -5,6 +5,7 @@ use pathcast_path::seed::{generator, uniform};
 use pathcast_path::{Loader, Path, PathError, Span, Time};
 
 use crate::file;
+use crate::quic::QuicScheme;
 use crate::workload::Workload;
 
 /// A link and its name.
@@ -42,6 +43,8 @@ pub enum Transport {
         /// Whether queues may mark its packets instead of dropping them.
         ecn: bool,
     },
+    /// QUIC, with its congestion control.
+    Quic(QuicScheme),
     /// Datagrams as the application writes them.
     Udp,
 }
@@ -58,10 +61,22 @@ impl Transport {
         }
     }
 
+    /// QUIC if the scheme is one of QUIC's, else TCP with its defaults.
+    pub fn by_scheme(scheme: impl Into<String>) -> Self {
+        let scheme = scheme.into();
+        QuicScheme::by_name(&scheme).map_or_else(|| Self::tcp(scheme), Self::Quic)
+    }
+
+    /// Whether a kernel's TCP carries it, or the simulator's.
+    pub const fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp { .. })
+    }
+
     /// The congestion control, or `udp`.
     pub fn scheme(&self) -> &str {
         match self {
             Self::Tcp { scheme, .. } => scheme,
+            Self::Quic(scheme) => scheme.name(),
             Self::Udp => "udp",
         }
     }
@@ -139,7 +154,7 @@ impl Scenario {
     pub fn bulk<S: Into<String>>(path: Path, schemes: impl IntoIterator<Item = S>) -> Self {
         let flows = schemes
             .into_iter()
-            .map(|scheme| FlowSpec::bulk(Transport::tcp(scheme)));
+            .map(|scheme| FlowSpec::bulk(Transport::by_scheme(scheme)));
         Self {
             name: path.name.clone(),
             duration: None,
@@ -207,7 +222,7 @@ impl Scenario {
         let [link] = &self.links[..] else { return None };
         let schemes = self.flows.iter().map(|flow| {
             let scheme = flow.transport.scheme();
-            (*flow == FlowSpec::bulk(Transport::tcp(scheme))).then_some(scheme)
+            (*flow == FlowSpec::bulk(Transport::by_scheme(scheme))).then_some(scheme)
         });
         Some((&link.path, schemes.collect::<Option<_>>()?))
     }

@@ -25,6 +25,11 @@ pub enum SimError {
     /// A congestion control that the simulator lacks.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
+    /// The simulator has no QUIC.
+    #[error(
+        "got the scheme {0:?}, expected one of TCP: QUIC runs in the emulator, by `pathcast emulate`"
+    )]
+    Quic(&'static str),
     /// It can make no progress.
     #[error("no progress: {why} after {at_s} s; {state}")]
     Stalled {
@@ -125,6 +130,7 @@ impl Simulation {
         groups
             .map(|group| match &group.transport {
                 Transport::Tcp { scheme, .. } => Ok(Some(scheme.parse()?)),
+                Transport::Quic(scheme) => Err(SimError::Quic(scheme.name())),
                 Transport::Udp => Ok(None),
             })
             .collect()

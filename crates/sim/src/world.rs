@@ -117,8 +117,8 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 receiver: Receiver::default(),
                 framing: match spec.transport {
                     Transport::Udp => Framing::Datagrams(Box::default()),
-                    Transport::Tcp { .. } if bulk => Framing::Bulk,
-                    Transport::Tcp { .. } => Framing::Messages(Box::default()),
+                    _ if bulk => Framing::Bulk,
+                    _ => Framing::Messages(Box::default()),
                 },
             });
             let asks = matches!(spec.workload, Workload::RequestResponse { .. });
@@ -605,7 +605,7 @@ fn sender_config(transport: &Transport) -> SenderConfig {
         ..SenderConfig::default()
     };
     match transport {
-        Transport::Udp => idle,
+        Transport::Udp | Transport::Quic(_) => idle, // the latter is refused
         Transport::Tcp {
             initial_window_packets,
             receive_window_bytes,

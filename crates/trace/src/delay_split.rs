@@ -148,7 +148,7 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// For the flows with these numbers, which write messages over TCP; longer than `bound_ns` in the
+    /// For the flows with these numbers, which write messages over TCP or QUIC; longer than `bound_ns` in the
     /// sender's stack is buffered.
     pub fn new(flows: impl IntoIterator<Item = u32>, bound_ns: u64) -> Self {
         let ways = [Direction::Data as u8, Direction::Back as u8];
@@ -160,6 +160,11 @@ impl Splitter {
             parts: BTreeMap::new(),
             bound_ns,
         }
+    }
+
+    /// Whether messages of this flow are followed.
+    pub fn knows(&self, flow: u32) -> bool {
+        self.streams.contains_key(&(flow, Direction::Data as u8))
     }
 
     /// A packet of a flow entered the network, or left it. Of one direction of a flow, packets that entered come

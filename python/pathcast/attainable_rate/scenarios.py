@@ -131,7 +131,7 @@ def _workload_of(toml: str, flow: int) -> tuple[int, int]:
                 )
             if re.search(r'(?m)^scheme = "udp"$', text):
                 raise ProbingError(
-                    f"flow {flow} of the scenario has no flow control (udp), expected a scheme of TCP"
+                    f"flow {flow} of the scenario has no flow control (udp), expected a scheme of TCP or QUIC"
                 )
             workload = re.search(r"(?m)^workload = (.*)$", text)
             assert workload is not None, "defaults are written out"  # noqa: S101
@@ -194,7 +194,7 @@ _TIMES = ("written_s", "entered_s", "sent_s", "left_s", "read_s")
 
 
 class RealTimeProber(ScenarioProber):
-    """A flow of kernels' TCP; a train takes as long as it lasts."""
+    """A flow of kernels' TCP, or of QUIC; a train takes as long as it lasts."""
 
     real_time = True
     #: How late a run may be before it is not valid.
@@ -252,7 +252,7 @@ class RealTimeProber(ScenarioProber):
 
 @dataclass(frozen=True)
 class EmulatedProber(RealTimeProber):
-    """Probes a scenario in the emulator, over the kernel's TCP, in real time."""
+    """Probes a scenario in the emulator, over the kernel's TCP or QUIC, in real time."""
 
     longest_s = math.inf
 

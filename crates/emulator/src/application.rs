@@ -1,0 +1,263 @@
+//! The application of one flow, both ends, and what carries its data.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use pathcast_netns::renew_receive_window;
+use pathcast_path::Time;
+use pathcast_scenario::{Datagrams, Source, Transport, Workload};
+use pathcast_trace::DelayHistogram;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::connection::Connection;
+use crate::options::Flow;
+use crate::pipe::Pipe;
+use crate::quic::{Broken, QuicFlow, QuicOutcome};
+
+/// Bytes written or read at once.
+pub(crate) const CHUNK_BYTES: usize = 128 << 10;
+
+/// Chunks of one flow before the next flow has its turn.
+const CHUNKS_A_TURN: usize = 4;
+
+/// What became of a flow.
+#[derive(Default)]
+pub(crate) struct FlowOutcome {
+    pub(crate) delivered_bytes: u64,
+    /// Messages written and arrived whole.
+    pub(crate) messages: (u64, u64),
+    pub(crate) latency: Option<Box<DelayHistogram>>,
+    /// When all that it ever writes had arrived, since the beginning of the run.
+    pub(crate) completed: Option<Time>,
+    /// What QUIC's sender knows, if that carried it.
+    pub(crate) quic: Option<Box<QuicOutcome>>,
+}
+
+impl FlowOutcome {
+    /// A message whose clock began at `written` has arrived whole.
+    pub(crate) fn note(&mut self, now: Time, written: Time) {
+        self.latency
+            .get_or_insert_with(|| Box::new(DelayHistogram::coarse()))
+            .record(now.since(written).as_nanos());
+    }
+}
+
+/// Which end of a flow's data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Source,
+    Sink,
+}
+
+pub(crate) enum Carrier {
+    Stream(Box<Stream>),
+    Udp(Box<Datagrams>),
+}
+
+/// What arrives in order and whole, both ways.
+pub(crate) struct Stream {
+    /// With the data, and against it: requests.
+    pub(crate) pipes: [Pipe; 2],
+    /// It writes as much as is taken.
+    pub(crate) greedy: bool,
+    pub(crate) asks: bool,
+    /// What the receiver's window is to be.
+    window: Option<u64>,
+    /// None over TCP, which is the kernel's.
+    pub(crate) quic: Option<Box<QuicFlow>>,
+}
+
+pub(crate) struct Application<'a> {
+    pub(crate) source: Source,
+    pub(crate) sockets: [&'a OwnedFd; 2],
+    /// Whether the sockets are watched for room to write.
+    pub(crate) watched: [bool; 2],
+    pub(crate) carrier: Carrier,
+    pub(crate) outcome: FlowOutcome,
+    pub(crate) broken: bool,
+}
+
+impl<'a> Application<'a> {
+    pub(crate) fn new(
+        flow: &Flow<'_>,
+        connection: &'a Connection,
+        quic: Option<Box<QuicFlow>>,
+        seed: u64,
+    ) -> Self {
+        let spec = flow.spec;
+        let stop = spec.stop.map(|stop| Time::ZERO + stop);
+        let stream = |window| {
+            Carrier::Stream(Box::new(Stream {
+                pipes: Default::default(),
+                greedy: false,
+                asks: matches!(spec.workload, Workload::RequestResponse { .. }),
+                window,
+                quic,
+            }))
+        };
+        Self {
+            source: Source::new(&spec.workload, flow.start, stop, seed, flow.number),
+            sockets: [&connection.sender, &connection.receiver],
+            watched: [false; 2],
+            carrier: match spec.transport {
+                Transport::Udp => Carrier::Udp(Box::default()),
+                Transport::Quic(_) => stream(None),
+                Transport::Tcp {
+                    receive_window_bytes,
+                    ..
+                } => stream(receive_window_bytes),
+            },
+            outcome: FlowOutcome::default(),
+            broken: false,
+        }
+    }
+
+    /// The QUIC that carries it, if that does.
+    pub(crate) fn quic(&mut self) -> Option<&mut QuicFlow> {
+        match &mut self.carrier {
+            Carrier::Stream(stream) => stream.quic.as_deref_mut(),
+            Carrier::Udp(_) => None,
+        }
+    }
+
+    pub(crate) fn finish(self) -> FlowOutcome {
+        let mut outcome = self.outcome;
+        match self.carrier {
+            Carrier::Udp(datagrams) => {
+                outcome.delivered_bytes = datagrams.delivered_bytes();
+                outcome.messages = datagrams.counts();
+                outcome.completed = outcome.completed.and(datagrams.last_arrival());
+            }
+            Carrier::Stream(stream) => {
+                let [data, requests] = stream.pipes;
+                outcome.delivered_bytes = data.arrived;
+                outcome.messages = match stream.asks {
+                    true => (requests.messages.0, data.messages.1),
+                    false => data.messages,
+                };
+                outcome.quic = stream.quic.map(|quic| Box::new(quic.finish()));
+            }
+        }
+        outcome
+    }
+}
+
+impl Stream {
+    /// Writes what is taken now; whether there is more, for which the socket must have room first.
+    pub(crate) fn write(
+        &mut self,
+        side: usize,
+        socket: BorrowedFd<'_>,
+        chunk: &[u8],
+        now: Instant,
+    ) -> Result<bool, Broken> {
+        let greedy = self.greedy && side == Side::Source as usize;
+        let pending = &mut self.pipes[side].pending;
+        if let Some(quic) = &mut self.quic {
+            loop {
+                match greedy {
+                    true => quic.write_greedily(side)?,
+                    false => write_pending(pending, |bytes, _| quic.write(side, bytes))?,
+                }
+                // what was held back by pacing or by the window takes its turn by a timer, or when
+                // acknowledgments come
+                if !quic.send(side, socket, now)? {
+                    return Ok(quic.is_blocked(side));
+                }
+            }
+        }
+        if greedy {
+            for _ in 0..CHUNKS_A_TURN {
+                match send(socket, chunk, SendFlags::NOSIGNAL) {
+                    Ok(_) => {}
+                    Err(Errno::AGAIN | Errno::INTR) => break,
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            return Ok(true);
+        }
+        write_pending(pending, |bytes, is_last| {
+            // the end of a message is not to be filled up with the next one
+            let end = match is_last {
+                true => SendFlags::EOR,
+                false => SendFlags::empty(),
+            };
+            match send(socket, &chunk[..bytes as usize], SendFlags::NOSIGNAL | end) {
+                Ok(sent) => Ok(sent as u64),
+                Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+                Err(errno) => Err(errno.into()),
+            }
+        })?;
+        Ok(!self.pipes[side].pending.is_empty())
+    }
+
+    /// Takes in what has arrived at one end, at `now`, which is the time `at` of the run.
+    pub(crate) fn take_in(
+        &mut self,
+        side: usize,
+        socket: BorrowedFd<'_>,
+        chunk: &mut [u8],
+        now: Instant,
+        at: Time,
+    ) -> Result<(), Broken> {
+        let pipe = &mut self.pipes[1 - side];
+        if let Some(quic) = &mut self.quic {
+            quic.receive(side, socket, chunk, now, at.as_secs())?;
+            pipe.arrived = quic.arrived(side);
+            return Ok(());
+        }
+        for _ in 0..CHUNKS_A_TURN {
+            // counted and thrown away in the kernel: the copy would tell nothing
+            match recv(socket, &mut *chunk, RecvFlags::TRUNC) {
+                Ok((_, 0)) => return Err(Errno::CONNRESET.into()), // closed before we did
+                Ok((_, size)) => pipe.arrived += size as u64,
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        if let Some(window) = self.window
+            && side == Side::Sink as usize
+        {
+            // it was taken when the flow was connected, and is no reason to end the run now
+            let _ = renew_receive_window(socket, window);
+        }
+        Ok(())
+    }
+}
+
+/// Writes messages, chunk by chunk, by `take`, which is told whether a chunk is its message's last and
+/// says how many bytes it took, until it takes none.
+fn write_pending(
+    pending: &mut VecDeque<u64>,
+    mut take: impl FnMut(u64, bool) -> Result<u64, Broken>,
+) -> Result<(), Broken> {
+    while let Some(bytes) = pending.front_mut() {
+        let size = (*bytes).min(CHUNK_BYTES as u64);
+        let taken = take(size, size == *bytes)?;
+        *bytes -= taken;
+        if *bytes == 0 {
+            pending.pop_front();
+        } else if taken == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What arrives at `socket` of a flow of datagrams.
+pub(crate) fn receive_datagrams(
+    datagrams: &mut Datagrams,
+    outcome: &mut FlowOutcome,
+    socket: BorrowedFd<'_>,
+    chunk: &mut [u8],
+    now: Time,
+) -> Result<(), Broken> {
+    while let Some((seq, bytes)) = crate::datagram::receive_datagram(socket.as_fd(), chunk)? {
+        if let Some(written) = datagrams.on_arrival(now, seq, bytes) {
+            outcome.note(now, written);
+        }
+    }
+    Ok(())
+}

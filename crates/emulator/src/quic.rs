@@ -1,0 +1,344 @@
+//! Flows over QUIC: their ends, the sockets between them, their handshake.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use pathcast_path::Span;
+use pathcast_quic::{Controller, Endpoint, Identity, Packet, QuicError, Sender, Settings};
+use pathcast_scenario::{QuicScheme, Transport};
+use pathcast_trace::Record;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::addresses::{Ip, MTU};
+use crate::connection::{CONNECT_WITHIN, Connection, local};
+use crate::error::EmulatorError;
+use crate::options::Options;
+use crate::pump::timespec;
+
+/// Datagrams read at once, before others have their turn.
+const DATAGRAMS_A_TURN: usize = 64;
+
+/// What may wait unsent of a greedy application, as of one over TCP.
+const UNSENT_BYTES: u64 = 128 << 10;
+
+/// Why a flow can go on no more.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Socket(Errno),
+    Quic(QuicError),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(errno) => errno.fmt(f),
+            Self::Quic(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<Errno> for Broken {
+    fn from(errno: Errno) -> Self {
+        Self::Socket(errno)
+    }
+}
+
+impl From<QuicError> for Broken {
+    fn from(error: QuicError) -> Self {
+        Self::Quic(error)
+    }
+}
+
+/// What is left of a flow over QUIC.
+pub(crate) struct QuicOutcome {
+    pub(crate) sender: Sender,
+    /// The sender whenever it had processed acknowledgments; flows are not numbered.
+    pub(crate) records: Vec<Record>,
+}
+
+/// A connection: the end that sends the flow's data, and the other.
+pub(crate) struct QuicFlow {
+    ends: [Endpoint; 2],
+    /// Whom each end talks to.
+    peers: [SocketAddr; 2],
+    datagram_bytes: u16,
+    /// Datagrams that the sockets had no room for.
+    blocked: [Option<Vec<u8>>; 2],
+    datagram: Vec<u8>,
+    acknowledgments: u64,
+    records: Vec<Record>,
+}
+
+impl QuicFlow {
+    /// The ends of a flow, whose sockets are connected with each other; the sender has begun to
+    /// connect.
+    fn new(
+        settings: &Settings,
+        identity: &Identity,
+        connection: &Connection,
+        now: Instant,
+    ) -> Result<Self, EmulatorError> {
+        let peers = [local(&connection.receiver)?, local(&connection.sender)?];
+        let client = Endpoint::client(settings, identity, peers[0], now)?;
+        Ok(Self {
+            ends: [client, Endpoint::server(settings, identity)?],
+            peers,
+            datagram_bytes: settings.datagram_bytes,
+            blocked: [None, None],
+            datagram: Vec::new(),
+            acknowledgments: 0,
+            records: Vec::new(),
+        })
+    }
+
+    /// The handshake is over: from now on counts what is sent. `keep` keeps what is in packets for
+    /// [`QuicFlow::take_packets`].
+    pub(crate) fn begin(&mut self, keep: bool) {
+        for end in &mut self.ends {
+            end.begin(keep);
+        }
+        let sender = self.ends[0].sender();
+        self.acknowledgments = 0;
+        self.records.clear();
+        self.records.push(record(&sender, self.datagram_bytes, 0.0));
+    }
+
+    /// Takes the datagrams that wait in a socket; `at_s` is the time of the run.
+    pub(crate) fn receive(
+        &mut self,
+        side: usize,
+        socket: BorrowedFd<'_>,
+        chunk: &mut [u8],
+        now: Instant,
+        at_s: f64,
+    ) -> Result<(), Broken> {
+        let end = &mut self.ends[side];
+        for _ in 0..DATAGRAMS_A_TURN {
+            match recv(socket, &mut *chunk, RecvFlags::empty()) {
+                Ok((_, size)) => end.handle(now, self.peers[side], &chunk[..size]),
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        if side == 0 && end.acknowledgments() != self.acknowledgments {
+            let sender = end.sender();
+            self.acknowledgments = sender.acknowledgments;
+            self.records
+                .push(record(&sender, self.datagram_bytes, at_s));
+        }
+        match end.failure() {
+            None => Ok(()),
+            Some(failure) => Err(failure.clone().into()),
+        }
+    }
+
+    /// Bytes that have arrived at an end in order.
+    pub(crate) fn arrived(&self, side: usize) -> u64 {
+        self.ends[side].read()
+    }
+
+    /// Writes up to `bytes`; how many were taken.
+    pub(crate) fn write(&mut self, side: usize, bytes: u64) -> Result<u64, Broken> {
+        Ok(self.ends[side].write(bytes)?)
+    }
+
+    /// Lets a greedy application write, as much as TCP would take of it.
+    pub(crate) fn write_greedily(&mut self, side: usize) -> Result<(), Broken> {
+        let room = UNSENT_BYTES.saturating_sub(self.ends[side].unsent_bytes());
+        self.write(side, room).map(drop)
+    }
+
+    /// Sends what may be sent now; whether there was anything.
+    pub(crate) fn send(
+        &mut self,
+        side: usize,
+        socket: BorrowedFd<'_>,
+        now: Instant,
+    ) -> Result<bool, Broken> {
+        let mut any = false;
+        loop {
+            let datagram = match self.blocked[side].take() {
+                Some(datagram) => datagram,
+                None => {
+                    let mut datagram = std::mem::take(&mut self.datagram);
+                    if !self.ends[side].transmit(now, &mut datagram) {
+                        self.datagram = datagram;
+                        return Ok(any);
+                    }
+                    datagram
+                }
+            };
+            match send(socket, &datagram, SendFlags::NOSIGNAL) {
+                Ok(_) => any = true,
+                Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => {
+                    self.blocked[side] = Some(datagram);
+                    return Ok(any);
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+            self.datagram = datagram;
+        }
+    }
+
+    /// Whether the socket must have room before more can be sent.
+    pub(crate) const fn is_blocked(&self, side: usize) -> bool {
+        self.blocked[side].is_some()
+    }
+
+    /// When [`QuicFlow::handle_timeout`] is to be called at the latest.
+    pub(crate) fn timeout(&self, side: usize) -> Option<Instant> {
+        self.ends[side].timeout()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, side: usize, now: Instant) {
+        self.ends[side].handle_timeout(now);
+    }
+
+    /// Appends the packets that left since this was last asked.
+    pub(crate) fn take_packets(&mut self, side: usize, into: &mut Vec<Packet>) {
+        self.ends[side].take_packets(into);
+    }
+
+    pub(crate) fn finish(self) -> QuicOutcome {
+        QuicOutcome {
+            sender: self.ends[0].sender(),
+            records: self.records,
+        }
+    }
+}
+
+/// A row of the trace.
+fn record(sender: &Sender, datagram_bytes: u16, at_s: f64) -> Record {
+    let packets = |bytes: u64| bytes as f64 / f64::from(datagram_bytes);
+    Record {
+        time_s: at_s,
+        flow: 0,
+        cwnd_packets: packets(sender.window_bytes),
+        ssthresh_packets: sender.slow_start_threshold_bytes.map(packets),
+        srtt_s: Some(sender.rtt.as_secs_f64()),
+        snd_nxt_bytes: Some(sender.sent_bytes),
+        snd_una_bytes: Some(sender.acknowledged_bytes),
+        rwnd_bytes: None,
+        retransmits: Some(sender.resent_packets),
+    }
+}
+
+/// Connects the flows over QUIC; the others are none. None at all if `stopped` meanwhile.
+pub(crate) fn connect(
+    options: &Options,
+    connections: &[Connection],
+    stopped: &dyn Fn() -> bool,
+) -> Result<Option<Vec<Option<Box<QuicFlow>>>>, EmulatorError> {
+    let flows = options.flows();
+    let schemes = flows.iter().map(|flow| match flow.spec.transport {
+        Transport::Quic(scheme) => Some(scheme),
+        Transport::Tcp { .. } | Transport::Udp => None,
+    });
+    let schemes: Vec<_> = schemes.collect();
+    if schemes.iter().all(Option::is_none) {
+        return Ok(Some(schemes.iter().map(|_| None).collect()));
+    }
+    let identity = Identity::new()?;
+    let begin = Instant::now();
+    let mut ends = Vec::with_capacity(schemes.len());
+    for (scheme, connection) in schemes.into_iter().zip(connections) {
+        ends.push(match scheme {
+            Some(scheme) => {
+                let settings = settings(options, scheme);
+                let flow = QuicFlow::new(&settings, &identity, connection, begin)?;
+                Some(Box::new(flow))
+            }
+            None => None,
+        });
+    }
+    let mut chunk = vec![0; usize::from(u16::MAX)];
+    loop {
+        let now = Instant::now();
+        let (mut waiting, mut next, mut sockets) = (0, None, Vec::new());
+        for (flow, connection) in ends.iter_mut().zip(connections) {
+            let Some(flow) = flow else { continue };
+            let both = [&connection.sender, &connection.receiver];
+            for (side, socket) in both.into_iter().enumerate() {
+                let at = drive(flow, side, socket, &mut chunk, now)?;
+                next = next.into_iter().chain(at).min();
+                sockets.push(socket);
+            }
+            waiting += usize::from(!flow.ends.iter().all(Endpoint::is_connected));
+        }
+        if waiting == 0 {
+            return Ok(Some(ends));
+        }
+        if stopped() {
+            return Ok(None);
+        }
+        if begin.elapsed() > CONNECT_WITHIN {
+            let flows = ends.iter().flatten().count();
+            return Err(EmulatorError::NoHandshake {
+                connected: flows - waiting,
+                flows,
+                waited_s: begin.elapsed().as_secs_f64(),
+            });
+        }
+        wait_for(&sockets, next)?;
+    }
+}
+
+/// Does for one end what is to be done during the handshake; when it wants to be called again.
+fn drive(
+    flow: &mut QuicFlow,
+    side: usize,
+    socket: &OwnedFd,
+    chunk: &mut [u8],
+    now: Instant,
+) -> Result<Option<Instant>, EmulatorError> {
+    let mut work = || -> Result<(), Broken> {
+        flow.receive(side, socket.as_fd(), chunk, now, 0.0)?;
+        if flow.timeout(side).is_some_and(|at| at <= now) {
+            flow.handle_timeout(side, now);
+        }
+        flow.send(side, socket.as_fd(), now).map(drop)
+    };
+    match work() {
+        Ok(()) => Ok(flow.timeout(side)),
+        Err(Broken::Socket(errno)) => {
+            Err(EmulatorError::from_io("connecting over the path", errno))
+        }
+        Err(Broken::Quic(error)) => Err(error.into()),
+    }
+}
+
+/// Waits until one of the sockets has something, or until `at`, but not so long that a stop is missed.
+fn wait_for(sockets: &[&OwnedFd], at: Option<Instant>) -> Result<(), EmulatorError> {
+    const LONGEST: Duration = Duration::from_millis(20);
+    let rest = at.map(|at| at.saturating_duration_since(Instant::now()));
+    let rest = rest.map_or(LONGEST, |rest| rest.min(LONGEST));
+    let mut watched: Vec<_> = sockets
+        .iter()
+        .map(|socket| PollFd::new(socket, PollFlags::IN))
+        .collect();
+    let wait = timespec(Span::from_nanos(rest.as_nanos() as u64));
+    match poll(&mut watched, Some(&wait)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(EmulatorError::from_io("connecting over the path", errno)),
+    }
+}
+
+fn settings(options: &Options, scheme: QuicScheme) -> Settings {
+    let headers = match options.ip {
+        Ip::V4 => 20 + 8,
+        Ip::V6 => 40 + 8,
+    };
+    Settings {
+        controller: match scheme {
+            QuicScheme::Cubic => Controller::Cubic,
+            QuicScheme::Reno => Controller::NewReno,
+            QuicScheme::Bbr3 => Controller::Bbr3,
+        },
+        datagram_bytes: (MTU - headers) as u16,
+        window_bytes: options.buffer_bytes(),
+    }
+}

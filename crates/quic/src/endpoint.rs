@@ -1,0 +1,386 @@
+//! One end of a connection.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use noq_proto::congestion::{Bbr3Config, ControllerFactory, CubicConfig, NewRenoConfig};
+use noq_proto::{
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, EndpointConfig, Event,
+    FourTuple, PathId, ServerConfig, StreamEvent, StreamId, TransportConfig, VarInt, WriteError,
+};
+
+use crate::identity::SERVER_NAME;
+use crate::ledger::{Packet, Sender, SharedLedger, Watched};
+use crate::ranges::Frontier;
+use crate::seal::Noting;
+use crate::{Controller, Identity, QuicError};
+
+/// Content of streams: nobody reads it.
+static CONTENT: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Answers to what is of no connection that wait at once.
+const ANSWERS: usize = 16;
+
+/// What both ends of a connection are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What controls congestion.
+    pub controller: Controller,
+    /// The largest UDP payload: as much as the path carries, for the largest that passes is not
+    /// searched for. At least 1200.
+    pub datagram_bytes: u16,
+    /// What may be under way unacknowledged, or wait to be read.
+    pub window_bytes: u64,
+}
+
+impl Settings {
+    fn transport(&self, ledger: &SharedLedger) -> Result<TransportConfig, QuicError> {
+        let datagram = u64::from(self.datagram_bytes);
+        if datagram < 1200 {
+            return Err(QuicError::Setup(format!(
+                "got datagrams of {datagram} bytes, expected at least 1200"
+            )));
+        }
+        let window = VarInt::from_u64(self.window_bytes)
+            .map_err(|error| QuicError::Setup(error.to_string()))?;
+        // RFC 9002, section 7.2
+        let initial_window = 14_720.clamp(2 * datagram, 10 * datagram);
+        let factory: Arc<dyn ControllerFactory + Send + Sync> = match self.controller {
+            Controller::Cubic => {
+                let mut cubic = CubicConfig::default();
+                cubic.initial_window(initial_window);
+                Arc::new(cubic)
+            }
+            Controller::NewReno => {
+                let mut reno = NewRenoConfig::default();
+                reno.initial_window(initial_window);
+                Arc::new(reno)
+            }
+            Controller::Bbr3 => {
+                let mut bbr = Bbr3Config::default();
+                bbr.initial_window(initial_window);
+                Arc::new(bbr)
+            }
+        };
+        let watched: Watched<dyn ControllerFactory + Send + Sync> = Watched {
+            ledger: ledger.clone(),
+            inner: factory,
+        };
+        let mut transport = TransportConfig::default();
+        transport
+            .congestion_controller_factory(Arc::new(watched))
+            .initial_mtu(self.datagram_bytes)
+            .min_mtu(self.datagram_bytes)
+            .mtu_discovery_config(None)
+            .enable_segmentation_offload(false)
+            .max_idle_timeout(None)
+            .max_concurrent_bidi_streams(VarInt::from_u32(0))
+            .max_concurrent_uni_streams(VarInt::from_u32(1))
+            .datagram_receive_buffer_size(None)
+            .stream_receive_window(window)
+            .receive_window(window)
+            .send_window(self.window_bytes);
+        Ok(transport)
+    }
+
+    fn endpoint(&self) -> Result<Arc<EndpointConfig>, QuicError> {
+        let mut config = EndpointConfig::default();
+        config
+            .max_udp_payload_size(self.datagram_bytes)
+            .map_err(|error| QuicError::Setup(error.to_string()))?;
+        Ok(Arc::new(config))
+    }
+}
+
+/// One end of a connection with one stream each way.
+///
+/// After each call that may change something, datagrams are to be taken by [`Endpoint::transmit`]
+/// until there are none, and [`Endpoint::timeout`] to be asked.
+pub struct Endpoint {
+    endpoint: noq_proto::Endpoint,
+    connection: Option<(ConnectionHandle, Connection)>,
+    ledger: SharedLedger,
+    confirmed: bool,
+    failed: Option<QuicError>,
+    answers: VecDeque<Vec<u8>>,
+    outgoing: Option<StreamId>,
+    incoming: Option<StreamId>,
+    written: u64,
+    read: Frontier,
+}
+
+impl Endpoint {
+    /// The end that connects to `remote`, which must show the certificate of `identity`.
+    ///
+    /// # Errors
+    /// The settings are not as they must be.
+    pub fn client(
+        settings: &Settings,
+        identity: &Identity,
+        remote: SocketAddr,
+        now: Instant,
+    ) -> Result<Self, QuicError> {
+        let ledger = SharedLedger::default();
+        let crypto = Noting {
+            ledger: ledger.clone(),
+            inner: Arc::clone(&identity.client),
+        };
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::new(settings.transport(&ledger)?));
+        let endpoint = noq_proto::Endpoint::new(settings.endpoint()?, None, false);
+        let mut end = Self::new(endpoint, ledger);
+        let connection = end.endpoint.connect(now, config, remote, SERVER_NAME);
+        end.connection = Some(connection.map_err(|error| QuicError::Setup(error.to_string()))?);
+        Ok(end)
+    }
+
+    /// The end that a client connects to.
+    ///
+    /// # Errors
+    /// The settings are not as they must be.
+    pub fn server(settings: &Settings, identity: &Identity) -> Result<Self, QuicError> {
+        let ledger = SharedLedger::default();
+        let crypto = Noting {
+            ledger: ledger.clone(),
+            inner: Arc::clone(&identity.server),
+        };
+        let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+        config
+            .transport_config(Arc::new(settings.transport(&ledger)?))
+            .migration(false)
+            .max_incoming(1);
+        let config = Some(Arc::new(config));
+        let endpoint = noq_proto::Endpoint::new(settings.endpoint()?, config, false);
+        Ok(Self::new(endpoint, ledger))
+    }
+
+    fn new(endpoint: noq_proto::Endpoint, ledger: SharedLedger) -> Self {
+        Self {
+            endpoint,
+            connection: None,
+            ledger,
+            confirmed: false,
+            failed: None,
+            answers: VecDeque::new(),
+            outgoing: None,
+            incoming: None,
+            written: 0,
+            read: Frontier::default(),
+        }
+    }
+
+    /// Takes a datagram that came from `remote`.
+    pub fn handle(&mut self, now: Instant, remote: SocketAddr, datagram: &[u8]) {
+        let mut answer = Vec::new();
+        let network_path = FourTuple::from_remote(remote);
+        let datagram = BytesMut::from(datagram);
+        let event = self
+            .endpoint
+            .handle(now, network_path, None, datagram, &mut answer);
+        match event {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                if let Some((ours, connection)) = &mut self.connection
+                    && *ours == handle
+                {
+                    connection.handle_event(event);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                if self.connection.is_some() {
+                    self.endpoint.ignore(incoming);
+                } else {
+                    match self.endpoint.accept(incoming, now, &mut answer, None) {
+                        Ok(connection) => self.connection = Some(connection),
+                        Err(error) => {
+                            if let Some(transmit) = error.response {
+                                self.answer(answer, transmit.size);
+                            }
+                        }
+                    }
+                }
+            }
+            Some(DatagramEvent::Response(transmit)) => self.answer(answer, transmit.size),
+            None => {}
+        }
+        self.settle();
+        self.drain();
+    }
+
+    fn answer(&mut self, mut answer: Vec<u8>, size: usize) {
+        answer.truncate(size);
+        if self.answers.len() < ANSWERS {
+            self.answers.push_back(answer);
+        }
+    }
+
+    /// Does what is due at `now`; nothing if that is nothing.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Some((_, connection)) = &mut self.connection {
+            connection.handle_timeout(now);
+        }
+        self.settle();
+    }
+
+    /// When [`Endpoint::handle_timeout`] is to be called at the latest.
+    pub fn timeout(&self) -> Option<Instant> {
+        let (_, connection) = self.connection.as_ref()?;
+        connection.poll_timeout()
+    }
+
+    /// Replaces what is in `datagram` by the next datagram that is to be sent now; whether there was
+    /// any.
+    pub fn transmit(&mut self, now: Instant, datagram: &mut Vec<u8>) -> bool {
+        datagram.clear();
+        if let Some(mut answer) = self.answers.pop_front() {
+            datagram.append(&mut answer);
+            return true;
+        }
+        let Some((_, connection)) = &mut self.connection else {
+            return false;
+        };
+        match connection.poll_transmit(now, NonZeroUsize::MIN, datagram) {
+            Some(transmit) => {
+                datagram.truncate(transmit.size);
+                self.settle();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Passes on what connection and endpoint have to say to each other and to us.
+    fn settle(&mut self) {
+        let Some((handle, connection)) = &mut self.connection else {
+            return;
+        };
+        while let Some(event) = connection.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(*handle, event) {
+                connection.handle_event(event);
+            }
+        }
+        while let Some(event) = connection.poll() {
+            match event {
+                Event::Connected => self.outgoing = connection.streams().open(Dir::Uni),
+                Event::HandshakeConfirmed => self.confirmed = true,
+                Event::ConnectionLost { reason } => {
+                    let reason = reason.to_string();
+                    self.failed.get_or_insert(QuicError::Lost(reason));
+                }
+                Event::Stream(StreamEvent::Opened { dir }) => {
+                    self.incoming = self.incoming.or(connection.streams().accept(dir));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the handshake is over and both ends know: bytes can be written.
+    pub const fn is_connected(&self) -> bool {
+        self.confirmed && self.outgoing.is_some() && self.failed.is_none()
+    }
+
+    /// Why the connection is no more, if so.
+    pub const fn failure(&self) -> Option<&QuicError> {
+        self.failed.as_ref()
+    }
+
+    /// From now on counts what is sent; `keep` keeps packets for [`Endpoint::take_packets`].
+    pub fn begin(&mut self, keep: bool) {
+        let mut ledger = self.ledger.lock();
+        ledger.begin();
+        if keep {
+            ledger.keep();
+        }
+    }
+
+    /// Writes up to `bytes` bytes; how many were taken. None are while the window is full.
+    ///
+    /// # Errors
+    /// There is no connection, or no more.
+    pub fn write(&mut self, bytes: u64) -> Result<u64, QuicError> {
+        let lost = |why: &str| QuicError::Lost(why.to_string());
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let (Some((_, connection)), Some(stream)) = (&mut self.connection, self.outgoing) else {
+            return Err(lost("not connected yet"));
+        };
+        let mut taken = 0;
+        while taken < bytes {
+            let size = (bytes - taken).min(CONTENT.len() as u64);
+            let chunk = Bytes::from_static(&CONTENT[..size as usize]);
+            match connection
+                .send_stream(stream)
+                .write_chunks(&mut &mut [chunk][..])
+            {
+                Ok(written) => taken += written as u64,
+                Err(WriteError::Blocked) => break,
+                Err(error) => return Err(lost(&error.to_string())),
+            }
+        }
+        self.written += taken;
+        Ok(taken)
+    }
+
+    /// Bytes written that no packet has held yet.
+    pub fn unsent_bytes(&self) -> u64 {
+        let sent = self.ledger.lock().sender().sent_bytes;
+        self.written.saturating_sub(sent)
+    }
+
+    /// How many bytes of the stream have arrived, from its beginning on and without gaps. Their content
+    /// is dropped as they come.
+    pub const fn read(&self) -> u64 {
+        self.read.whole()
+    }
+
+    /// Takes what has arrived out of noq's buffer, in whatever order.
+    ///
+    /// In order would be simpler, but noq ends connections whose buffer has more than 1024 gaps ("too many
+    /// gaps in stream buffer"), which slow start can cause. And after each datagram, because noq 1.4
+    /// compacts a buffer with many small pieces, and then takes the number of bytes that were read out of
+    /// order for an offset, and throws away all that is before it.
+    fn drain(&mut self) {
+        if let (Some((_, connection)), Some(stream)) = (&mut self.connection, self.incoming)
+            && let Ok(mut chunks) = connection.recv_stream(stream).read(false)
+        {
+            while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
+                let end = chunk.offset + chunk.bytes.len() as u64;
+                self.read.add(chunk.offset..end);
+            }
+            // whether it has to say something is asked anyhow
+            let _ = chunks.finalize();
+        }
+    }
+
+    /// What this end knows as a sender.
+    pub fn sender(&self) -> Sender {
+        let mut sender = self.ledger.lock().sender();
+        if let Some((_, connection)) = &self.connection {
+            sender.rtt = connection.rtt(PathId::ZERO).unwrap_or_default();
+            if let Some(controller) = connection.congestion_state(PathId::ZERO) {
+                let metrics = controller.metrics();
+                sender.window_bytes = controller.window();
+                sender.slow_start_threshold_bytes =
+                    metrics.ssthresh.filter(|bytes| *bytes < u64::MAX);
+                sender.pacing_bytes_per_s = metrics.pacing_rate;
+            }
+        }
+        sender
+    }
+
+    /// How often acknowledgments came, for whoever wants to know whether [`Endpoint::sender`] has
+    /// something new.
+    pub fn acknowledgments(&self) -> u64 {
+        self.ledger.lock().sender().acknowledgments
+    }
+
+    /// Appends the packets that were sent since this was last asked, if they are kept.
+    pub fn take_packets(&mut self, into: &mut Vec<Packet>) {
+        self.ledger.lock().take_packets(into);
+    }
+}

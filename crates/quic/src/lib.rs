@@ -1,0 +1,50 @@
+//! QUIC (RFC 9000, 9001, 9002) without I/O: one end of one connection with one stream each way, over
+//! noq-proto's state machines.
+//!
+//! An [`Endpoint`] takes datagrams and the time, and gives datagrams; who carries them is not its
+//! business. Beside that it tells what QUIC hides from whoever watches the packets: which bytes of the
+//! stream each packet held ([`Endpoint::take_packets`]), known by the packet's *seal*, and what the
+//! sender knew when acknowledgments came ([`Endpoint::sender`]).
+//!
+//! Each datagram is a packet: there is no segmentation offload, and its largest size is given, not
+//! searched for.
+
+mod endpoint;
+mod frames;
+mod identity;
+mod ledger;
+mod ranges;
+mod seal;
+
+use thiserror::Error;
+
+pub use endpoint::{Endpoint, Settings};
+pub use identity::Identity;
+pub use ledger::{Packet, Sender};
+pub use ranges::Frontier;
+pub use seal::{SEAL_BYTES, seal_of};
+
+/// A congestion controller of noq-proto.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// CUBIC (RFC 9438).
+    Cubic,
+    /// NewReno (RFC 9002, section 7).
+    NewReno,
+    /// BBR version 3 (draft-ietf-ccwg-bbr).
+    Bbr3,
+}
+
+/// Why an endpoint cannot be made, or is no more.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum QuicError {
+    /// The certificate or the settings are not as they must be.
+    #[error("setting up QUIC: {0}")]
+    Setup(String),
+    /// The connection came to an end.
+    #[error("the QUIC connection ended: {0}")]
+    Lost(String),
+}
+
+#[cfg(test)]
+mod tests;
