@@ -33,6 +33,7 @@ from pathcast.attainable_rate import (
 from pathcast.attainable_rate import figures as pictures
 from pathcast.attainable_rate.folder import Folder, resumed
 from pathcast.attainable_rate.live import DEFAULT_LONGEST_S
+from pathcast.attainable_rate.scenarios import probing
 from pathcast.console import INTERRUPTED, err, out, print_json
 from pathcast.exceptions import ProbingError
 from pathcast.files import write_beside
@@ -317,9 +318,8 @@ def _prober(
             raise ProbingError("--scheme goes with a path; the flows of a scenario have their own")
         scenario = loaded
     else:
-        scenario = Scenario.over(
-            loaded, [scheme or "cubic"], "{ kind = 'constant-rate', rate = '1 Mbit/s' }"
-        )
+        scheme = scheme or "cubic"
+        scenario = Scenario.over(loaded, [scheme], probing(scheme))
     kind = SimulatedProber if world is World.SIMULATOR else EmulatedProber
     return kind(scenario, flow)
 

@@ -31,6 +31,7 @@ from pathcast.attainable_rate import (
 )
 from pathcast.attainable_rate.folder import Folder
 from pathcast.exceptions import BudgetSpent
+from pathcast.min_plus import Arrivals
 
 PROBE = """
 [links.bottleneck]
@@ -117,6 +118,25 @@ def test_random_losses_buffer_far_below_two_thirds_where_periodic_ones_never_do(
     # figure 10: more with the utilisation, towards one
     assert np.all(np.diff(buffered["random"]) > 0)
     assert buffered["random"][-1] > 0.7
+
+
+def test_delay_bounds_of_a_video_hold_as_often_as_they_say_and_are_not_far_off():
+    loop = WindowLoop(0.01, 0.01, mark_probability=1e-3)
+    written_s = video(1000, 30_000)
+    at = np.arange(10_000, 30_000, 20)
+    options = Options(epsilon=0.05, samples=1000, pilot_s=100, most_s=50_000)
+    found, _ = estimate(loop, [1000, 1100, 1200, 1300], options)
+    assert (found.message_epsilon, found.epsilon) == (0.05, pytest.approx(0.2))
+    bound_s = found.delay_bounds(written_s, 1.0)
+    # never more than by the curve of all rates, which holds for all of them at once
+    of_curve = Arrivals(written_s, np.ones(len(written_s))).delay_bounds(found.as_curve())
+    assert np.all(bound_s >= of_curve - 1e-9)
+    repeats = np.array([loop.carry(written_s, seed)[at] - written_s[at] for seed in range(400)])
+    held = (repeats <= bound_s[at]).mean(axis=0)
+    assert held.mean() >= 0.95
+    # of each packet, but for three standard errors of 400 repeats
+    assert held.min() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 400)
+    assert bound_s[at].mean() < 2 * np.quantile(repeats, 0.95, axis=0).mean()
 
 
 def test_a_rate_that_never_becomes_steady_says_so_and_ends_the_probing():

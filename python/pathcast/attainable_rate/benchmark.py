@@ -25,7 +25,7 @@ from pathcast.attainable_rate.curve import AttainableRate, Point
 from pathcast.attainable_rate.estimator import Options, Probed, estimate, greedy_rate
 from pathcast.attainable_rate.folder import Folder, resumed
 from pathcast.attainable_rate.probes import MESSAGE_BITS, Prober
-from pathcast.attainable_rate.scenarios import SimulatedProber
+from pathcast.attainable_rate.scenarios import SimulatedProber, probing
 from pathcast.attainable_rate.video import video
 from pathcast.exceptions import ProbingError
 from pathcast.scenario import Scenario
@@ -74,9 +74,7 @@ class Configuration:
 
     def scenario(self) -> Scenario:
         """The scenario; flow 0 probes."""
-        flows = [
-            _flow(self.scheme, PROBE_DELAY_MS, "{ kind = 'constant-rate', rate = '1 Mbit/s' }")
-        ]
+        flows = [_flow(self.scheme, PROBE_DELAY_MS, probing(self.scheme))]
         if not self.loss:
             flows += [_flow(self.scheme, delay, "'bulk'") for delay in CROSS_DELAYS_MS]
         # 8 ms are the least that any flow has; each has the rest of its own

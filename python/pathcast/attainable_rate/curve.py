@@ -91,6 +91,11 @@ class AttainableRate:
         return sum(point.epsilon for point in self.used)
 
     @property
+    def message_epsilon(self) -> float:
+        """Probability with which one message is later than `delay_bounds` says."""
+        return max((point.epsilon for point in self.used), default=0.0)
+
+    @property
     def long_term_rate(self) -> float:
         """The largest rate with a steady state, in units a second; 0 if there is none."""
         return max((point.rate for point in self.used), default=0.0)
@@ -158,7 +163,11 @@ class AttainableRate:
         )
 
     def delay_bounds(self, written_s: Floats, sizes: npt.ArrayLike) -> Floats:
-        """For each message of an application, the delay that it exceeds with probability `epsilon` at most, equation 6.
+        """For each message of an application, a delay that it exceeds with probability `message_epsilon` at most.
+
+        Equation 6 for each rate by itself, r (t - d(r)), and of these the smallest: which rate is best for a message
+        follows from when the application writes, not from what happens, so that its probability is that of one rate
+        and no union bound is needed. (The curve of all rates holds for all of them at once, with `epsilon`.)
 
         Args:
             written_s: when each is written, in seconds, in order.
@@ -172,8 +181,15 @@ class AttainableRate:
             ModelError: times or sizes that cannot be.
 
         """
+        if not self.used:
+            raise ProbingError("no rate has a steady state, so that nothing is served for certain")
         amounts = np.broadcast_to(np.asarray(sizes, dtype=float), len(written_s))
-        return Arrivals(written_s, amounts).delay_bounds(self.as_curve())
+        arrivals = Arrivals(written_s, amounts)
+        bounds = np.full(len(written_s), np.inf)
+        for point in self.used:
+            curve = Curve.from_probes([point.rate], [point.delay_s or 0.0])
+            bounds = np.minimum(bounds, arrivals.delay_bounds(curve))
+        return bounds
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -181,6 +197,7 @@ class AttainableRate:
             "schema": SCHEMA,
             "unit": self.unit,
             "epsilon": self.epsilon,
+            "message_epsilon": self.message_epsilon,
             "long_term_rate": self.long_term_rate,
             "unstable_rate": self.unstable_rate,
             "greedy": None if self.greedy is None else list(self.greedy),

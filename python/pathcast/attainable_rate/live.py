@@ -67,8 +67,6 @@ class LiveProber(RealTimeProber):
     longest_s: float = DEFAULT_LONGEST_S
     budget: Budget = field(default_factory=Budget, compare=False)
 
-    message = 8.0 * PORTION_BYTES
-
     @staticmethod
     def over(scheme: str = "cubic", *, reverse: bool = False) -> Scenario:
         """One flow that probes, to the server or from it."""

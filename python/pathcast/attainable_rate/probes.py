@@ -25,6 +25,8 @@ Progress = Callable[[float], None]
 
 #: Payload of a probe over TCP, in bits: a full packet.
 MESSAGE_BITS = 8 * 1448
+#: Over QUIC and IPv4, likewise.
+QUIC_MESSAGE_BITS = 8 * 1442
 #: How often a train is sent until it can be used.
 ATTEMPTS = 5
 #: Trains of more messages than this are a mistake.
@@ -111,12 +113,14 @@ class Prober(Protocol):
 
     #: What rates count a second: `packets` or `bit`.
     unit: str
-    #: What one message has of it.
-    message: float
     #: Whether a train takes as long as it lasts.
     real_time: bool
     #: Delays are right to within so many seconds; what differs by less is the same.
     resolution_s: float
+
+    @property
+    def message(self) -> float:
+        """What one message has of it."""
 
     @property
     def longest_s(self) -> float:

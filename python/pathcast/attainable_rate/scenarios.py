@@ -17,6 +17,7 @@ from pathcast import _internal, runs
 from pathcast.attainable_rate.probes import (
     ATTEMPTS,
     MESSAGE_BITS,
+    QUIC_MESSAGE_BITS,
     Plan,
     Progress,
     Train,
@@ -44,14 +45,20 @@ class ScenarioProber(ABC):
     scenario: Scenario
     flow: int = 0
     _rate_at: tuple[int, int] = field(init=False, repr=False)
+    _message: float = field(init=False, repr=False)
 
     unit = "bit"
-    message = float(MESSAGE_BITS)
+
+    @property
+    def message(self) -> float:
+        """Payload of one write, in bits."""
+        return self._message
 
     def __post_init__(self) -> None:
         toml = _begun(self.scenario.toml, self.flow)
         object.__setattr__(self, "scenario", Scenario.parse(toml, self.scenario.file))
         object.__setattr__(self, "_rate_at", _rate_of(self.scenario.toml, self.flow))
+        object.__setattr__(self, "_message", _message_of(self.scenario.toml, self.flow))
 
     def describe(self) -> dict[str, Any]:
         """What is probed; JSON."""
@@ -114,6 +121,20 @@ def _rate_of(toml: str, flow: int) -> tuple[int, int]:
             f"flow {flow} of the scenario does not probe, expected workload = {{ kind = 'constant-rate', rate = ... }}"
         )
     return begin + rate.start(1), begin + rate.end(1)
+
+
+def _message_of(toml: str, flow: int) -> float:
+    """What a flow writes at once, in bits."""
+    begin, end = _workload_of(toml, flow)
+    portion = re.search(r'\bportion = "(\d+) (B|kB|MB)"', toml[begin:end])
+    assert portion is not None, "defaults are written out"  # noqa: S101
+    return 8.0 * int(portion[1]) * {"B": 1, "kB": 1_000, "MB": 1_000_000}[portion[2]]
+
+
+def probing(scheme: str) -> str:
+    """The workload of a flow of this scheme that probes, in TOML: writes of one full packet each."""
+    portion = QUIC_MESSAGE_BITS if scheme.startswith("quic-") else MESSAGE_BITS
+    return f"{{ kind = 'constant-rate', rate = '1 Mbit/s', portion = '{portion // 8} B' }}"
 
 
 def _workload_of(toml: str, flow: int) -> tuple[int, int]:
