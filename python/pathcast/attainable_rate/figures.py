@@ -179,7 +179,7 @@ def autocorrelations(named: Mapping[str, Probed]) -> str | None:
     return svg(7, 3.2, draw)
 
 
-def windows(named: Mapping[str, Probed], needed: float, span_s: float = 60.0) -> str | None:
+def windows(named: Mapping[str, Probed], needed: float, span_s: float = 20.0) -> str | None:
     """Windows of two or more over time, and what a rate needs of it, as figure 11.
 
     Args:
@@ -197,7 +197,7 @@ def windows(named: Mapping[str, Probed], needed: float, span_s: float = 60.0) ->
         for axes, colour, (name, one) in zip(every, _cycle(len(shown)), shown.items(), strict=True):
             times = one.lag_s * np.arange(len(one.windows))
             axes.plot(times, one.windows, color=colour, linewidth=0.9)
-            axes.axhline(needed, color=GREY, linestyle="-.", linewidth=1)
+            axes.axhline(needed, color="#2b303b", linestyle="-.", linewidth=1)
             axes.set_title(name, fontsize=9, loc="left")
             axes.set_ylabel("cwnd, packets")
             axes.set_ylim(bottom=0)
