@@ -165,6 +165,10 @@ def attainable_rate(
         loop = (latency, window, marks, marks_every, capacity, fluid)
         if any(one is not None for one in loop):
             raise ProbingError("window flow control alone is simulated: no --world live")
+        if adaptive is not None and most is None:
+            raise ProbingError(
+                "on a real path --adaptive needs --most: what a greedy source gets is found by filling the path"
+            )
         prober = _live(what, flow, scheme, server, key_file, budget, longest_run, reverse=reverse)
     else:
         if server is not None or key_file is not None or reverse:

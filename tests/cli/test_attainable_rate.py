@@ -454,6 +454,7 @@ def test_the_command_refuses_what_makes_no_sense(tmp_path):
     assert "expected --server and --key" in refused("--world", "live")
     assert "no key" in refused(*live)
     assert "'10 XB' is no size" in refused(*live, "--budget", "10 XB")
+    assert "--adaptive needs --most" in refused(*live, "--adaptive", 3)
     assert "no --world live" in refused(*live, "--latency", 0.05, "--window", 5)
     assert "here the path is real" in refused(ROOT / "paths" / "12mbps-60ms-1bdp.toml", *live)
     assert refused(tmp_path / "missing.toml")

@@ -31,6 +31,16 @@ class Budget:
         self.spent_bytes = 0.0
         self._lock = threading.Lock()
 
+    @property
+    def left_bytes(self) -> float:
+        """What may still be sent."""
+        return self.total_bytes - self.spent_bytes
+
+    def count(self, sent_bytes: float) -> None:
+        """Takes what was sent by one of whom nobody knew how much it would be."""
+        with self._lock:
+            self.spent_bytes += sent_bytes
+
     def spend(self, what: str, sent_bytes: float) -> None:
         """Takes so much of it.
 
@@ -39,11 +49,10 @@ class Budget:
 
         """
         with self._lock:
-            left = self.total_bytes - self.spent_bytes
-            if sent_bytes > left:
+            if sent_bytes > self.left_bytes:
                 raise BudgetSpent(
                     f"{what} would send {sent_bytes / 1e6:.4g} MB, of the {self.total_bytes / 1e6:.4g} MB that may be "
-                    f"sent {left / 1e6:.4g} MB are left"
+                    f"sent {max(0.0, self.left_bytes) / 1e6:.4g} MB are left"
                 )
             self.spent_bytes += sent_bytes
 
@@ -103,20 +112,20 @@ class LiveProber(RealTimeProber):
 
     def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
         for again in range(ATTEMPTS):
-            # nobody knows what it will send: it may begin if there is anything left, and is counted then
-            self.budget.spend("a greedy source", 0.0 if self._left() > 0 else 1.0)
+            # nobody knows what it will send: it may begin if there is anything left
+            if self.budget.left_bytes <= 0:
+                raise BudgetSpent(
+                    f"all of the {self.budget.total_bytes / 1e6:.4g} MB that may be sent were sent"
+                )
             report, _ = live.run(
                 self.server, self.key, scenario, duration_s=duration_s, seed=seed + again
             )
-            self.budget.spent_bytes += sum(flow.delivered_bytes for flow in report.run.flows)
+            self.budget.count(sum(flow.delivered_bytes for flow in report.run.flows))
             if report.run.valid:
                 return report.run
         raise LiveError(
             f"{ATTEMPTS} runs cannot be used, the last: " + "; ".join(report.run.invalid_because)
         )
-
-    def _left(self) -> float:
-        return self.budget.total_bytes - self.budget.spent_bytes
 
 
 def _notes(report: live.LiveReport) -> tuple[str, ...]:
