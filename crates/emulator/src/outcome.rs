@@ -162,7 +162,10 @@ pub(crate) fn conclude(
         } else {
             findings.socket_drops
         },
-        broken: broken(applications).chain(quic.unreadable()).collect(),
+        broken: broken(applications)
+            .chain(quic.unreadable())
+            .chain(astray(&observation.records))
+            .collect(),
         window_limited: window_limited(
             options,
             flows,
@@ -395,6 +398,26 @@ fn broken(applications: &ApplicationsReport) -> impl Iterator<Item = String> {
     broken.map(|(flow, why)| format!("the connection of flow {flow} broke: {why}"))
 }
 
+/// No window has so many packets: 2^30 bytes (RFC 7323, section 2.3) in packets of 536.
+const MOST_PACKETS: f64 = 2_003_000.0;
+
+/// Flows whose slow-start threshold was set to what no window can have been, in words. BPF schemes were seen to
+/// return one now and then while several runs went on at once; the flow then no longer heeds losses.
+fn astray(records: &[Record]) -> Vec<String> {
+    let mut flows: BTreeMap<u32, f64> = BTreeMap::new();
+    for record in records {
+        if let Some(packets) = record.ssthresh_packets.filter(|&it| it > MOST_PACKETS) {
+            flows.entry(record.flow).or_insert(packets);
+        }
+    }
+    let words = |(flow, packets)| {
+        format!(
+            "flow {flow}: its congestion control went astray: a slow-start threshold of {packets:.0} packets"
+        )
+    };
+    flows.into_iter().map(words).collect()
+}
+
 /// Flows that something other than the path held back, in words.
 fn held_back(watched: &[usize], flows: &[FlowTotals], elapsed_s: f64) -> Vec<String> {
     let mut words = Vec::new();
@@ -448,4 +471,27 @@ fn window_limited(
         }
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_that_no_window_had_is_told_once_for_each_flow() {
+        let record = |flow, ssthresh_packets| Record {
+            flow,
+            ssthresh_packets,
+            ..Record::default()
+        };
+        let records = [
+            record(0, None),
+            record(1, Some(30.0)),
+            record(5, Some(668_121_792.0)),
+            record(5, Some(584_606_568.0)),
+        ];
+        let told = astray(&records);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].contains("flow 5") && told[0].contains("668121792 packets"));
+    }
 }
