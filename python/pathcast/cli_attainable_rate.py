@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Annotated
@@ -269,16 +269,21 @@ def _ask(prober: LiveProber, most: float | None) -> None:
 
 def _size(text: str) -> float:
     """A size of the command line, in bytes."""
+    size = _quantity(text, {"kB": 1e3, "MB": 1e6, "GB": 1e9})
+    if size is None:
+        raise ProbingError(f"{text!r} is no size, expected such as '500 MB'")
+    return size
+
+
+def _quantity(text: str, units: Mapping[str, float]) -> float | None:
+    """A positive number and its unit, in the one that counts 1; None if it is no such thing."""
     number, _, name = text.strip().partition(" ")
-    factor = {"kB": 1e3, "MB": 1e6, "GB": 1e9}.get(name.strip())
+    factor = units.get(name.strip())
     try:
         value = float(number)
     except ValueError:
-        factor = None
-        value = math.nan
-    if factor is None or not 0 < value < math.inf:
-        raise ProbingError(f"{text!r} is no size, expected such as '500 MB'")
-    return value * factor
+        return None
+    return None if factor is None or not 0 < value < math.inf else value * factor
 
 
 def _prober(
@@ -330,19 +335,13 @@ def _prober(
 
 def parse_rate(text: str, unit: str, what: str) -> float:
     """A rate of the command line, in units a second."""
-    number, _, name = text.strip().partition(" ")
-    factor = _UNITS.get(name.strip()) if unit == "bit" else {"": 1.0}.get(name.strip())
-    try:
-        value = float(number)
-    except ValueError:
-        factor = None
-        value = math.nan
-    if factor is None or not 0 < value < math.inf:
+    rate = _quantity(text, _UNITS if unit == "bit" else {"": 1.0})
+    if rate is None:
         wanted = (
             'such as "1 Mbit/s"' if unit == "bit" else "a number of packets a second, such as 100"
         )
         raise ProbingError(f"{text!r} is no {what}, expected {wanted}")
-    return value * factor
+    return rate
 
 
 def shown(rate: float, unit: str) -> str:

@@ -9,14 +9,14 @@ from pathlib import Path as FilePath
 
 from pathcast import live, runs
 from pathcast.attainable_rate.probes import ATTEMPTS, Plan, Progress
-from pathcast.attainable_rate.scenarios import RealTimeProber
+from pathcast.attainable_rate.scenarios import RealTimeProber, probing
 from pathcast.exceptions import BudgetSpent, LiveError
 from pathcast.path import Path
 from pathcast.scenario import Scenario
 from pathcast.trace import Trace
 
-#: Payload of a full packet in the tunnel, in bytes.
-PORTION_BYTES = 1348
+#: Payload of a full packet in the tunnel, in bits.
+TUNNEL_MESSAGE_BITS = 8 * 1348
 #: What a server takes that nobody told otherwise; see `pathcast.live.serve`.
 DEFAULT_LONGEST_S = 600.0
 #: What may be sent in all, in bytes, if nobody says.
@@ -82,9 +82,7 @@ class LiveProber(RealTimeProber):
         path = Path.parse(
             "rate = '1 Gbit/s'\ndelay = '1 ms'\n", "live"
         )  # the real one takes its place
-        portion = f"portion = '{PORTION_BYTES} B'"
-        workload = f"{{ kind = 'constant-rate', rate = '1 Mbit/s', {portion} }}"
-        scenario = Scenario.over(path, [scheme], workload)
+        scenario = Scenario.over(path, [scheme], probing(scheme, TUNNEL_MESSAGE_BITS))
         if reverse:
             turned = scenario.toml.replace('direction = "forward"', 'direction = "reverse"')
             scenario = Scenario.parse(turned, "live")

@@ -131,10 +131,11 @@ def _message_of(toml: str, flow: int) -> float:
     return 8.0 * int(portion[1]) * {"B": 1, "kB": 1_000, "MB": 1_000_000}[portion[2]]
 
 
-def probing(scheme: str) -> str:
-    """The workload of a flow of this scheme that probes, in TOML: writes of one full packet each."""
-    portion = QUIC_MESSAGE_BITS if scheme.startswith("quic-") else MESSAGE_BITS
-    return f"{{ kind = 'constant-rate', rate = '1 Mbit/s', portion = '{portion // 8} B' }}"
+def probing(scheme: str, message_bits: int | None = None) -> str:
+    """The workload of a flow of this scheme that probes, in TOML: writes of one full packet each, if not told otherwise."""
+    if message_bits is None:
+        message_bits = QUIC_MESSAGE_BITS if scheme.startswith("quic-") else MESSAGE_BITS
+    return f"{{ kind = 'constant-rate', rate = '1 Mbit/s', portion = '{message_bits // 8} B' }}"
 
 
 def _workload_of(toml: str, flow: int) -> tuple[int, int]:
@@ -251,9 +252,8 @@ class RealTimeProber(ScenarioProber):
             raise ProbingError(
                 f"no probe written after {plan.warm_up_s:g} s arrived within {plan.lasts_s:g} s"
             )
-        # a run says how late it may be: what waits longer waits for the window
-        slip_s = 1e-3
-        buffered = float(np.mean(times["entered_s"] - times["written_s"] > slip_s))
+        # what waits for longer than a run may be late waits for the window
+        buffered = float(np.mean(times["entered_s"] - times["written_s"] > self.resolution_s))
         flow = trace.columns["flow"] == self.flow
         grid = np.arange(plan.warm_up_s, plan.end_s, plan.window_every_s)
         at = np.searchsorted(trace.columns["time_s"][flow], grid, side="right") - 1
