@@ -11,6 +11,7 @@ import socket
 import subprocess
 import threading
 import time
+import tomllib
 
 import numpy as np
 import pyarrow.parquet
@@ -19,6 +20,7 @@ import pytest
 import pathcast
 from conftest import PATHCAST, run, stolen_ticks
 from pathcast import live
+from pathcast.attainable_rate import LiveProber
 
 PATH = "rate = '20 Mbit/s'\ndelay = '15 ms'\nqueue = '1 BDP'\n"
 SENT, DELIVERED = 0, 1
@@ -229,6 +231,18 @@ def test_where_messages_spend_their_time_is_told_from_both_hosts_packets(path_fi
     first = set(data["seq"].to_numpy()[with_data][:20])
     assert {0, 1348, 2000} <= first  # the second message begins a packet
     assert report["reordered_rate"] == 0
+
+
+def test_a_probe_goes_to_the_server_or_comes_from_it():
+    def probe(*, reverse):
+        prober = LiveProber(LiveProber.over("bbr", reverse=reverse), server="host", key="key")
+        assert prober.message == 8 * 1348
+        return tomllib.loads(prober.describe()["scenario"])["flows"]
+
+    ((up,), (down,)) = probe(reverse=False), probe(reverse=True)
+    assert up.get("direction", "forward") == "forward"
+    assert down["direction"] == "reverse"
+    assert up["scheme"] == down["scheme"] == "bbr"
 
 
 @needs_emulator

@@ -84,7 +84,7 @@ class LiveProber(RealTimeProber):
         )  # the real one takes its place
         scenario = Scenario.over(path, [scheme], probing(scheme, TUNNEL_MESSAGE_BITS))
         if reverse:
-            turned = scenario.toml.replace('direction = "forward"', 'direction = "reverse"')
+            turned = scenario.toml.replace("[[flows]]\n", '[[flows]]\ndirection = "reverse"\n', 1)
             scenario = Scenario.parse(turned, "live")
         return scenario
 
