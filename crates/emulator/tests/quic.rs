@@ -95,12 +95,12 @@ fn the_trace_tells_of_the_sender(report: &RunReport, trace: &Trace) {
 fn a_transfer_is_whole_over_a_path_that_loses_by_either_device_and_version_of_ip() {
     let Some(_alone) = alone() else { return };
     for (ip, device) in [(Ip::V4, DeviceKind::Tun), (Ip::V6, DeviceKind::Veth)] {
-        let text = "[links.core]\nrate = '20 Mbit/s'\ndelay = '10 ms'\nqueue = '2 BDP'\nloss = 0.01\n\
-                    [links.core.reverse]\nloss = 0.01\n\
+        let text = "[links.core]\nrate = '20 Mbit/s'\ndelay = '10 ms'\nqueue = '2 BDP'\nloss = 0.02\n\
+                    [links.core.reverse]\nloss = 0.02\n\
                     [[flows]]\nscheme = 'quic-cubic'\ncount = 2\nstart = '0.1 s'\n\
                     workload = { kind = 'transfer', size = '500 kB', count = 2 }\n\
                     [[flows]]\nscheme = 'quic-bbr3'\ndirection = 'reverse'\n\
-                    workload = { kind = 'transfer', size = '300 kB' }\n\
+                    workload = { kind = 'transfer', size = '1 MB' }\n\
                     [[flows]]\nscheme = 'cubic'\nworkload = { kind = 'transfer', size = '300 kB' }\n";
         let options = Options {
             ip,
@@ -115,14 +115,15 @@ fn a_transfer_is_whole_over_a_path_that_loses_by_either_device_and_version_of_ip
             .iter()
             .map(|flow| flow.delivered_bytes)
             .collect();
-        assert_eq!(delivered, [1_000_000, 1_000_000, 300_000, 300_000]);
+        assert_eq!(delivered, [1_000_000, 1_000_000, 1_000_000, 300_000]);
         for flow in &report.flows {
             let messages = flow.messages.unwrap();
             assert_eq!(messages.written, messages.delivered);
-            assert!(
-                flow.completed_s.unwrap() < 29.0 && flow.retransmits > 0,
-                "{flow:?}"
-            );
+            assert!(flow.completed_s.unwrap() < 29.0, "{flow:?}");
+            // 700 packets, of which 2 % are lost: none at all once in a million runs
+            if flow.scheme.starts_with("quic-") {
+                assert!(flow.retransmits > 0, "{flow:?}");
+            }
         }
         assert_eq!(given_up(&trace).len(), 3);
         let flows: std::collections::BTreeSet<u32> = trace.records.iter().map(|r| r.flow).collect();
