@@ -401,19 +401,18 @@ fn broken(applications: &ApplicationsReport) -> impl Iterator<Item = String> {
 /// No window has so many packets: 2^30 bytes (RFC 7323, section 2.3) in packets of 536.
 const MOST_PACKETS: f64 = 2_003_000.0;
 
-/// Flows whose slow-start threshold was set to what no window can have been, in words. BPF schemes were seen to
-/// return one now and then while several runs went on at once; the flow then no longer heeds losses.
+/// Flows whose window became what none can be, in words. A kernel that asks a BPF scheme for the slow-start
+/// threshold and does not run it takes what it finds for the answer; a scheme that does not put that right
+/// at the next acknowledgment has such a window when the recovery ends, and heeds no loss any more.
 fn astray(records: &[Record]) -> Vec<String> {
     let mut flows: BTreeMap<u32, f64> = BTreeMap::new();
     for record in records {
-        if let Some(packets) = record.ssthresh_packets.filter(|&it| it > MOST_PACKETS) {
-            flows.entry(record.flow).or_insert(packets);
+        if record.cwnd_packets > MOST_PACKETS {
+            flows.entry(record.flow).or_insert(record.cwnd_packets);
         }
     }
     let words = |(flow, packets)| {
-        format!(
-            "flow {flow}: its congestion control went astray: a slow-start threshold of {packets:.0} packets"
-        )
+        format!("flow {flow}: its congestion control went astray: a window of {packets:.0} packets")
     };
     flows.into_iter().map(words).collect()
 }
@@ -478,17 +477,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_threshold_that_no_window_had_is_told_once_for_each_flow() {
-        let record = |flow, ssthresh_packets| Record {
+    fn a_window_that_none_can_be_is_told_once_for_each_flow() {
+        let record = |flow, cwnd_packets, ssthresh_packets| Record {
             flow,
+            cwnd_packets,
             ssthresh_packets,
             ..Record::default()
         };
         let records = [
-            record(0, None),
-            record(1, Some(30.0)),
-            record(5, Some(668_121_792.0)),
-            record(5, Some(584_606_568.0)),
+            record(0, 30.0, None),
+            record(1, 30.0, Some(668_121_792.0)), // put right before it was taken
+            record(5, 668_121_792.0, Some(668_121_792.0)),
+            record(5, 584_606_568.0, Some(584_606_568.0)),
         ];
         let told = astray(&records);
         assert_eq!(told.len(), 1);

@@ -17,7 +17,8 @@ typedef unsigned long long u64;
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct inet_connection_sock {
-	/* a scheme's own memory */
+	u8 icsk_ca_state : 5;
+	/* a scheme's own memory, zeros at first */
 	u64 icsk_ca_priv[13];
 };
 
@@ -41,8 +42,9 @@ struct ack_sample {
 
 #pragma clang attribute pop
 
-/* enum tcp_ca_state */
+/* enum tcp_ca_state: this and those above it answer a loss or a mark */
 #define CA_OPEN 0
+#define CA_CWR 2
 
 /* enum tcp_ca_event: the first packet after a pause, and a window made smaller because of one */
 #define CA_EVENT_TX_START 0
@@ -75,15 +77,14 @@ enum field_info {
 
 #define FIELD_INFO(field, info) __builtin_preserve_field_info(field, info)
 
-/* is_cwnd_limited: the last round trip used the whole window */
-ALWAYS_INLINE int used_whole_window(const struct tcp_sock *tp)
+/* `size` bytes at `at`, of which the shifts leave the flag. */
+ALWAYS_INLINE u64 bits_at(const char *at, u64 size, u64 left, u64 right)
 {
-	const char *at = (const char *)tp + FIELD_INFO(tp->is_cwnd_limited, FIELD_BYTE_OFFSET);
 	u64 bits;
 
 	/* keeps the compiler from putting the offset into the loads, where the loader would not see it */
 	asm volatile("" : "+r"(at));
-	switch (FIELD_INFO(tp->is_cwnd_limited, FIELD_BYTE_SIZE)) {
+	switch (size) {
 	case 1:
 		bits = *(const u8 *)at;
 		break;
@@ -97,6 +98,22 @@ ALWAYS_INLINE int used_whole_window(const struct tcp_sock *tp)
 		bits = *(const u64 *)at;
 		break;
 	}
-	bits <<= FIELD_INFO(tp->is_cwnd_limited, FIELD_LSHIFT_U64);
-	return (bits >> FIELD_INFO(tp->is_cwnd_limited, FIELD_RSHIFT_U64)) != 0;
+	return bits << left >> right;
+}
+
+#define BITS(of, field) \
+	bits_at((const char *)(of) + FIELD_INFO((of)->field, FIELD_BYTE_OFFSET), \
+		FIELD_INFO((of)->field, FIELD_BYTE_SIZE), FIELD_INFO((of)->field, FIELD_LSHIFT_U64), \
+		FIELD_INFO((of)->field, FIELD_RSHIFT_U64))
+
+/* is_cwnd_limited: the last round trip used the whole window */
+ALWAYS_INLINE int used_whole_window(const struct tcp_sock *tp)
+{
+	return BITS(tp, is_cwnd_limited) != 0;
+}
+
+/* From the loss or mark that makes the window smaller until that is done. */
+ALWAYS_INLINE int answers_loss(const struct inet_connection_sock *icsk)
+{
+	return BITS(icsk, icsk_ca_state) >= CA_CWR;
 }

@@ -10,12 +10,34 @@
 /* the inverse of b = 1/8 */
 #define DECREASE 8
 
+struct scalable {
+	u32 known_ssthresh;
+};
+
+ALWAYS_INLINE struct scalable *state_of(u64 *ctx)
+{
+	struct inet_connection_sock *icsk = (void *)ctx[0];
+
+	return (struct scalable *)icsk->icsk_ca_priv;
+}
+
+ALWAYS_INLINE u32 after_loss(u32 cwnd)
+{
+	return max(cwnd - cwnd / DECREASE, 2);
+}
+
 SEC("struct_ops") u32 ssthresh(u64 *ctx)
 {
 	const struct tcp_sock *tp = (const void *)ctx[0];
-	u32 cwnd = tp->snd_cwnd;
 
-	return max(cwnd - cwnd / DECREASE, 2);
+	return state_of(ctx)->known_ssthresh = after_loss(tp->snd_cwnd);
+}
+
+SEC("struct_ops") void pkts_acked(u64 *ctx)
+{
+	struct tcp_sock *tp = (void *)ctx[0];
+
+	mend_ssthresh(tp, &state_of(ctx)->known_ssthresh, after_loss(tp->prior_cwnd));
 }
 
 SEC("struct_ops") void cong_avoid(u64 *ctx)
@@ -40,6 +62,7 @@ SEC(".struct_ops.link") struct tcp_congestion_ops scheme = {
 	.flags = TCP_CONG_NON_RESTRICTED,
 	.ssthresh = (void *)ssthresh,
 	.cong_avoid = (void *)cong_avoid,
+	.pkts_acked = (void *)pkts_acked,
 	.undo_cwnd = (void *)undo_cwnd,
 };
 

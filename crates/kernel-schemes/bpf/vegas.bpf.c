@@ -32,6 +32,7 @@ struct vegas {
 	u32 round_end;
 	/* outside of any recovery, so that RTTs can be trusted */
 	u32 steady;
+	u32 known_ssthresh;
 };
 
 ALWAYS_INLINE struct vegas *state_of(u64 *ctx)
@@ -62,12 +63,26 @@ SEC("struct_ops") void init(u64 *ctx)
 	begin(ctx);
 }
 
+ALWAYS_INLINE u32 after_loss(u32 cwnd)
+{
+	return max(cwnd / 2, 2);
+}
+
+SEC("struct_ops") u32 ssthresh(u64 *ctx)
+{
+	const struct tcp_sock *tp = (const void *)ctx[0];
+
+	return state_of(ctx)->known_ssthresh = after_loss(tp->snd_cwnd);
+}
+
 SEC("struct_ops") void pkts_acked(u64 *ctx)
 {
+	struct tcp_sock *tp = (void *)ctx[0];
 	struct vegas *vegas = state_of(ctx);
 	const struct ack_sample *sample = (const void *)ctx[1];
 	s32 rtt_us = sample->rtt_us;
 
+	mend_ssthresh(tp, &vegas->known_ssthresh, after_loss(tp->prior_cwnd));
 	if (rtt_us < 0)
 		return;
 	/* the clock's step is 1 us, and nothing is divided by 0 */
@@ -154,13 +169,6 @@ SEC("struct_ops") void cong_avoid(u64 *ctx)
 	} else if (in_slow_start(tp) && cwnd_limited(tp)) {
 		slow_start(tp, acked);
 	}
-}
-
-SEC("struct_ops") u32 ssthresh(u64 *ctx)
-{
-	const struct tcp_sock *tp = (const void *)ctx[0];
-
-	return max(tp->snd_cwnd / 2, 2);
 }
 
 SEC("struct_ops") u32 undo_cwnd(u64 *ctx)

@@ -53,6 +53,20 @@ ALWAYS_INLINE void grow(struct tcp_sock *tp, u32 acked, u32 packets)
 	tp->snd_cwnd = min(tp->snd_cwnd + up, tp->snd_cwnd_clamp);
 }
 
+/* Puts ssthresh right at an acknowledgment, if a loss is being answered and its ssthresh is not what the
+ * scheme said. There are kernels that ask for ssthresh where they do not run the program (over a process
+ * that BPF must not touch, or over the program itself), and then take what lay on their stack for its
+ * answer: some 10^8 packets, and the flow would heed no loss any more. While a loss is answered the kernel
+ * does not change ssthresh by itself; before and after it may.
+ * known: ssthresh as the scheme last said it, or as it last was outside of recovery; 0 if not known.
+ * right: what the scheme says of prior_cwnd. */
+ALWAYS_INLINE void mend_ssthresh(struct tcp_sock *tp, u32 *known, u32 right)
+{
+	if (*known && tp->snd_ssthresh != *known && answers_loss((const void *)tp))
+		tp->snd_ssthresh = right;
+	*known = tp->snd_ssthresh;
+}
+
 /* The window to go back to when a loss was none. */
 ALWAYS_INLINE u32 window_before_loss(const struct tcp_sock *tp)
 {
