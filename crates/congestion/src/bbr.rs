@@ -85,8 +85,9 @@ pub struct Bbr {
     /// The round trip ends with a packet sent when this many had been delivered.
     next_round_delivered: u64,
     max_bw: RoundMax<{ BW_ROUNDS + 1 }>,
-    /// Samples of packets sent before this many were delivered are no measure (ProbeRTT).
-    limited_until: u64,
+    /// Packets sent when from so many to so many had been delivered are no measure of the path's rate:
+    /// the window of [`Mode::ProbeRtt`] held the flow back.
+    limited: (u64, u64),
 
     full_bw: f64,
     full_bw_rounds: u32,
@@ -134,7 +135,7 @@ impl Bbr {
             round_starts: false,
             next_round_delivered: 0,
             max_bw: RoundMax::new(),
-            limited_until: 0,
+            limited: (u64::MAX, 0),
             full_bw: 0.0,
             full_bw_rounds: 0,
             full_pipe: false,
@@ -182,6 +183,11 @@ impl Bbr {
         self.with_quanta(self.bdp(bw, gain))
     }
 
+    /// Whether a packet was sent while the window of [`Mode::ProbeRtt`] held the flow back.
+    fn limits(&self, prior_delivered: u64) -> bool {
+        (self.limited.0..=self.limited.1).contains(&prior_delivered)
+    }
+
     fn update_round_and_bw(&mut self, ack: &Ack, rate: &RateSample) {
         self.round_starts = rate.prior_delivered >= self.next_round_delivered;
         if self.round_starts {
@@ -195,11 +201,10 @@ impl Bbr {
         if restart {
             self.enter_probe_bw(ack.now);
         }
-        if let Some(bw) = rate.packets_per_s() {
-            let limited = rate.app_limited || rate.prior_delivered < self.limited_until;
-            if !limited || bw >= self.max_bw.max() {
-                self.max_bw.update(self.round, bw);
-            }
+        if let Some(bw) = rate.packets_per_s()
+            && (!rate.app_limited || bw >= self.max_bw.max())
+        {
+            self.max_bw.update(self.round, bw);
         }
     }
 
@@ -302,7 +307,10 @@ impl Bbr {
         }
         if self.mode == Mode::ProbeRtt {
             // four packets in flight are no measure of the path's rate
-            self.limited_until = ack.delivered + ack.in_flight.max(1);
+            if ack.delivered > self.limited.1 {
+                self.limited.0 = ack.delivered;
+            }
+            self.limited.1 = ack.delivered + ack.in_flight.max(1);
             if self.probe_rtt_done_at.is_some() {
                 self.probe_rtt_round_done |= self.round_starts;
                 if self.probe_rtt_round_done {
@@ -432,10 +440,16 @@ impl Controller for Bbr {
             self.pacing_rate = HIGH_GAIN * INITIAL_WINDOW / ack.srtt.as_secs();
         }
         self.round_starts = false;
-        if let Some(rate) = &ack.rate {
+        let rate = ack.rate.map(|rate| RateSample {
+            app_limited: rate.app_limited || self.limits(rate.prior_delivered),
+            ..rate
+        });
+        if let Some(rate) = &rate {
             self.update_round_and_bw(ack, rate);
             self.update_extra_acked(ack);
-            self.update_phase(ack);
+        }
+        self.update_phase(ack);
+        if let Some(rate) = &rate {
             self.check_full_pipe(rate);
         }
         self.check_drain(ack);
@@ -454,6 +468,7 @@ impl Controller for Bbr {
         self.after_timeout = true;
         self.packet_conservation = false;
         self.full_bw = 0.0;
+        self.policer.on_timeout(self.mode == Mode::ProbeBw);
         self.cwnd = 1.0;
     }
 
@@ -653,5 +668,20 @@ mod tests {
         assert_eq!(bbr.max_bw.max(), 1000.0);
         bbr.on_ack(&sample(1500));
         assert_eq!(bbr.max_bw.max(), 1500.0);
+    }
+
+    #[test]
+    fn what_was_sent_while_it_looked_for_the_shortest_round_trip_time_is_no_measure() {
+        let mut bbr = bbr_in_probe_bw();
+        bbr.mode = Mode::ProbeRtt;
+        for delivered in 100..103 {
+            bbr.on_ack(&Ack {
+                delivered,
+                in_flight: 4,
+                ..ack(0.01, 1)
+            });
+        }
+        let limits: Vec<u64> = (90..120).filter(|&it| bbr.limits(it)).collect();
+        assert_eq!(limits, (100..=106).collect::<Vec<u64>>());
     }
 }

@@ -173,6 +173,7 @@ pub fn run_and_look(
             in_flight: sent.len() as u64,
             prior_in_flight,
             delivered,
+            lost,
             rate: Some(RateSample {
                 delivered_packets: delivered - packet.delivered,
                 interval: send_elapsed.max(ack_elapsed),

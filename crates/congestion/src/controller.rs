@@ -51,6 +51,8 @@ pub struct Ack {
     pub prior_in_flight: u64,
     /// All packets delivered so far.
     pub delivered: u64,
+    /// All packets found lost so far, those that a timer found too.
+    pub lost: u64,
     /// How fast the path delivers, if that could be measured.
     pub rate: Option<RateSample>,
     /// Whether it ends a round trip: it acknowledges a packet sent after the last such moment.
@@ -145,6 +147,7 @@ pub(crate) mod tests {
             in_flight: 0,
             prior_in_flight: acked,
             delivered: 0,
+            lost: 0,
             rate: None,
             in_recovery: false,
             rtt: Some(Span::from_millis(100)),

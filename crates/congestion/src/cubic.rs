@@ -13,7 +13,7 @@
 //! [`CubicConfig::linux`] differs from the RFC where Linux does: `W_est` keeps its small slope past
 //! the last maximum, and slow start ends by HyStart. HyStart++ (RFC 9406) is there by choice.
 
-use pathcast_path::Time;
+use pathcast_path::{Span, Time};
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller, Signal};
@@ -247,6 +247,13 @@ impl Controller for Cubic {
         }
     }
 
+    fn on_idle_restart(&mut self, now: Time, idle: Span) {
+        // the curve stands still while nothing is sent (RFC 9438, section 5.8; Linux: on CA_EVENT_TX_START)
+        if let Some(epoch) = &mut self.epoch {
+            epoch.start = (epoch.start + idle).min(now);
+        }
+    }
+
     fn on_congestion(&mut self, _event: &Congestion) {
         self.epoch = None;
         self.counted = 0.0;
@@ -327,6 +334,18 @@ mod tests {
                 "{t_s}: {window}, W(t) is {expected}"
             );
         }
+    }
+
+    #[test]
+    fn the_curve_stands_still_while_nothing_is_sent() {
+        let (mut busy, mut idle) = (after_loss_at(1000.0), after_loss_at(1000.0));
+        rounds(&mut busy, 0.0, 10);
+        rounds(&mut idle, 0.0, 10);
+        idle.on_idle_restart(
+            Time::ZERO + Span::from_millis(31_000),
+            Span::from_millis(30_000),
+        );
+        assert_eq!(rounds(&mut busy, 1.0, 50), rounds(&mut idle, 31.0, 50));
     }
 
     #[test]

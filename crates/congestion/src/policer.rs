@@ -33,7 +33,6 @@ pub(crate) struct Policer {
     began: Time,
     began_delivered: u64,
     began_lost: u64,
-    lost: u64,
 }
 
 impl Policer {
@@ -50,7 +49,6 @@ impl Policer {
         round_starts: bool,
         probing: bool,
     ) -> bool {
-        self.lost += ack.lost_packets;
         if self.in_use {
             self.rounds += u32::from(probing && round_starts);
             if self.rounds >= USE_ROUNDS {
@@ -80,12 +78,17 @@ impl Policer {
             return false;
         }
         let delivered = (ack.delivered - self.began_delivered) as f64;
-        let lost = (self.lost - self.began_lost) as f64;
+        let lost = (ack.lost - self.began_lost) as f64;
         let interval_s = ack.now.since(self.began).as_secs();
         if delivered > 0.0 && lost >= LOSS_SHARE * delivered && interval_s >= 1e-3 {
             self.end_interval(ack, delivered / interval_s);
         }
         false
+    }
+
+    /// The retransmission timer expired, which counts as the end of a round trip.
+    pub fn on_timeout(&mut self, probing: bool) {
+        self.rounds += u32::from(if self.in_use { probing } else { self.sampling });
     }
 
     fn end_interval(&mut self, ack: &Ack, rate: f64) {
@@ -104,7 +107,7 @@ impl Policer {
     fn begin_interval(&mut self, ack: &Ack) {
         self.began = ack.now;
         self.began_delivered = ack.delivered;
-        self.began_lost = self.lost;
+        self.began_lost = ack.lost;
         self.rounds = 0;
     }
 
@@ -137,6 +140,7 @@ mod tests {
                 let event = Ack {
                     delivered: delivered * u64::from(round),
                     lost_packets: lost,
+                    lost: lost * u64::from(round),
                     ..ack(0.1 * f64::from(round), delivered)
                 };
                 policer.on_ack(&event, &rate, true, true);
@@ -164,6 +168,17 @@ mod tests {
         let first = rates.iter().position(Option::is_some).unwrap();
         let used = rates[first..].iter().take_while(|rate| rate.is_some());
         assert_eq!(used.count(), USE_ROUNDS as usize);
+    }
+
+    #[test]
+    fn timeouts_count_as_round_trips_of_its_use() {
+        let mut policer = Policer::default();
+        rounds(&mut policer, 12, 50, 20);
+        assert!(policer.rate().is_some());
+        for _ in 0..USE_ROUNDS {
+            policer.on_timeout(true);
+        }
+        assert_eq!(rounds(&mut policer, 1, 50, 20), [None]);
     }
 
     #[test]

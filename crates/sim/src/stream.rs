@@ -117,15 +117,13 @@ impl Stream {
         }
     }
 
-    /// Bytes by which packet `seq` is shorter than an MSS.
-    pub fn short_by_bytes(&self, seq: u64) -> u16 {
-        match self.messages.get(self.position(seq)) {
-            Some(message) if message.end == seq + 1 => {
-                let full = (message.end - message.first) * u64::from(MSS_BYTES);
-                (full - message.bytes) as u16
-            }
-            _ => 0,
-        }
+    /// Whether packet `seq` is the last of a message, and the bytes by which it is then shorter than an MSS.
+    pub fn end_of_message(&self, seq: u64) -> Option<u16> {
+        let message = self.messages.get(self.position(seq))?;
+        (message.end == seq + 1).then(|| {
+            let full = (message.end - message.first) * u64::from(MSS_BYTES);
+            (full - message.bytes) as u16
+        })
     }
 
     /// Where the message of packet `seq` lies among those that are not forgotten.
@@ -211,13 +209,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_packet_of_a_message_is_short() {
+    fn the_last_packet_of_a_message_ends_it_and_may_be_short() {
         let mut stream = Stream::default();
         assert_eq!(stream.write(Time::ZERO, 100), 1);
         assert_eq!(stream.write(Time::ZERO, 2 * 1448), 2);
         assert_eq!(stream.write(Time::ZERO, 1449), 2);
-        let short: Vec<u16> = (0..5).map(|seq| stream.short_by_bytes(seq)).collect();
-        assert_eq!(short, [1348, 0, 0, 0, 1447]);
+        let ends: Vec<Option<u16>> = (0..5).map(|seq| stream.end_of_message(seq)).collect();
+        assert_eq!(ends, [Some(1348), None, Some(0), None, Some(1447)]);
     }
 
     #[test]
@@ -235,7 +233,7 @@ mod tests {
         assert!(stream.is_delivered());
         assert_eq!(stream.delivered_bytes(4), 3010);
         stream.forget(3);
-        assert_eq!(stream.short_by_bytes(3), 1438); // not acknowledged yet
+        assert_eq!(stream.end_of_message(3), Some(1438)); // not acknowledged yet
         stream.forget(4);
         assert!(stream.messages.is_empty());
     }
@@ -264,13 +262,13 @@ mod tests {
     fn what_has_no_end_is_ended_where_it_was_sent_to() {
         let mut stream = Stream::default();
         assert_eq!(stream.write_endless(Time::ZERO), u64::MAX);
-        assert_eq!(stream.short_by_bytes(1_000_000), 0);
+        assert_eq!(stream.end_of_message(1_000_000), None);
         assert_eq!(stream.delivered_bytes(10), 14_480);
         stream.stop(12);
         assert_eq!(stream.write(Time::ZERO, 5), 1);
         assert_eq!(stream.take_delivered(12), None); // nobody waits for it
         assert_eq!((stream.counts(), stream.is_delivered()), ((1, 0), false));
         assert_eq!(stream.take_delivered(13).unwrap().bytes, 5);
-        assert_eq!(stream.short_by_bytes(12), 1443);
+        assert_eq!(stream.end_of_message(12), Some(1443));
     }
 }

@@ -373,8 +373,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 if R::MESSAGES {
                     stream.note_sent(now, segment.seq);
                 }
-                let short = stream.short_by_bytes(segment.seq);
-                segment = segment.with_short_by_bytes(short);
+                if let Some(short) = stream.end_of_message(segment.seq) {
+                    segment = segment.with_short_by_bytes(short).with_pushed(true);
+                }
             }
             self.send(now, Data { flow, segment });
         }

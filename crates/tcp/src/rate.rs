@@ -24,6 +24,11 @@ impl DeliveryRate {
         self.delivered
     }
 
+    /// Packets found lost so far.
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
     /// `packets` were found lost.
     #[inline]
     pub fn on_lost(&mut self, packets: u64) {

@@ -164,7 +164,9 @@ impl Receiver {
         }
         self.unacknowledged += 1;
         let out_of_order = had_gap || !self.blocks.is_empty() || seq + 1 != self.next;
-        if out_of_order || self.unacknowledged >= 2 || self.quick > 0 {
+        // an application that reads what has come acknowledges the end of a write (Linux's ICSK_ACK_PUSHED)
+        let due = self.unacknowledged >= 2 || segment.is_pushed();
+        if out_of_order || due || self.quick > 0 {
             return Some(self.acknowledge());
         }
         self.delayed_ack_at
@@ -326,6 +328,19 @@ mod tests {
         assert_eq!(receiver.next_timer(), Some(at(42)));
         assert_eq!(receiver.on_timer(at(41)), None);
         assert_eq!(receiver.on_timer(at(42)), Some(AckSegment::new(19)));
+        assert_eq!(receiver.next_timer(), None);
+    }
+
+    #[test]
+    fn the_end_of_a_write_is_acknowledged_at_once() {
+        let mut receiver = past_quick_acks();
+        for seq in 16..20 {
+            let end = packet(seq).with_pushed(true);
+            assert_eq!(
+                receiver.on_data(at(seq), &end),
+                Some(AckSegment::new(seq + 1))
+            );
+        }
         assert_eq!(receiver.next_timer(), None);
     }
 

@@ -100,6 +100,11 @@ impl Scoreboard {
         self.rate.delivered()
     }
 
+    /// Packets found lost so far; one that is found lost again counts again.
+    pub const fn found_lost(&self) -> u64 {
+        self.rate.lost()
+    }
+
     /// The application has no more data to send.
     #[inline]
     pub fn on_app_limited(&mut self) {

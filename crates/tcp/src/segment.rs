@@ -22,6 +22,7 @@ const ECN_CAPABLE: u32 = 1 << 17;
 const ECN_MARKED: u32 = 1 << 18;
 const REDUCED: u32 = 1 << 19;
 const WINDOW_PROBE: u32 = 1 << 20;
+const PUSHED: u32 = 1 << 21;
 
 /// A packet of data.
 ///
@@ -60,6 +61,12 @@ impl DataSegment {
         self
     }
 
+    /// As one that ends what the application wrote at once (PSH), or not.
+    #[inline]
+    pub const fn with_pushed(self, pushed: bool) -> Self {
+        self.with(PUSHED, pushed)
+    }
+
     /// As one that was sent before, or not.
     #[inline]
     pub const fn with_retransmission(self, retransmission: bool) -> Self {
@@ -88,6 +95,12 @@ impl DataSegment {
     #[inline]
     pub const fn short_by_bytes(&self) -> u16 {
         self.word as u16
+    }
+
+    /// Whether it ends what the application wrote at once.
+    #[inline]
+    pub const fn is_pushed(&self) -> bool {
+        self.word & PUSHED != 0
     }
 
     /// Whether it was sent before.

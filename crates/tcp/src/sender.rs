@@ -39,7 +39,7 @@ pub struct Sender {
     restart_cwnd: u64,
     window_use: WindowUse,
     pacer: Pacer,
-    /// Packets found lost since the controller last heard of any.
+    /// Packets that this acknowledgment showed to be lost.
     lost: u64,
     /// The round trip ends when this packet is acknowledged.
     round_end: u64,
@@ -236,6 +236,7 @@ impl Sender {
         let capable = self.config.ecn && !retransmission;
         DataSegment::new(now, seq)
             .with_retransmission(retransmission)
+            .with_pushed(last)
             .with_short_by_bytes(if last {
                 self.config.last_short_by_bytes
             } else {
@@ -267,19 +268,16 @@ impl Sender {
         Some(segment)
     }
 
-    /// Nothing is on its way: after an idle time of more than an RTO the window is halved for each
-    /// such time, down to the initial one, and grows again as in slow start (RFC 2861, as Linux's
-    /// tcp_cwnd_restart).
+    /// Nothing is on its way, which the controller is told (Linux's CA_EVENT_TX_START). After an idle time of
+    /// more than an RTO the window is halved for each such time, down to the initial one, and grows
+    /// again as in slow start (RFC 2861, as Linux's tcp_cwnd_restart).
     fn restart_after_idle(&mut self, now: Time) {
         let Some(last) = self.last_sent_at else {
             return;
         };
         let (idle, rto) = (now.since(last), self.rtt.rto());
-        if idle <= rto {
-            return;
-        }
         self.controller.on_idle_restart(now, idle);
-        if self.config.slow_start_after_idle && !self.controller.manages_recovery() {
+        if idle > rto && self.config.slow_start_after_idle && !self.controller.manages_recovery() {
             let initial = self.config.initial_window_packets;
             let least = initial.map_or(INITIAL_WINDOW as u64, u64::from);
             let halvings = (idle.as_nanos() - 1) / rto.as_nanos().max(1);
@@ -294,6 +292,8 @@ impl Sender {
     /// Takes an acknowledgment that arrived at `now`.
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, segment: &AckSegment) {
+        // what a timer found lost is in all that was, but no news of this one (Linux's rs->losses)
+        self.lost = 0;
         let prior_in_flight = self.scoreboard.in_flight();
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());
         self.update_receive_edge(segment);
@@ -335,7 +335,7 @@ impl Sender {
                 reduction,
             };
         }
-        let lost = std::mem::take(&mut self.lost);
+        let lost = self.lost;
         let in_flight = self.scoreboard.in_flight();
         if let Some(reduction) = self.state.reduction() {
             let progress = delivery.advanced && lost == 0;
@@ -362,6 +362,7 @@ impl Sender {
                 in_flight,
                 prior_in_flight,
                 delivered: self.scoreboard.delivered(),
+                lost: self.scoreboard.found_lost(),
                 rate: self.scoreboard.rate_sample(now, &delivery, min_rtt),
                 round_ends,
                 cwnd_limited,
