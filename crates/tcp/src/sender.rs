@@ -39,8 +39,6 @@ pub struct Sender {
     restart_cwnd: u64,
     window_use: WindowUse,
     pacer: Pacer,
-    /// Packets that this acknowledgment showed to be lost.
-    lost: u64,
     /// The round trip ends when this packet is acknowledged.
     round_end: u64,
     /// One past the last packet that the receiver takes.
@@ -87,7 +85,6 @@ impl Sender {
             restart_cwnd: u64::MAX,
             window_use: WindowUse::default(),
             pacer: Pacer::default(),
-            lost: 0,
             round_end: 0,
             receive_edge: config.receive_window_packets,
             last_sent_at: None,
@@ -292,8 +289,6 @@ impl Sender {
     /// Takes an acknowledgment that arrived at `now`.
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, segment: &AckSegment) {
-        // what a timer found lost is in all that was, but no news of this one (Linux's rs->losses)
-        self.lost = 0;
         let prior_in_flight = self.scoreboard.in_flight();
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());
         self.update_receive_edge(segment);
@@ -321,11 +316,11 @@ impl Sender {
             self.round_end = self.scoreboard.next();
         }
         if probe == Verdict::Repaired {
-            self.lost += 1;
             self.reduce(now, Signal::Loss);
         }
         self.leave_state(now, &delivery, segment.echo);
-        self.detect_losses(now);
+        // not what a timer found before (Linux's rs->losses)
+        let lost = self.detect_losses(now) + u64::from(probe == Verdict::Repaired);
         if segment.ecn_echo && matches!(self.state, State::Open) {
             let reduction = self.reduce(now, Signal::Mark);
             self.tell_reduced = true;
@@ -335,7 +330,6 @@ impl Sender {
                 reduction,
             };
         }
-        let lost = self.lost;
         let in_flight = self.scoreboard.in_flight();
         if let Some(reduction) = self.state.reduction() {
             let progress = delivery.advanced && lost == 0;
@@ -488,9 +482,9 @@ impl Sender {
         self.follow_controller();
     }
 
-    /// Looks for losses and enters recovery if there are any.
+    /// Looks for losses and enters recovery if there are any; returns how many packets were found lost.
     #[inline]
-    fn detect_losses(&mut self, now: Time) {
+    fn detect_losses(&mut self, now: Time) -> u64 {
         let in_recovery = matches!(self.state, State::Recovery { .. } | State::Loss { .. });
         let window = self.reordering.span(
             in_recovery,
@@ -500,12 +494,10 @@ impl Sender {
         );
         let (lost, look_again) = self.scoreboard.detect_losses(now, window);
         self.reorder_at = look_again;
-        if lost > 0 {
-            self.lost += lost;
-            if !in_recovery {
-                self.enter_recovery(now);
-            }
+        if lost > 0 && !in_recovery {
+            self.enter_recovery(now);
         }
+        lost
     }
 
     fn enter_recovery(&mut self, now: Time) {
