@@ -10,7 +10,7 @@ BPF = $(eval BPF := $(shell scripts/system-packages bpf >&2 && echo bpf))$(BPF)
 FEATURES = $(addprefix --features pathcast-python/,$(BPF))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint format test-rust test-python fuzz bench wheel picture lock clean
+.PHONY: help demo test build lint format test-rust test-python real-files fuzz bench wheel picture lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -51,6 +51,10 @@ test-rust: ## Run the Rust tests, the kernel's among them where they can run.
 
 test-python: build ## Run the Python tests, the command line and the examples of the docs.
 	$(BIN)/pytest
+
+real-files: build ## Compare readings of real files with independent readers, by kind.
+	PATHCAST_DATA="$${PATHCAST_DATA:-$$(test -d ../shared/data && cd ../shared/data && pwd)}" \
+	PYTHONPATH=tests $(BIN)/python -m real_files
 
 fuzz: ## Look for files that the readers cannot bear, 10 minutes each.
 	scripts/fuzz

@@ -102,6 +102,17 @@ def econ_traces():
     return folder
 
 
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder of real data that PATHCAST_DATA names; skips if it names none."""
+    folder = os.environ.get("PATHCAST_DATA")
+    if not folder:
+        pytest.skip("PATHCAST_DATA is not set: it names the folder of real data")
+    if not Path(folder).is_dir():
+        pytest.fail(f"PATHCAST_DATA is {folder}; expected a folder")
+    return Path(folder)
+
+
 @pytest.fixture
 def path_file(tmp_path):
     """A function that writes a path file."""
