@@ -10,71 +10,77 @@ scores = pathcast.evaluate(trace, [1, 5, 10]).horizons
 ```
 """
 
-from importlib.metadata import version
+from __future__ import annotations
 
-from pathcast.batch import Results, Simulation, simulate_many
-from pathcast.clusters import ClusterCurve, ClusterPoint, LevelBasis, LossClusters
-from pathcast.convert import Conversion, convert
-from pathcast.estimators import Estimate, Estimator, State
-from pathcast.exceptions import (
-    ClusterError,
-    DownloadError,
-    EmulatorError,
-    LiveError,
-    ModelError,
-    PathcastError,
-    PathFileError,
-    ProbeError,
-    ProbingError,
-    SchemeError,
-    SimulationError,
-    TraceError,
-)
-from pathcast.follow import CurveEstimate, Followed, FollowedCurve, PathChange, follow
-from pathcast.latency import (
-    Latency,
-    LatencyEvaluation,
-    LatencyScore,
-    LearnedLatencies,
-    evaluate_latency,
-    latency,
-    latency_on_trace,
-)
-from pathcast.min_plus import Arrivals, Curve
-from pathcast.models import (
-    MODELS,
-    QUANTILE_LEVELS,
-    SUITED,
-    CurvePoint,
-    Epoch,
-    Evaluation,
-    Fit,
-    FlowFit,
-    Forecast,
-    Forecaster,
-    HorizonScore,
-    LossCurve,
-    Predictions,
-    evaluate,
-    fit,
-    pooled,
-)
-from pathcast.path import Path
-from pathcast.runs import (
-    Capabilities,
-    FlowReport,
-    MessageReport,
-    RunReport,
-    capabilities,
-    emulate,
-    simulate,
-)
-from pathcast.scenario import Scenario
-from pathcast.short_flow import ShortFlowEstimate, SizeEstimate, estimate
-from pathcast.trace import FlowSeries, Trace, TraceWarning, read_trace
-from pathcast.watch import Watch, WatchedFlow, WatchReport, watch
+import sys
+from importlib import import_module
+from types import ModuleType
 
-__version__ = version("pathcast")
+# as in `typing`, which takes longer to import than all of this; type checkers know the name
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathcast._internal import __version__ as __version__
+    from pathcast.batch import Results, Simulation, simulate_many
+    from pathcast.clusters import ClusterCurve, ClusterPoint, LevelBasis, LossClusters
+    from pathcast.convert import Conversion, convert
+    from pathcast.estimators import Estimate, Estimator, State
+    from pathcast.exceptions import (
+        ClusterError,
+        DownloadError,
+        EmulatorError,
+        LiveError,
+        ModelError,
+        PathcastError,
+        PathFileError,
+        ProbeError,
+        ProbingError,
+        SchemeError,
+        SimulationError,
+        TraceError,
+    )
+    from pathcast.follow import CurveEstimate, Followed, FollowedCurve, PathChange, follow
+    from pathcast.latency import (
+        Latency,
+        LatencyEvaluation,
+        LatencyScore,
+        LearnedLatencies,
+        evaluate_latency,
+        latency,
+        latency_on_trace,
+    )
+    from pathcast.min_plus import Arrivals, Curve
+    from pathcast.models import (
+        MODELS,
+        QUANTILE_LEVELS,
+        SUITED,
+        CurvePoint,
+        Epoch,
+        Evaluation,
+        Fit,
+        FlowFit,
+        Forecast,
+        Forecaster,
+        HorizonScore,
+        LossCurve,
+        Predictions,
+        evaluate,
+        fit,
+        pooled,
+    )
+    from pathcast.path import Path
+    from pathcast.runs import (
+        Capabilities,
+        FlowReport,
+        MessageReport,
+        RunReport,
+        capabilities,
+        emulate,
+        simulate,
+    )
+    from pathcast.scenario import Scenario
+    from pathcast.short_flow import ShortFlowEstimate, SizeEstimate, estimate
+    from pathcast.trace import FlowSeries, Trace, TraceWarning, read_trace
+    from pathcast.watch import Watch, WatchedFlow, WatchReport, watch
 
 __all__ = [
     "MODELS",
@@ -152,3 +158,120 @@ __all__ = [
     "simulate_many",
     "watch",
 ]
+
+#: Where each public name is defined; the module is imported when one of its names is first used.
+_PUBLIC = {
+    "batch": ("Results", "Simulation", "simulate_many"),
+    "clusters": ("ClusterCurve", "ClusterPoint", "LevelBasis", "LossClusters"),
+    "convert": ("Conversion", "convert"),
+    "estimators": ("Estimate", "Estimator", "State"),
+    "exceptions": (
+        "ClusterError",
+        "DownloadError",
+        "EmulatorError",
+        "LiveError",
+        "ModelError",
+        "PathcastError",
+        "PathFileError",
+        "ProbeError",
+        "ProbingError",
+        "SchemeError",
+        "SimulationError",
+        "TraceError",
+    ),
+    "follow": ("CurveEstimate", "Followed", "FollowedCurve", "PathChange", "follow"),
+    "latency": (
+        "Latency",
+        "LatencyEvaluation",
+        "LatencyScore",
+        "LearnedLatencies",
+        "evaluate_latency",
+        "latency",
+        "latency_on_trace",
+    ),
+    "min_plus": ("Arrivals", "Curve"),
+    "models": (
+        "MODELS",
+        "QUANTILE_LEVELS",
+        "SUITED",
+        "CurvePoint",
+        "Epoch",
+        "Evaluation",
+        "Fit",
+        "FlowFit",
+        "Forecast",
+        "Forecaster",
+        "HorizonScore",
+        "LossCurve",
+        "Predictions",
+        "evaluate",
+        "fit",
+        "pooled",
+    ),
+    "path": ("Path",),
+    "runs": (
+        "Capabilities",
+        "FlowReport",
+        "MessageReport",
+        "RunReport",
+        "capabilities",
+        "emulate",
+        "simulate",
+    ),
+    "scenario": ("Scenario",),
+    "short_flow": ("ShortFlowEstimate", "SizeEstimate", "estimate"),
+    "trace": ("FlowSeries", "Trace", "TraceWarning", "read_trace"),
+    "watch": ("Watch", "WatchedFlow", "WatchReport", "watch"),
+}
+
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+_MODULE_OF["__version__"] = "_internal"
+
+#: Modules that are attributes without an import, except those that a function of the same name hides.
+_MODULES = {
+    "_internal",
+    "batch",
+    "cluster",
+    "clusters",
+    "estimators",
+    "exceptions",
+    "files",
+    "live",
+    "min_plus",
+    "models",
+    "path",
+    "rootless",
+    "runs",
+    "scenario",
+    "short_flow",
+    "trace",
+}
+
+
+class _Package(ModuleType):
+    """This package, in which `pathcast.convert` is the function also after `import pathcast.convert`."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # the import of a module binds its name in the package, which would hide the function
+        if not (isinstance(value, ModuleType) and name in _MODULE_OF):
+            super().__setattr__(name, value)
+
+
+if not TYPE_CHECKING:  # type checkers refuse unknown names only where there is no __getattr__
+
+    def __getattr__(name):  # noqa: ANN001, ANN202
+        if name in _MODULE_OF:
+            value = getattr(import_module(f"pathcast.{_MODULE_OF[name]}"), name)
+        elif name in _MODULES:
+            value = import_module(f"pathcast.{name}")
+        else:
+            raise AttributeError(f"module 'pathcast' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
+
+
+sys.modules[__name__].__class__ = _Package

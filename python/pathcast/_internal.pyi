@@ -10,6 +10,9 @@ import numpy.typing as npt
 _Column = npt.NDArray[np.float64]
 _Columns = tuple[_Column, _Column, _Column | None, _Column | None]
 
+#: The version of the package, from Cargo.toml.
+__version__: str
+
 class PathFileError(Exception): ...
 class TraceError(Exception): ...
 class SchemeError(Exception): ...

@@ -7,14 +7,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pathcast import runs
+if TYPE_CHECKING:
+    from pathcast import runs
 
 #: Exit code after Ctrl-C, as shells have it.
 INTERRUPTED = 130
@@ -26,6 +26,23 @@ err = Console(stderr=True, highlight=False)
 @contextlib.contextmanager
 def progress_bar(what: str, total: float, unit: str = "s") -> Iterator[Callable[[float], None]]:
     """A progress bar on standard error, where that is a terminal."""
+    with contextlib.ExitStack() as stack:
+        if err.is_terminal:
+            show = stack.enter_context(_shown_progress(what, total, unit))
+        else:
+            show = _show_nothing
+        try:
+            yield show
+        except KeyboardInterrupt:
+            err.print("interrupted; nothing was written and nothing is left running")
+            raise typer.Exit(INTERRUPTED) from None
+
+
+@contextlib.contextmanager
+def _shown_progress(what: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
+    # here, since without a terminal nobody should wait for it
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -33,14 +50,13 @@ def progress_bar(what: str, total: float, unit: str = "s") -> Iterator[Callable[
         TimeElapsedColumn(),
         console=err,
         transient=True,
-        disable=not err.is_terminal,
     ) as bar:
         task = bar.add_task(what, total=total)
-        try:
-            yield lambda done: bar.update(task, completed=min(done, total))
-        except KeyboardInterrupt:
-            err.print("interrupted; nothing was written and nothing is left running")
-            raise typer.Exit(INTERRUPTED) from None
+        yield lambda done: bar.update(task, completed=min(done, total))
+
+
+def _show_nothing(done: float) -> None:
+    pass
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401

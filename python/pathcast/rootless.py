@@ -10,16 +10,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path as FilePath
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pathcast import _internal
 from pathcast.exceptions import EmulatorError, PathcastError
+
+if TYPE_CHECKING:
+    import subprocess
+    from multiprocessing.connection import Connection
 
 T = TypeVar("T")
 
@@ -65,6 +66,8 @@ def call(
         PathcastError: what the function raises.
 
     """
+    from multiprocessing import Pipe
+
     ours, theirs = Pipe()
     with ours:
         with theirs:
@@ -81,6 +84,8 @@ def call(
 
 
 def _start(theirs: Connection, of_terminal: bool) -> subprocess.Popen[bytes]:
+    import subprocess
+
     program = FilePath(__file__).with_name("_inside.py")
     descriptor = theirs.fileno()
     try:
@@ -127,6 +132,8 @@ def _converse(
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Waits for a process that has nothing left to do, but not for ever."""
+    import subprocess
+
     try:
         process.wait(END_WITHIN_S)
     except subprocess.TimeoutExpired:

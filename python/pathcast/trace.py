@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pathcast import _internal
 from pathcast.exceptions import TraceError, translated
 
-Column = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Column: TypeAlias = "npt.NDArray[np.float64]"
 
 
 class TraceWarning(UserWarning):
@@ -68,6 +69,8 @@ class Trace:
             TraceError: a column is missing or of another length.
 
         """
+        import numpy as np
+
         arrays = {
             name: np.ascontiguousarray(values, np.float64) for name, values in columns.items()
         }
@@ -94,6 +97,8 @@ class Trace:
     @property
     def flows(self) -> list[int]:
         """The flows that have rows, ascending."""
+        import numpy as np
+
         return [int(flow) for flow in np.unique(self.columns["flow"])]
 
     def scheme(self, flow: int = 0) -> str | None:
@@ -108,6 +113,8 @@ class Trace:
             TraceError: the trace has no such flow.
 
         """
+        import numpy as np
+
         chosen = self.columns["flow"] == flow
         if not chosen.any():
             message = f"has no flow {flow}, only {self.flows}"

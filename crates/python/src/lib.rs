@@ -30,6 +30,11 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _internal {
+    /// The version of the package.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
     #[pymodule_export]
     use crate::batch::{ArrowTable, check_simulations, simulate_many};
     #[pymodule_export]

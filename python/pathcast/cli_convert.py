@@ -1,0 +1,67 @@
+"""`pathcast convert`: traces of other tools."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path as FilePath
+from typing import Annotated
+
+import typer
+
+from pathcast.cli_options import Json
+from pathcast.console import err, mbps, out, print_json
+from pathcast.convert import convert as convert_trace
+from pathcast.files import check_output
+
+
+def convert(
+    file: Annotated[
+        FilePath,
+        typer.Argument(
+            metavar="INPUT", help="A trace of any tool that docs/trace-format.md lists."
+        ),
+    ],
+    output: Annotated[
+        FilePath | None,
+        typer.Option("--output", "-o", help="Write the trace here, as Parquet, or CSV if .csv."),
+    ] = None,
+    packets: Annotated[
+        FilePath | None,
+        typer.Option(
+            help="Write the packets here, as Parquet, a log of mm-link if .log, or a "
+            "packet-delivery trace if .trace."
+        ),
+    ] = None,
+    egress: Annotated[
+        FilePath | None,
+        typer.Option(
+            help="Of a Pantheon tunnel whose logs are not merged: that of what left it; INPUT is that "
+            "of what entered it."
+        ),
+    ] = None,
+    flow: Annotated[
+        int | None,
+        typer.Option(help="The one flow to take; default: all, of a capture the busiest.", min=0),
+    ] = None,
+    keep_prefix: Annotated[
+        bool, typer.Option("--keep-prefix", help="Take what comes before any damage.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Read a trace of another tool and write it as a trace of ours."""
+    for written in (output, packets):
+        if written is not None:
+            check_output(written)
+    done = convert_trace(
+        file, output, packets=packets, egress=egress, flow=flow, keep_prefix=keep_prefix
+    )
+    for warning in done.warnings:
+        err.print(warning, markup=False, soft_wrap=True)
+    if as_json:
+        print_json(asdict(done))
+        return
+    for rows, written in ((done.rows, output), (done.packets, packets)):
+        if rows is not None:
+            out.print(f"{rows} rows of {done.format} written to {written}")
+    for number, rate_bps in done.goodput_bps.items():
+        out.print(f"goodput of flow {number}: {mbps(rate_bps)}")

@@ -1,0 +1,70 @@
+"""`pathcast demo`: measure, fit, forecast and report in one go."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Annotated
+
+import typer
+
+from pathcast import demo, report, rootless
+from pathcast.cli_models import score_table
+from pathcast.cli_options import Json, Seed
+from pathcast.console import out, print_json, print_run, progress_bar
+from pathcast.files import check_output, write_beside
+from pathcast.path import Path
+
+
+def run_demo(
+    path_file: Annotated[
+        FilePath | None,
+        typer.Option("--path", metavar="PATH.toml", help="Another path than the demo's own."),
+    ] = None,
+    scheme: Annotated[str, typer.Option(help="cubic or reno.")] = "cubic",
+    duration: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long the flow runs.", min=15)
+    ] = 60.0,
+    seed: Seed = 1,
+    world: Annotated[
+        demo.World, typer.Option(help="auto: the emulator if it can run here, else the simulator.")
+    ] = demo.World.AUTO,
+    output: Annotated[
+        FilePath, typer.Option("--output", "-o", help="The report, one HTML page.")
+    ] = FilePath("report.html"),
+    trace_output: Annotated[
+        FilePath | None, typer.Option("--trace", help="Keep the trace here, as Parquet.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a TCP flow, fit its loss curve, forecast it, show the forecast against the truth."""
+    for file in (output, trace_output):
+        if file is not None:
+            check_output(file)
+    path = demo.demo_path() if path_file is None else Path.load(path_file)
+    chosen = demo.choose_world(world)
+    if not as_json:
+        out.print(
+            f"{chosen.said}: one {scheme} flow, {duration:g} s, over {path.name or path.file}"
+        )
+    with progress_bar("running the flow", duration) as progress:
+        measured = demo.measure(
+            path, chosen, scheme=scheme, duration_s=duration, seed=seed, progress=progress
+        )
+    if trace_output is not None:
+        measured.trace.write(trace_output)
+    result = demo.forecast(measured)
+    write_beside(output, report.render(result))
+    if as_json:
+        print_json(result.to_dict() | {"report": str(output)})
+        return
+    print_run(measured.run)
+    for line in rootless.caveats(measured.trace.metadata["environment"]):
+        out.print(line)
+    fitted = result.fit.flows[0]
+    out.print(
+        f"{fitted.losses} losses found in {duration:g} s, {result.losses_in_training} of them in the "
+        f"first {result.training_s:.0f} s, which the forecasts begin with"
+    )
+    out.print(score_table(result.evaluation.horizons))
+    out.print("one forecast each second from there on; an error is |forecast / truth - 1|")
+    out.print(f"report written to [bold]{output}[/]")

@@ -1,0 +1,151 @@
+"""`pathcast fit` and `evaluate`: models of the loss, and how good their forecasts are."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path as FilePath
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from pathcast import cli_clusters, models
+from pathcast.cli_options import Cc, Json, Rtt, Traces
+from pathcast.console import out, print_json
+from pathcast.files import check_output, write_beside
+from pathcast.trace import read_trace
+
+
+class Protocol(StrEnum):
+    """How forecasts are judged; docs/models.md defines both."""
+
+    FAIR = "fair"
+    PAPER = "paper"
+
+
+def fit(
+    traces: Traces,
+    output: Annotated[
+        FilePath | None, typer.Option("--output", "-o", help="Write the JSON here.")
+    ] = None,
+    cc: Cc = None,
+    rtt: Rtt = None,
+    clusters: cli_clusters.ClustersFile = None,
+    prefix: cli_clusters.Prefix = None,
+    network: cli_clusters.Network = None,
+    region: cli_clusters.Region = None,
+    as_json: Json = False,
+) -> None:
+    """Find loss epochs and fit the loss curve p(cwnd)."""
+    for written in (output, clusters):
+        if written is not None:
+            check_output(written)
+    loaded = [read_trace(trace) for trace in traces]
+    fitted = models.fit(loaded, cc=cc, rtt_s=rtt)
+    cli_clusters.add_to_store(clusters, loaded, prefix, network, region, cc, rtt)
+    result = fitted.to_dict()
+    if output is not None:
+        write_beside(output, json.dumps(result, allow_nan=False) + "\n")
+    if as_json:
+        print_json(result)
+        return
+    table = Table("trace", "flow", "cc", "RTT", "losses", "epochs")
+    for flow in fitted.flows:
+        rtt_text = f"{flow.rtt_s * 1e3:.1f} ms ({flow.rtt_source})"
+        table.add_row(
+            flow.file, str(flow.flow), flow.cc, rtt_text, str(flow.losses), str(len(flow.epochs))
+        )
+    out.print(table)
+    for curve in fitted.curves:
+        lossy = [point for point in curve.points if point.losses]
+        said = (
+            f"{curve.losses} losses in {curve.packets:.3g} packets, at windows of "
+            f"{lossy[0].cwnd_packets} to {lossy[-1].cwnd_packets} packets"
+            if lossy
+            else f"no loss in {curve.packets:.3g} packets: p(cwnd) is 0 as far as this trace says"
+        )
+        out.print(f"loss curve for {curve.npc} parallel connection(s): {said}")
+    for what, written in (("curve written", output), ("evidence added", clusters)):
+        if written is not None:
+            out.print(f"{what} to {written}")
+
+
+def score_table(scores: tuple[models.HorizonScore, ...]) -> Table:
+    """Models down, horizons across; the best of each horizon in bold."""
+    table = Table("median error, %", *(f"{score.horizon_s:g} s" for score in scores))
+    for model in models.judged(scores):
+        cells = []
+        for score in scores:
+            errors = [error for error in score.median_error_pct.values() if error is not None]
+            error = score.median_error_pct[model]
+            if error is None:
+                cells.append("-")
+            elif error <= min(errors):
+                cells.append(f"[bold green]{error:.1f}[/]")
+            else:
+                cells.append(f"{error:.1f}")
+        table.add_row(model, *cells)
+    table.add_section()
+    coverages = ("-" if s.coverage90 is None else f"{s.coverage90:.0%}" for s in scores)
+    table.add_row("pathcast's 90 % band", *coverages)
+    table.add_row("windows", *(str(score.windows) for score in scores))
+    return table
+
+
+def evaluate(
+    traces: Traces,
+    horizon: Annotated[
+        list[float], typer.Option(metavar="SECONDS", help="How far ahead; several.")
+    ] = list(models.DEFAULT_HORIZONS_S),  # noqa: B006 - typer's way to give a list's default
+    protocol: Annotated[
+        Protocol, typer.Option(help="What the baselines see; docs/models.md.")
+    ] = Protocol.FAIR,
+    cc: Cc = None,
+    rtt: Rtt = None,
+    window: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="All models learn on the last so many alone, 10 to 1000.",
+            show_default="what suits each",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Forecast traces again and again, and compare with what then happened."""
+    evaluations = [
+        models.evaluate(
+            trace, horizon, flow=flow, protocol=protocol.value, cc=cc, rtt_s=rtt, window_s=window
+        )
+        for trace in [read_trace(file) for file in traces]
+        for flow in trace.flows
+    ]
+    scores = models.pooled(evaluations)
+    truths = sorted({evaluation.truth for evaluation in evaluations})
+    if as_json:
+        print_json(
+            {
+                "protocol": protocol.value,
+                "window_s": window,
+                "truth": truths[0] if len(truths) == 1 else "mixed",
+                "horizons": [score.to_dict() for score in scores],
+                "traces": [evaluation.to_dict() for evaluation in evaluations],
+            }
+        )
+        return
+    names = {"packets_per_s": "packets a second", "mean_cwnd_packets": "mean cwnd"}
+    for evaluation in evaluations:
+        if len(evaluations) > 1:
+            out.print(f"{evaluation.file}, flow {evaluation.flow}:")
+            out.print(score_table(evaluation.horizons))
+    if len(evaluations) > 1:
+        out.print("all together:")
+    out.print(score_table(scores))
+    out.print(
+        f"median |forecast / truth - 1| in per cent, {protocol.value} protocol"
+        + ("" if window is None else f", all models learning on {window:g} s alone")
+        + "; truth is "
+        + " and ".join(names[truth] for truth in truths)
+        + (" (no sequence numbers in the trace)" if "mean_cwnd_packets" in truths else "")
+    )

@@ -1,0 +1,49 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Annotated
+
+import typer
+
+from pathcast.runs import Device as DeviceKind
+
+WorkloadText = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOML",
+        help="What each flow sends, such as \"{ kind = 'transfer', size = '5 MB' }\"; default: "
+        "bulk; docs/scenario-file.md.",
+    ),
+]
+Traces = Annotated[
+    list[FilePath],
+    typer.Argument(
+        metavar="TRACE...", help="Parquet, CSV, or of another tool; docs/trace-format.md."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Seed = Annotated[int, typer.Option(help="Seed of all that is random.", min=0)]
+Cc = Annotated[
+    str | None,
+    typer.Option(help="cubic or reno; default: what the trace says, else guessed."),
+]
+Rtt = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="Round-trip time; default: the trace's srtt, else estimated."
+    ),
+]
+FromMahimahi = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND_LINE", help='Instead of a file: "mm-delay 20 mm-link UP DOWN ...".'
+    ),
+]
+Device = Annotated[
+    DeviceKind,
+    typer.Option(
+        "--device", help="What packets go through; auto: TUN if it can be had, else veth."
+    ),
+]

@@ -1,0 +1,159 @@
+"""`pathcast simulate`, `emulate` and `capabilities`: runs over a path or a scenario."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Annotated
+
+import typer
+
+from pathcast import rootless, runs
+from pathcast import scenario as scenarios
+from pathcast.cli_options import Device, Json, Seed, WorkloadText
+from pathcast.console import err, finish_run, out, print_json, progress_bar
+from pathcast.exceptions import PathcastError
+from pathcast.files import check_output
+from pathcast.path import Path
+from pathcast.scenario import Scenario
+
+WhatToRun = Annotated[
+    FilePath,
+    typer.Argument(
+        metavar="FILE.toml", help="A path, or a scenario; docs/path-file.md, docs/scenario-file.md."
+    ),
+]
+Schemes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scheme",
+        help="Congestion control, by name; emulate: also quic-cubic, quic-reno, quic-bbr3; several for "
+        "mixed flows; default: cubic. Not with a scenario, as the next two.",
+    ),
+]
+FlowsOfEach = Annotated[
+    int | None, typer.Option("--flows", help="Flows of each scheme; default: 1.", min=1, max=10_000)
+]
+PacketsFile = Annotated[
+    FilePath | None,
+    typer.Option("--packets", help="Write every event of every packet here, as Parquet."),
+]
+Output = Annotated[
+    FilePath | None, typer.Option("--output", "-o", help="Write the trace here, as Parquet.")
+]
+
+
+def _what_to_run(
+    file: FilePath, scheme: list[str] | None, flows: int | None, workload: str | None
+) -> tuple[Path | Scenario, list[str] | None]:
+    """What the file and the options of a run say together: a path and schemes, or a scenario."""
+    what = scenarios.load(file)
+    if isinstance(what, Path):
+        schemes = [name for name in scheme or ["cubic"] for _ in range(flows or 1)]
+        return (
+            (what, schemes) if workload is None else (Scenario.over(what, schemes, workload), None)
+        )
+    for option, given in (("--scheme", scheme), ("--flows", flows), ("--workload", workload)):
+        if given is not None:
+            raise PathcastError(f"{file}: is a scenario, whose flows are in the file: no {option}")
+    return what, None
+
+
+def simulate(
+    file: WhatToRun,
+    scheme: Schemes = None,
+    flows: FlowsOfEach = None,
+    workload: WorkloadText = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Virtual time; default: the scenario's, or 60."),
+    ] = None,
+    seed: Seed = 1,
+    output: Output = None,
+    packets: PacketsFile = None,
+    as_json: Json = False,
+) -> None:
+    """Run flows over a path, or a whole scenario, in the simulator."""
+    what, schemes = _what_to_run(file, scheme, flows, workload)
+    for written in (output, packets):
+        if written is not None:
+            check_output(written)
+    spec = runs.specified(what, schemes, duration, seed)
+    with progress_bar("simulating", spec[3]) as progress:
+        run, _ = runs.simulate(
+            what,
+            schemes,
+            duration_s=duration,
+            seed=seed,
+            record=False,
+            trace_file=output,
+            packets_file=packets,
+            progress=progress,
+        )
+    finish_run(run, as_json, trace=output, packets=packets)
+
+
+def emulate(
+    file: WhatToRun,
+    scheme: Schemes = None,
+    flows: FlowsOfEach = None,
+    workload: WorkloadText = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Real time; default: the scenario's, or 60."),
+    ] = None,
+    seed: Seed = 1,
+    ipv6: Annotated[bool, typer.Option("--ipv6", help="Use IPv6 instead of IPv4.")] = False,
+    device: Device = runs.Device.AUTO,
+    output: Output = None,
+    packets: PacketsFile = None,
+    messages: Annotated[
+        FilePath | None,
+        typer.Option(help="Write where each message over TCP spent its time, as Parquet."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the kernel's TCP over emulated links (Linux; root, or user namespaces)."""
+    what, schemes = _what_to_run(file, scheme, flows, workload)
+    for written in (output, packets, messages):
+        if written is not None:
+            check_output(written)
+    spec = runs.specified(what, schemes, duration, seed)
+    with progress_bar("emulating", spec[3]) as progress:
+        run, trace = runs.emulate(
+            what,
+            schemes,
+            duration_s=duration,
+            seed=seed,
+            ipv6=ipv6,
+            device=device,
+            packets_file=packets,
+            messages_file=messages,
+            progress=progress,
+        )
+    if output is not None:
+        trace.write(output)
+    for line in rootless.caveats(trace.metadata["environment"]):
+        err.print(line)
+    finish_run(run, as_json, trace=output, packets=packets, messages=messages)
+
+
+def capabilities(as_json: Json = False) -> None:
+    """Say what the emulator can do on this machine, and why what is missing is missing."""
+    found = runs.capabilities()
+    if as_json:
+        print_json(vars(found) | {"can_emulate": found.can_emulate})
+        return
+    for name, there in (
+        ("network namespaces", found.root),
+        ("user namespaces, without root", found.rootless),
+        ("TUN devices", found.tun),
+        ("veth pairs", found.veth),
+        ("real-time priority", found.fifo),
+        ("tcp_probe", found.tcp_probe),
+    ):
+        out.print(f"{'[green]yes[/]' if there else '[red]no [/]'}  {name}")
+    out.print(f"congestion controls: {', '.join(found.schemes) or 'none'}")
+    if found.bpf_schemes:
+        out.print(f"for a run, by BPF: {', '.join(found.bpf_schemes)}")
+    for reason in found.reasons:
+        out.print(reason)

@@ -1,0 +1,88 @@
+"""`pathcast shell` and `path show`: a command inside a path, a path in the words of other tools."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path as FilePath
+from typing import Annotated
+
+import typer
+
+from pathcast import runs, shell
+from pathcast.cli_options import Device, FromMahimahi, Seed
+from pathcast.exceptions import PathcastError
+
+paths_app = typer.Typer(help="Show paths.", no_args_is_help=True)
+
+
+def run_shell(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH.toml -- COMMAND", help="Default: $SHELL."),
+    ] = None,
+    from_mahimahi: FromMahimahi = None,
+    scheme: Annotated[
+        str | None,
+        typer.Option(help="Congestion control of TCP inside; default: as outside."),
+    ] = None,
+    outside: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="Run this server outside meanwhile; ended at the end."
+        ),
+    ] = None,
+    device: Device = runs.Device.AUTO,
+    seed: Seed = 1,
+    log: Annotated[
+        FilePath | None,
+        typer.Option("--log", "--packets", help="Write what happened to each packet, as Parquet."),
+    ] = None,
+    mm_log: Annotated[
+        FilePath | None,
+        typer.Option(metavar="FILE", help="Write mm-link's logs: FILE.up and FILE.down."),
+    ] = None,
+    report_file: Annotated[
+        FilePath | None, typer.Option("--report", help="Write what crossed here, as JSON.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing at the end.")] = False,
+) -> None:
+    """Run a shell or a command inside a path (Linux; without root: --outside); docs/shell.md."""
+    code = shell.enter(
+        arguments or [],
+        from_mahimahi=from_mahimahi,
+        scheme=scheme,
+        outside=outside,
+        device=device,
+        seed=seed,
+        log=log,
+        mm_log=mm_log,
+        report=report_file,
+        quiet=quiet,
+    )
+    raise typer.Exit(code)
+
+
+@paths_app.command(name="show")
+def show_path(
+    path_file: Annotated[
+        FilePath | None, typer.Argument(metavar="PATH.toml", help="docs/path-file.md.")
+    ] = None,
+    form: Annotated[shell.Form, typer.Option("--as", help="In whose words.")] = shell.Form.TOML,
+    from_mahimahi: FromMahimahi = None,
+    output: Annotated[
+        FilePath | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Write the trace files here."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if anything cannot be said in these words.")
+    ] = False,
+) -> None:
+    """Show a path with all defaults, or in the words of another tool."""
+    if (path_file is None) == (from_mahimahi is None):
+        raise PathcastError("expected either PATH.toml or --from-mahimahi")
+    links = (
+        shell.Links.from_mahimahi(from_mahimahi)
+        if from_mahimahi is not None
+        else shell.Links.load(path_file or "")
+    )
+    sys.stdout.write(shell.show(links, form, output, strict))

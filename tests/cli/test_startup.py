@@ -1,0 +1,172 @@
+"""What is imported when, since people wait for it; `benches/startup.py` measures how long."""
+
+import ast
+import json
+import subprocess
+import sys
+
+import pytest
+
+import pathcast
+from conftest import PATHCAST, ROOT, run
+
+#: Packages that take long to import, and that most commands do not need.
+HEAVY = {"matplotlib", "pandas", "pyarrow", "ray", "scipy", "arch", "statsmodels", "jinja2"}
+
+
+def imported_by(statements, *arguments):
+    """The packages in a new Python after these statements."""
+    program = f"import json, sys\n{statements}\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    *printed, modules = done.stdout.splitlines()
+    return set(json.loads(modules)), printed
+
+
+def imported_by_command(*arguments):
+    """The same of the command line, run in that Python."""
+    return imported_by(
+        f"sys.argv = {['pathcast', *arguments]}\n"
+        "from pathcast.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code",
+    )
+
+
+def test_the_package_alone_imports_nothing_of_others():
+    modules, _ = imported_by("import pathcast")
+    assert not modules & (HEAVY | {"numpy", "typer", "rich", "pathcast._internal"})
+
+
+def test_the_version_is_printed_without_the_command_line_library():
+    modules, printed = imported_by_command("--version")
+    assert printed == [pathcast.__version__]
+    assert not modules & (HEAVY | {"numpy", "typer", "rich", "pathcast.runs"})
+
+
+def test_the_version_is_the_installed_one():
+    from importlib.metadata import version
+
+    assert pathcast.__version__ == version("pathcast")
+    assert run("--version").stdout == f"{version('pathcast')}\n"
+
+
+def test_the_version_is_also_an_option_among_others():
+    done = run("--version", "simulate")
+    assert (done.returncode, done.stdout) == (0, f"{pathcast.__version__}\n")
+
+
+def test_simulate_imports_neither_numpy_nor_what_draws(path_file):
+    file = path_file("rate = '12 Mbit/s'\ndelay = '30 ms'\n")
+    modules, printed = imported_by_command("simulate", str(file), "--duration", "1")
+    assert any("packets delivered" in line for line in printed)
+    assert not modules & (HEAVY | {"numpy", "multiprocessing", "rich.progress"})
+
+
+def test_the_list_of_commands_imports_none_of_them():
+    modules, printed = imported_by_command("--help")
+    assert any("attainable-rate" in line for line in printed)
+    assert not modules & (HEAVY | {"numpy", "pathcast.runs", "pathcast.models"})
+
+
+def test_a_commands_own_help_imports_it():
+    modules, printed = imported_by_command("bound", "--help")
+    assert "pathcast.cli_bound" in modules
+    assert any("--" in line for line in printed)
+
+
+def test_the_table_of_commands_says_what_the_commands_say():
+    from typer.main import get_command
+
+    from pathcast.cli_commands import COMMANDS, app, load
+
+    whole = get_command(app)
+    for name, listed in COMMANDS.items():
+        real = load(name)
+        first_paragraph = " ".join((real.help or "").split("\n\n")[0].split())
+        assert (name, real.name, listed.help) == (name, name, first_paragraph)
+        assert not (real.hidden or real.deprecated)
+    assert list(whole.commands) == list(COMMANDS)
+
+
+def test_every_command_of_the_modules_is_in_the_table():
+    """A function that looks like a command and is in no table could not be run."""
+    from pathcast.cli_commands import COMMANDS
+
+    modules = {file.stem for file in (ROOT / "python/pathcast").glob("cli_*.py")}
+    modules -= {"cli_commands", "cli_options"}
+    assert {command.module for command in COMMANDS.values()} == modules
+
+
+def test_an_unknown_command_is_refused_with_the_nearest():
+    done = run("simulat")
+    assert done.returncode == 2
+    assert "No such command 'simulat'" in done.stderr
+    assert "simulate" in done.stderr
+
+
+FUNCTIONS_THAT_HIDE_MODULES = ("convert", "follow", "latency", "watch")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS_THAT_HIDE_MODULES)
+@pytest.mark.parametrize(
+    "first",
+    [
+        "",
+        "import pathcast.{name}",
+        "from pathcast.{name} import {name}",
+        "import pathcast; pathcast.{name}",
+        "from pathcast import cli_follow, cli_watch, cli_convert, cli_latency",
+    ],
+)
+def test_a_function_hides_the_module_of_its_name_in_any_order(name, first):
+    imported_by(
+        f"{first.format(name=name)}\n"
+        f"from pathcast import {name}\n"
+        "import pathcast, types\n"
+        f"assert isinstance({name}, types.FunctionType), {name}\n"
+        f"assert pathcast.{name} is {name} is sys.modules['pathcast.{name}'].{name}\n"
+        f"import pathcast.{name} as again\n"
+        f"assert again is {name}"
+    )
+
+
+def test_modules_are_attributes_without_an_import():
+    imported_by(
+        "import pathcast\n"
+        "assert pathcast.runs.simulate is pathcast.simulate\n"
+        "assert pathcast.models.fit is pathcast.fit\n"
+        "assert pathcast.exceptions.PathcastError is pathcast.PathcastError"
+    )
+
+
+def test_all_public_names_are_there_and_no_others():
+    for name in pathcast.__all__:
+        assert getattr(pathcast, name) is not None
+        assert name in dir(pathcast)
+    with pytest.raises(AttributeError, match="no attribute 'simulat'"):
+        _ = pathcast.simulat
+    with pytest.raises(ImportError, match="cannot import name 'simulat'"):
+        from pathcast import simulat  # noqa: F401
+
+
+def test_type_checkers_see_the_same_names_from_the_same_modules():
+    tree = ast.parse((ROOT / "python/pathcast/__init__.py").read_text())
+    (checked,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If)
+        and "TYPE" in ast.dump(node.test)
+        and not isinstance(node.test, ast.UnaryOp)
+    )
+    seen = {
+        name.name: statement.module.removeprefix("pathcast.")
+        for statement in checked.body
+        for name in statement.names
+    }
+    assert seen == pathcast._MODULE_OF
+    assert set(seen) == {*pathcast.__all__, "__version__"}
+
+
+def test_the_command_is_the_one_under_test():
+    assert PATHCAST.exists()
