@@ -18,7 +18,8 @@ def convert(
     file: Annotated[
         FilePath,
         typer.Argument(
-            metavar="INPUT", help="A trace of any tool that docs/trace-format.md lists."
+            metavar="INPUT",
+            help="A trace of any tool that docs/trace-format.md lists; - is the standard input.",
         ),
     ],
     output: Annotated[

@@ -48,7 +48,7 @@ def convert(
     """Converts a trace of any known format; `docs/trace-format.md` lists them.
 
     Args:
-        file: the input; its format is told by content.
+        file: the input, a file, a pipe, or `-` for the standard input; its format is told by content.
         output: where the trace goes: CSV of one flow's windows if it ends in `.csv`, else Parquet.
         packets: where the packet table goes, of formats that know packets: a log of mm-link if it
             ends in `.log`, a packet-delivery trace of mahimahi if in `.trace`, else Parquet.
@@ -67,15 +67,16 @@ def convert(
     """
     if output is None and packets is None:
         raise TraceError(f"{file}: nothing to write: give an output, or a file for packets")
-    source = FilePath(file)
-    other_end = None if egress is None else FilePath(egress)
     said: dict[str, Any] = {"format": "", "warnings": [], "goodput_bps": {}}
     rows: int | None = None
     count: int | None = None
     with translated():
+        # opened once: what a pipe gave is not given again
+        source = _internal.TraceFile(FilePath(file))
+        other_end = None if egress is None else _internal.TraceFile(FilePath(egress))
         if output is not None:
             target = FilePath(output)
-            if _internal.recognise(source) == _PANTHEON_PERF:
+            if source.format() == _PANTHEON_PERF:
                 said = json.loads(_internal.convert_pantheon_perf(source, target, keep_prefix))
             else:
                 inner, text = _internal.import_trace(source, keep_prefix, flow, other_end)

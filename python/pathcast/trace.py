@@ -156,7 +156,7 @@ def read_trace(
     with [`TraceWarning`][pathcast.trace.TraceWarning].
 
     Args:
-        file: the file.
+        file: the file, a pipe, or `-` for the standard input.
         keep_prefix: of a file that is damaged, take the rows before the damage and warn.
         flow: the one flow to read; by default all, but of a packet capture the busiest, 0.
 
@@ -170,7 +170,7 @@ def read_trace(
 
     """
     with translated():
-        inner, said = _internal.import_trace(FilePath(file), keep_prefix, flow)
+        inner, said = _internal.import_trace(_internal.TraceFile(FilePath(file)), keep_prefix, flow)
     for warning in json.loads(said)["warnings"]:
         warnings.warn(warning, TraceWarning, stacklevel=2)
     return Trace(inner, str(file))

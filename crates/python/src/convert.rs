@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use pathcast_trace::{
     Damage, Format, Metadata, ReadOptions, Source, merge_tunnel_ends, packets_of_bytes, read_bytes,
-    read_packets, read_pantheon_perf, read_with, write_delivery_trace, write_mm_link_log,
-    write_packets, write_rows,
+    write_delivery_trace, write_mm_link_log, write_packets, write_rows,
 };
 use pyo3::prelude::*;
 
@@ -40,11 +39,29 @@ fn options(keep_prefix: bool, flow: Option<u32>) -> ReadOptions {
     }
 }
 
-/// The format of a file, by content.
-#[pyfunction]
-pub fn recognise(file: PathBuf) -> PyResult<String> {
-    let format = pathcast_trace::recognise(&file).map_err(|error| trace_error(&error))?;
-    Ok(format.to_string())
+/// A file or pipe, opened once and read as often as needed; `-` is the standard input.
+#[pyclass(frozen, module = "pathcast._internal")]
+pub struct TraceFile {
+    path: PathBuf,
+    file: pathcast_trace::TraceFile,
+}
+
+#[pymethods]
+impl TraceFile {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        // the opening of a named pipe waits for who writes it
+        let file = py
+            .detach(|| pathcast_trace::TraceFile::open(&path))
+            .map_err(|error| trace_error(&error))?;
+        Ok(Self { path, file })
+    }
+
+    /// The format, by content.
+    fn format(&self, py: Python<'_>) -> PyResult<String> {
+        let format = py.detach(|| self.file.format());
+        Ok(format.map_err(|error| trace_error(&error))?.to_string())
+    }
 }
 
 /// Reads a trace in any known format, or of what entered and what left a Pantheon tunnel; with what is
@@ -53,18 +70,18 @@ pub fn recognise(file: PathBuf) -> PyResult<String> {
 #[pyo3(signature = (file, keep_prefix, flow=None, egress=None))]
 pub fn import_trace(
     py: Python<'_>,
-    file: PathBuf,
+    file: &TraceFile,
     keep_prefix: bool,
     flow: Option<u32>,
-    egress: Option<PathBuf>,
+    egress: Option<&TraceFile>,
 ) -> PyResult<(Trace, String)> {
     let options = options(keep_prefix, flow);
     let imported = py
-        .detach(|| match &egress {
-            None => read_with(&file, &options),
+        .detach(|| match egress {
+            None => file.file.read(&options),
             Some(egress) => {
-                let (log, warnings) = merge_tunnel_ends(&file, egress, &options)?;
-                let mut imported = read_bytes(&file, &log, &options)?;
+                let (log, warnings) = merge_tunnel_ends(&file.file, &egress.file, &options)?;
+                let mut imported = read_bytes(&file.path, &log, &options)?;
                 imported.warnings.splice(..0, warnings);
                 Ok(imported)
             }
@@ -93,19 +110,19 @@ pub fn export_csv(py: Python<'_>, trace: &Trace, file: PathBuf) -> PyResult<()> 
 #[pyo3(signature = (file, output, keep_prefix, flow=None, egress=None))]
 pub fn convert_packets(
     py: Python<'_>,
-    file: PathBuf,
+    file: &TraceFile,
     output: PathBuf,
     keep_prefix: bool,
     flow: Option<u32>,
-    egress: Option<PathBuf>,
+    egress: Option<&TraceFile>,
 ) -> PyResult<String> {
     let options = options(keep_prefix, flow);
     py.detach(|| {
-        let packets = match &egress {
-            None => read_packets(&file, &options)?,
+        let packets = match egress {
+            None => file.file.packets(&options)?,
             Some(egress) => {
-                let (log, warnings) = merge_tunnel_ends(&file, egress, &options)?;
-                let mut packets = packets_of_bytes(&file, &log, &options)?;
+                let (log, warnings) = merge_tunnel_ends(&file.file, &egress.file, &options)?;
+                let mut packets = packets_of_bytes(&file.path, &log, &options)?;
                 packets.warnings.splice(..0, warnings);
                 packets
             }
@@ -130,12 +147,12 @@ pub fn convert_packets(
 #[pyfunction]
 pub fn convert_pantheon_perf(
     py: Python<'_>,
-    file: PathBuf,
+    file: &TraceFile,
     output: PathBuf,
     keep_prefix: bool,
 ) -> PyResult<String> {
     py.detach(|| {
-        let (rows, warnings) = read_pantheon_perf(&file, &options(keep_prefix, None))?;
+        let (rows, warnings) = file.file.pantheon_perf(&options(keep_prefix, None))?;
         let count = rows.len();
         write_rows(&output, &Metadata::new(Source::Pantheon), rows)?;
         Ok(said(

@@ -41,7 +41,7 @@ mod _internal {
     use crate::clusters::LossClusters;
     #[pymodule_export]
     use crate::convert::{
-        convert_packets, convert_pantheon_perf, export_csv, import_trace, recognise,
+        TraceFile, convert_packets, convert_pantheon_perf, export_csv, import_trace,
     };
     #[pymodule_export]
     use crate::errors::{

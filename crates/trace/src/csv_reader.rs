@@ -37,17 +37,18 @@ impl<R: Read> Read for Metered<'_, R> {
 /// backwards, a cwnd is not greater than zero, or there is no row, too many or too large a one.
 pub fn read_csv(source: impl Read, path: &Path) -> Result<Trace, TraceError> {
     let mut records = Vec::new();
-    read_rows(source, path, &mut records)?;
+    read_rows(source, path, MAX_ROWS, &mut records)?;
     Ok(Trace {
         metadata: Metadata::new(Source::Csv),
         records,
     })
 }
 
-/// Adds the rows to `records`, up to the first that is wrong.
+/// Adds the rows to `records`, up to the first that is wrong, and at most `most`.
 pub(crate) fn read_rows(
     source: impl Read,
     path: &Path,
+    most: usize,
     records: &mut Vec<Record>,
 ) -> Result<(), TraceError> {
     let left = &Cell::new(MAX_ROW_BYTES);
@@ -119,12 +120,12 @@ pub(crate) fn read_rows(
             let message = format!("got {cwnd_packets}, expected a window greater than 0");
             return Err(TraceError::at(path, line, "cwnd_packets", message));
         }
-        if records.len() == MAX_ROWS {
+        if records.len() == most {
             return Err(TraceError::at(
                 path,
                 line,
                 "",
-                format!("more than {MAX_ROWS} rows"),
+                format!("more than {most} rows"),
             ));
         }
         records.push(Record {

@@ -27,8 +27,8 @@ pub use error::{Place, TraceError};
 pub use export::{write_csv, write_delivery_trace, write_mm_link_log};
 pub use file::{read, write_beside};
 pub use import::{
-    Damage, Format, Imported, Packets, PerfRow, ReadOptions, merge_tunnel_ends, packets_of_bytes,
-    read_bytes, read_packets, read_pantheon_perf, read_with, recognise,
+    Damage, Format, Imported, Packets, PerfRow, ReadOptions, TraceFile, merge_tunnel_ends,
+    packets_of_bytes, read_bytes, read_packets, read_pantheon_perf, read_with, recognise,
 };
 pub use parquet_file::{
     Row, TableWriter, read_parquet, write_batch, write_packets, write_parquet, write_rows,

@@ -21,7 +21,7 @@ use crate::file::write_beside;
 use crate::pages;
 use crate::quiet_panics;
 use crate::record::{
-    MAX_ROWS, MessageRecord, Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace,
+    FREE_ROWS, MessageRecord, Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace,
 };
 
 /// Key of the JSON metadata in the Parquet footer.
@@ -307,19 +307,27 @@ pub fn write_batch(path: &Path, batch: &RecordBatch) -> Result<(), TraceError> {
 /// A [`TraceError`] if the file is no Parquet, lacks a column or the metadata, has a newer schema,
 /// no rows or too many, a value that is not finite, or times out of order.
 pub fn read_parquet(path: &Path) -> Result<Trace, TraceError> {
+    let file = File::open(path).map_err(|error| TraceError::new(path, error.to_string()))?;
+    read_opened(path, &file)
+}
+
+/// Reads a trace out of a file that was opened; `path` names it in errors.
+pub(crate) fn read_opened(path: &Path, file: &File) -> Result<Trace, TraceError> {
     // the Parquet library asserts what damaged pages can break; to our caller that is bad input
-    quiet_panics::catch(|| read_columns(path))
+    quiet_panics::catch(|| read_columns(path, file))
         .unwrap_or_else(|panic| Err(TraceError::new(path, format!("is damaged: {panic}"))))
 }
 
-fn read_columns(path: &Path) -> Result<Trace, TraceError> {
+fn read_columns(path: &Path, file: &File) -> Result<Trace, TraceError> {
     let error = |message: String| TraceError::new(path, message);
-    let file = File::open(path).map_err(|e| error(e.to_string()))?;
     let length = file.metadata().map_err(|e| error(e.to_string()))?.len();
-    pages::check_footer(&file, length).map_err(error)?;
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file)
-        .map_err(|e| error(format!("is no readable Parquet file: {e}")))?;
-    check_ranges(path, builder.metadata(), length).map_err(error)?;
+    pages::check_footer(file, length).map_err(error)?;
+    let file = file.try_clone().map_err(|e| error(e.to_string()))?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(
+        file.try_clone().map_err(|e| error(e.to_string()))?,
+    )
+    .map_err(|e| error(format!("is no readable Parquet file: {e}")))?;
+    check_ranges(&file, builder.metadata(), length).map_err(error)?;
     let metadata = metadata(&builder).map_err(error)?;
     for wanted in Record::schema().fields() {
         match builder.schema().field_with_name(wanted.name()) {
@@ -349,8 +357,7 @@ fn read_columns(path: &Path) -> Result<Trace, TraceError> {
 
 /// Refuses what the Parquet library would panic at or allocate for: negative or far offsets, more
 /// rows than are read, pages that claim to unpack to more than they can.
-fn check_ranges(path: &Path, metadata: &ParquetMetaData, file_length: u64) -> Result<(), String> {
-    let file = File::open(path).map_err(|e| e.to_string())?;
+fn check_ranges(file: &File, metadata: &ParquetMetaData, file_length: u64) -> Result<(), String> {
     let mut rows = 0u64;
     for group in metadata.row_groups() {
         rows = u64::try_from(group.num_rows())
@@ -371,11 +378,11 @@ fn check_ranges(path: &Path, metadata: &ParquetMetaData, file_length: u64) -> Re
             let Some((start, size_bytes)) = range else {
                 return Err("is damaged: a column lies outside the file".to_string());
             };
-            pages::check(&file, start, size_bytes)?;
+            pages::check(file, start, size_bytes)?;
         }
     }
     // each of ours takes more than a byte, for its time differs from that of the row before
-    let most = file_length.max(MAX_ROWS as u64);
+    let most = file_length.max(FREE_ROWS as u64);
     if rows > most {
         return Err(format!("has {rows} rows, expected at most {most}"));
     }
@@ -570,7 +577,7 @@ mod tests {
             |rows| error_of_footer(&[], |group| group.set_num_rows(rows), |column, _| column);
         assert_eq!(
             rows(1 << 40),
-            "has 1099511627776 rows, expected at most 20000000"
+            "has 1099511627776 rows, expected at most 1048576"
         );
         assert_eq!(rows(-1), "is damaged: a negative number of rows");
     }

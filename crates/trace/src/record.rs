@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 /// Version of the schema that this crate writes; it reads all versions up to it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Rows that are read however few bytes they take: 2 GiB in memory.
+/// Rows that are read of one file: 2 GiB in memory.
 pub(crate) const MAX_ROWS: usize = 20_000_000;
+
+/// Rows that a file may have however few bytes it takes: about 100 MB in memory.
+pub(crate) const FREE_ROWS: usize = 1 << 20;
 
 /// Where a trace came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
-//! What importers read from: a file or bytes, gzipped or not, as often as needed; lines and JSON
-//! in bounded memory.
+//! What importers read from: an opened file or bytes, packed or not, as often as needed; lines and
+//! JSON in bounded memory.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -7,8 +7,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-use flate2::read::MultiGzDecoder;
-
+use super::opened::{FromStart, TraceFile};
+use super::packed::{self, Packing};
 use crate::error::TraceError;
 
 /// A line longer than this is none of any format here.
@@ -19,46 +19,76 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 pub(crate) struct Input<'a> {
     /// The name for errors, and the place beside which other files may lie.
     pub path: &'a Path,
-    bytes: Option<&'a [u8]>,
+    content: Content<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Content<'a> {
+    Bytes(&'a [u8]),
+    Opened(&'a TraceFile),
 }
 
 impl<'a> Input<'a> {
-    pub fn file(path: &'a Path) -> Self {
-        Self { path, bytes: None }
+    pub fn opened(path: &'a Path, file: &'a TraceFile) -> Self {
+        let content = Content::Opened(file);
+        Self { path, content }
     }
 
     pub fn bytes(name: &'a Path, bytes: &'a [u8]) -> Self {
         Self {
             path: name,
-            bytes: Some(bytes),
+            content: Content::Bytes(bytes),
         }
     }
 
-    pub fn is_file(&self) -> bool {
-        self.bytes.is_none()
+    /// The whole file as it is, or `None` of bytes; of a pipe, what it gave up to its end.
+    pub fn whole(&self) -> Option<Result<File, TraceError>> {
+        match self.content {
+            Content::Bytes(_) => None,
+            Content::Opened(file) => Some(file.whole().map_err(|error| self.error(&error))),
+        }
     }
 
-    /// Begins to read, at the start; what is gzipped is unpacked.
-    pub fn open(&self) -> Result<Box<dyn Read + 'a>, TraceError> {
-        let error = |error: io::Error| TraceError::new(self.path, error.to_string());
-        let mut source: Box<dyn BufRead + 'a> = match self.bytes {
-            Some(bytes) => Box::new(bytes),
-            None => {
-                let file = File::open(self.path).map_err(error)?;
-                if file.metadata().map_err(error)?.is_dir() {
-                    return Err(TraceError::new(
-                        self.path,
-                        "is a directory, expected a trace",
-                    ));
-                }
-                Box::new(BufReader::new(file))
-            }
+    fn error(&self, error: &io::Error) -> TraceError {
+        TraceError::new(self.path, format!("cannot be read: {error}"))
+    }
+
+    /// From its start, as it is.
+    fn as_it_is(&self) -> Box<dyn Read + 'a> {
+        match self.content {
+            Content::Bytes(bytes) => Box::new(bytes),
+            Content::Opened(file) => Box::new(FromStart::new(file)),
+        }
+    }
+
+    fn packing(&self) -> Result<Option<Packing>, TraceError> {
+        // a pipe may give its first bytes one by one
+        let mut head = Vec::new();
+        let mut start = self.as_it_is().take(Packing::HEAD_BYTES as u64);
+        start
+            .read_to_end(&mut head)
+            .map_err(|error| self.error(&error))?;
+        Ok(Packing::of(&head))
+    }
+
+    /// The most rows that a file of this size may have, whatever was asked for.
+    pub fn most_rows(&self) -> Result<usize, TraceError> {
+        if self.packing()?.is_none() {
+            return Ok(usize::MAX);
+        }
+        let packed_bytes = match self.content {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Opened(file) => file.length().map_err(|error| self.error(&error))?,
         };
-        // a pipe may give its first bytes one by one, and fill_buf looks without taking
-        if source.fill_buf().map_err(error)?.starts_with(&[0x1f, 0x8b]) {
-            return Ok(Box::new(MultiGzDecoder::new(source)));
-        }
-        Ok(Box::new(source))
+        Ok(packed::most_rows(packed_bytes))
+    }
+
+    /// Begins to read, at the start; what is packed is unpacked.
+    pub fn open(&self) -> Result<Box<dyn Read + 'a>, TraceError> {
+        Ok(match self.packing()? {
+            Some(packing) => packing.unpack(self.as_it_is()),
+            None => self.as_it_is(),
+        })
     }
 
     /// The first bytes, unpacked, as many as there are up to `count`; an error in packed data ends

@@ -8,6 +8,8 @@ mod detect;
 mod input;
 mod iperf3;
 mod mahimahi;
+mod opened;
+mod packed;
 mod pantheon;
 mod pantheon_ends;
 mod pantheon_perf;
@@ -24,10 +26,11 @@ use std::path::Path;
 
 use crate::csv_reader::read_rows;
 use crate::error::TraceError;
-use crate::parquet_file::read_parquet;
+use crate::parquet_file::read_opened;
 use crate::record::{MAX_ROWS, Metadata, PacketRecord, Record, Source, Trace};
 
 pub use detect::Format;
+pub use opened::TraceFile;
 pub use pantheon_ends::merge_tunnel_ends;
 pub use pantheon_perf::{PerfRow, read_pantheon_perf};
 
@@ -129,7 +132,7 @@ impl<R: Timed> Read<R> {
 /// A [`TraceError`] that names the known formats if it is none of them, or if the file cannot be
 /// read.
 pub fn recognise(path: &Path) -> Result<Format, TraceError> {
-    format_of(Input::file(path))
+    TraceFile::open(path)?.format()
 }
 
 /// Reads a trace in any of the formats that are known, told by content.
@@ -138,7 +141,7 @@ pub fn recognise(path: &Path) -> Result<Format, TraceError> {
 /// A [`TraceError`] if the file cannot be read, is of no known format, has no windows in it, has
 /// no such flow, or is damaged and `options` do not ask for what comes before.
 pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Imported, TraceError> {
-    read_input(Input::file(path), options)
+    TraceFile::open(path)?.read(options)
 }
 
 /// Reads a trace out of the bytes of a file, gzipped or not; `name` stands for it in errors. Not
@@ -156,7 +159,7 @@ pub fn read_bytes(
 
 fn read_input(input: Input<'_>, options: &ReadOptions) -> Result<Imported, TraceError> {
     let format = format_of(input)?;
-    let most = options.max_rows.max(1);
+    let most = most_rows(input, options)?;
     let no_windows = |what: &str| {
         Err(TraceError::new(
             input.path,
@@ -164,12 +167,11 @@ fn read_input(input: Input<'_>, options: &ReadOptions) -> Result<Imported, Trace
         ))
     };
     let read = match format {
-        Format::Parquet if !input.is_file() => {
-            return no_windows("it is read from a file, and one that is not gzipped");
-        }
         Format::Parquet => {
-            let Trace { metadata, records } = read_parquet(input.path)?;
-            let trace = Trace { metadata, records };
+            let Some(file) = input.whole() else {
+                return no_windows("it is read from a file or pipe, and not out of bytes");
+            };
+            let trace = read_opened(input.path, &file?)?;
             return one_flow(input.path, trace, options.flow).map(|trace| Imported {
                 trace,
                 format,
@@ -221,7 +223,7 @@ fn read_input(input: Input<'_>, options: &ReadOptions) -> Result<Imported, Trace
 /// # Errors
 /// A [`TraceError`] as from [`read_with`], or because the format knows no packets.
 pub fn read_packets(path: &Path, options: &ReadOptions) -> Result<Packets, TraceError> {
-    packets_of_input(Input::file(path), options)
+    TraceFile::open(path)?.packets(options)
 }
 
 /// Reads the packets out of the bytes of a file, gzipped or not; `name` stands for it in errors.
@@ -238,7 +240,7 @@ pub fn packets_of_bytes(
 
 fn packets_of_input(input: Input<'_>, options: &ReadOptions) -> Result<Packets, TraceError> {
     let format = format_of(input)?;
-    let most = options.max_rows.max(1);
+    let most = most_rows(input, options)?;
     let read = match format {
         Format::Pcap => pcap::packets(input, most, options.flow.unwrap_or(0))?,
         Format::Qlog => qlog::packets(input, most)?,
@@ -266,6 +268,11 @@ fn packets_of_input(input: Input<'_>, options: &ReadOptions) -> Result<Packets, 
     })
 }
 
+/// As many rows as are asked for and as a file of its size may have.
+fn most_rows(input: Input<'_>, options: &ReadOptions) -> Result<usize, TraceError> {
+    Ok(input.most_rows()?.min(options.max_rows).max(1))
+}
+
 fn format_of(input: Input<'_>) -> Result<Format, TraceError> {
     let head = input.head(HEAD_BYTES)?;
     let wrong = |message: String| Err(TraceError::new(input.path, message));
@@ -283,8 +290,9 @@ fn format_of(input: Input<'_>) -> Result<Format, TraceError> {
 
 fn csv(input: Input<'_>, options: &ReadOptions) -> Result<Imported, TraceError> {
     let mut records = Vec::new();
-    let outcome = read_rows(input.open()?, input.path, &mut records);
-    let mut rows = Rows::new(options.max_rows.max(1));
+    let most = most_rows(input, options)?;
+    let outcome = read_rows(input.open()?, input.path, most, &mut records);
+    let mut rows = Rows::new(most);
     rows.adopt(records);
     let read = Read::new(Source::Csv, rows, outcome.err());
     let (metadata, records, warnings) = settle_at(input, options.damage, read, false)?;

@@ -6,11 +6,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::path::Path;
 
 use crate::error::TraceError;
 use crate::import::input::{Input, shown};
-use crate::import::{Damage, Format, ReadOptions, format_of};
+use crate::import::{Damage, Format, ReadOptions, TraceFile, format_of, most_rows};
 
 /// A packet at one end.
 struct Passage {
@@ -33,11 +32,11 @@ struct End {
 /// A [`TraceError`] if a file cannot be read, is no such log, has too many rows, or is damaged and
 /// `options` do not ask for what comes before.
 pub fn merge_tunnel_ends(
-    ingress: &Path,
-    egress: &Path,
+    ingress: &TraceFile,
+    egress: &TraceFile,
     options: &ReadOptions,
 ) -> Result<(Vec<u8>, Vec<String>), TraceError> {
-    merge(Input::file(ingress), Input::file(egress), options)
+    merge(ingress.input(), egress.input(), options)
 }
 
 fn merge(
@@ -110,6 +109,7 @@ fn end(
         begin_ms: 0.0,
         passages: Vec::new(),
     };
+    let most = most_rows(input, options)?;
     let mut lines = input.lines()?;
     let mut first = true;
     let mut feed = || -> Result<(), TraceError> {
@@ -123,8 +123,7 @@ fn end(
             if line.starts_with('#') || line.trim().is_empty() {
                 continue;
             }
-            if end.passages.len() == options.max_rows {
-                let most = options.max_rows;
+            if end.passages.len() == most {
                 return Err(wrong(format!("there are more than {most} rows")));
             }
             end.passages.push(parse(line).map_err(wrong)?);
@@ -165,6 +164,8 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
 
     use super::*;

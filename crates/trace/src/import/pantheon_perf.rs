@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
 use crate::error::TraceError;
 use crate::import::input::{Budget, Input, Metered, json_error};
-use crate::import::{Damage, ReadOptions};
+use crate::import::{Damage, ReadOptions, TraceFile, most_rows};
 use crate::parquet_file::Row;
 
 /// A flow of a run, or all flows of it together.
@@ -147,10 +147,10 @@ pub fn read_pantheon_perf(
     path: &Path,
     options: &ReadOptions,
 ) -> Result<(Vec<PerfRow>, Vec<String>), TraceError> {
-    read(Input::file(path), options)
+    TraceFile::open(path)?.pantheon_perf(options)
 }
 
-fn read(
+pub(super) fn read(
     input: Input<'_>,
     options: &ReadOptions,
 ) -> Result<(Vec<PerfRow>, Vec<String>), TraceError> {
@@ -165,7 +165,7 @@ fn read(
         names: Vec::new(),
         rows: &mut rows,
         budget: &budget,
-        most: options.max_rows.max(1),
+        most: most_rows(input, options)?,
     };
     let outcome = level.deserialize(&mut json).and_then(|()| json.end());
     let mut warnings = Vec::new();
