@@ -91,18 +91,6 @@ def needs_scheme(emulator):
 
 
 @pytest.fixture(scope="session")
-def econ_traces():
-    """The folder of real cwnd traces beside the repository."""
-    folder = ROOT.parent / "shared" / "data" / "econ"
-    if not folder.is_dir():
-        reason = f"no real traces: there is no folder {folder.relative_to(ROOT.parent)}"
-        if IN_CI:
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return folder
-
-
-@pytest.fixture(scope="session")
 def real_data():
     """The folder of real data that PATHCAST_DATA names; skips if it names none."""
     folder = os.environ.get("PATHCAST_DATA")
@@ -111,6 +99,12 @@ def real_data():
     if not Path(folder).is_dir():
         pytest.fail(f"PATHCAST_DATA is {folder}; expected a folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def econ_traces(real_data):
+    """The folder of real cwnd traces in it; which of them is missing, the test says by failing."""
+    return real_data / "econ"
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import pathcast
-from conftest import ROOT, run
+from conftest import run
 from pathcast.latency import parse_size
 
 RENO = "reno-wireless_reno-data_1_1_10000.cwnd.csv.gz"
@@ -148,12 +148,9 @@ def test_the_simulator_s_spread_is_that_of_the_band():
     assert time.mean_s == pytest.approx(sum(took_s) / 200, rel=0.1)
 
 
-def test_latency_is_evaluated_on_a_real_trace():
-    file = ROOT.parent / "shared" / "data" / "econ" / RENO
-    if not file.exists():
-        pytest.skip(f"no {file}")
+def test_latency_is_evaluated_on_a_real_trace(econ_traces):
     result = pathcast.evaluate_latency(
-        pathcast.read_trace(file), [5_000_000, 20_000_000], cc="reno"
+        pathcast.read_trace(econ_traces / RENO), [5_000_000, 20_000_000], cc="reno"
     )
     by_model = {score.model: score for score in result.ranges[-9:]}
     assert by_model["pathcast"].transfers > 600

@@ -8,20 +8,17 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use std::path::Path;
-
 use pathcast_models::hazard::Hazard;
 use pathcast_models::online_curve::{CurveFeed, FlowRecord, OnlineCurve};
 use pathcast_models::{Cc, Counting, FitOptions, LossCurve, Series, find_epochs, fit};
 
 fn main() {
-    let folder = std::env::args().nth(1);
-    let folder = folder.unwrap_or_else(|| "../shared/data/econ".into());
+    let folder = common::given_or_folder(std::env::args().nth(1));
     println!(
         "trace, losses; nats per loss more than a flat curve of the last 100 s: paper's, hazard, online"
     );
-    for trace in common::traces(Path::new(&folder)) {
-        let series = common::series(Path::new(&folder), &trace);
+    for trace in common::traces(&folder) {
+        let series = common::series(&folder, &trace);
         let cc = if trace.starts_with("reno") {
             Cc::Reno
         } else {

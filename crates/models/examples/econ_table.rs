@@ -6,20 +6,16 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use std::path::Path;
-
 use pathcast_models::{Cc, EvaluateOptions, FitOptions, Protocol, evaluate, fit};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let folder = arguments
-        .next()
-        .unwrap_or_else(|| "../shared/data/econ".into());
+    let folder = common::given_or_folder(arguments.next());
     let protocol = match arguments.next().as_deref() {
         Some("paper") => Protocol::Paper,
         _ => Protocol::Fair,
     };
-    let folder = Path::new(&folder);
+    let folder = folder.as_path();
     for trace in common::traces(folder) {
         let series = common::series(folder, &trace);
         let cc = if trace.starts_with("reno") {

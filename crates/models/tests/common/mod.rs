@@ -13,21 +13,29 @@ pub const TRACES: [&str; 4] = [
     "cubic-longDistance_cubic-data_9_1_53092",
 ];
 
-/// The folder of the traces, or `None` after saying why the test skips. In CI it must be there.
+/// The folder of the traces in the one that `PATHCAST_DATA` names, or `None` after saying why the test
+/// skips.
 pub fn folder() -> Option<PathBuf> {
-    let folder = PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../shared/data/econ"
-    ));
-    if folder.is_dir() {
-        return Some(folder);
-    }
+    let Some(data) = std::env::var_os("PATHCAST_DATA").filter(|data| !data.is_empty()) else {
+        eprintln!("skipped: PATHCAST_DATA is not set; it names the folder of real data");
+        return None;
+    };
+    let folder = Path::new(&data).join("econ");
     assert!(
-        std::env::var("CI").as_deref() != Ok("true"),
-        "CI must have the traces in ../shared/data/econ"
+        folder.is_dir(),
+        "{}: PATHCAST_DATA has no folder econ",
+        folder.display()
     );
-    eprintln!("skipped: no traces in ../shared/data/econ beside the workspace");
-    None
+    Some(folder)
+}
+
+/// The folder that an example is given, or that of the traces.
+pub fn given_or_folder(given: Option<String>) -> PathBuf {
+    let folder = given.map(PathBuf::from).or_else(folder);
+    folder.unwrap_or_else(|| {
+        eprintln!("expected the folder of the traces as an argument, or PATHCAST_DATA");
+        std::process::exit(2)
+    })
 }
 
 /// The columns of one CSV file with a header line, gzip or plain.
