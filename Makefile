@@ -10,7 +10,7 @@ BPF = $(eval BPF := $(shell scripts/system-packages bpf >&2 && echo bpf))$(BPF)
 FEATURES = $(addprefix --features pathcast-python/,$(BPF))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint format test-rust test-python real-files fuzz bench wheel picture lock clean
+.PHONY: help demo test test-full build lint format test-rust test-python real-files fuzz bench wheel picture lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -18,7 +18,11 @@ help: ## Say what can be made.
 demo: build ## Measure a TCP flow, fit it, forecast it, write report.html.
 	$(BIN)/pathcast demo
 
-test: lint test-rust test-python ## Lint and run all tests.
+test: ## Lint and run all tests to their end; sum up.
+	FEATURES="$(FEATURES)" $(PYTHON) scripts/test
+
+test-full: ## The same, with the tests that repeat much and take long.
+	FEATURES="$(FEATURES)" $(PYTHON) scripts/test --full
 
 build: $(VENV)/built ## Make the Python environment and build the Rust part into it.
 
@@ -47,7 +51,7 @@ format: build ## Put all sources in form.
 	$(BIN)/ruff check --quiet --fix .
 
 test-rust: ## Run the Rust tests, the kernel's among them where they can run.
-	cargo test --workspace $(FEATURES) --locked --quiet
+	cargo test --workspace $(FEATURES) --locked --quiet --no-fail-fast
 
 test-python: build ## Run the Python tests, the command line and the examples of the docs.
 	$(BIN)/pytest
