@@ -22,6 +22,8 @@ struct Connection {
     ends: [End; 2],
     syns: [Option<u32>; 2],
     payload_bytes: [u64; 2],
+    /// Times of the first and of the last segment.
+    lasted_ns: (i64, i64),
 }
 
 /// Which connection each segment is of. The same segments in the same order get the same answers.
@@ -35,7 +37,7 @@ pub struct Connections {
 
 impl Connections {
     /// Counts a segment. A SYN with a new number begins a new connection between the same ends.
-    pub fn count(&mut self, segment: &Segment) -> Option<Way> {
+    pub fn count(&mut self, segment: &Segment, time_ns: i64) -> Option<Way> {
         let backward = segment.from > segment.to;
         let ends = match backward {
             true => [segment.to, segment.from],
@@ -65,6 +67,7 @@ impl Connections {
                     ends,
                     syns: [None; 2],
                     payload_bytes: [0; 2],
+                    lasted_ns: (time_ns, time_ns),
                 });
                 number
             }
@@ -72,6 +75,7 @@ impl Connections {
         let connection = &mut self.connections[number as usize];
         connection.syns[side] = connection.syns[side].or(syn);
         connection.payload_bytes[side] += u64::from(segment.payload_bytes);
+        connection.lasted_ns.1 = connection.lasted_ns.1.max(time_ns);
         Some(Way {
             connection: number,
             backward,
@@ -104,5 +108,14 @@ impl Connections {
         let (from, to) = if direction.backward { (b, a) } else { (a, b) };
         let shown = |(address, port): End| std::net::SocketAddr::new(address, port).to_string();
         format!("{} -> {}", shown(from), shown(to))
+    }
+
+    /// What a flow carried, with what was sent again, and how long its connection lasted.
+    pub fn size(&self, direction: Way) -> String {
+        let connection = &self.connections[direction.connection as usize];
+        let bytes = connection.payload_bytes[usize::from(direction.backward)];
+        let (from_ns, to_ns) = connection.lasted_ns;
+        let lasted_s = to_ns.saturating_sub(from_ns) as f64 * 1e-9;
+        format!("{bytes} B in {lasted_s:.3} s")
     }
 }

@@ -48,6 +48,8 @@ pub struct Frames<'a> {
     offset: u64,
     big_endian: bool,
     kind: Kind,
+    /// Packets that had no time.
+    pub timeless: u64,
 }
 
 impl<'a> Frames<'a> {
@@ -59,6 +61,7 @@ impl<'a> Frames<'a> {
             offset: 0,
             big_endian: false,
             kind: Kind::Pcapng(Vec::new()),
+            timeless: 0,
         };
         let mut block = Vec::new();
         let magic = frames.array::<4>("the header")?;
@@ -102,7 +105,8 @@ impl<'a> Frames<'a> {
                             return Ok(Some(frame));
                         }
                     }
-                    _ => {} // statistics, names, comments; simple packets, which have no time
+                    3 => self.timeless += 1, // simple packets
+                    _ => {}                  // statistics, names, comments
                 }
             },
         }

@@ -6,12 +6,15 @@
 mod board;
 mod connections;
 mod container;
+mod duplicates;
+mod gaps;
+mod layers;
+mod notes;
 mod segment;
 mod sender;
 #[cfg(test)]
 mod tests;
-
-use std::collections::BTreeMap;
+mod vantage;
 
 use crate::error::{Place, TraceError};
 use crate::import::Read;
@@ -21,57 +24,10 @@ use crate::record::{Direction, PacketEvent, PacketRecord, Record, Source};
 
 use connections::{Connections, Way};
 use container::Frames;
-use segment::{Segment, Skipped};
+use duplicates::Duplicates;
+use notes::{RoundTrips, SkippedFrames, round_trips};
+use segment::Segment;
 use sender::{Given, Look, Sender};
-
-/// Farther than this from the sender, as a share of the round trip, windows come out too small.
-const NEAR: f64 = 0.1;
-
-/// Frames that told nothing, by why.
-#[derive(Default)]
-struct SkippedFrames {
-    cut: u64,
-    malformed: u64,
-    fragments: u64,
-    links: BTreeMap<u32, u64>,
-}
-
-impl SkippedFrames {
-    fn count(&mut self, why: Skipped) {
-        match why {
-            Skipped::Other => {}
-            Skipped::Cut => self.cut += 1,
-            Skipped::Malformed => self.malformed += 1,
-            Skipped::Fragment => self.fragments += 1,
-            Skipped::Link(kind) => *self.links.entry(kind).or_default() += 1,
-        }
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let counted = [
-            (
-                self.cut,
-                "packets were cut within their headers by the capture's length limit",
-            ),
-            (
-                self.malformed,
-                "packets have lengths that contradict each other",
-            ),
-            (self.fragments, "fragments of IP packets"),
-        ];
-        let told = counted.iter().filter(|(count, _)| *count > 0);
-        let mut warnings: Vec<String> = told
-            .map(|(count, what)| format!("left out: {count} {what}"))
-            .collect();
-        for (kind, count) in self.links.iter().take(4) {
-            warnings.push(format!(
-                "left out: {count} packets with link header {kind}, which is not known (known: \
-                 Ethernet, Linux cooked 1 and 2, raw IP, BSD loopback)"
-            ));
-        }
-        warnings
-    }
-}
 
 /// Calls `take` with every TCP segment, its time and where it stands.
 ///
@@ -85,18 +41,25 @@ fn segments(
     let mut frames = Frames::open(input)?;
     let mut buffer = Vec::new();
     while let Some(frame) = frames.next(&mut buffer)? {
-        match segment::parse(frame.link, &buffer, frame.wire_bytes) {
-            Ok(segment) => take(&segment, frame.time_ns, frame.offset)?,
+        match layers::parse(frame.link, &buffer, frame.wire_bytes) {
+            Ok((segment, tunnel)) => {
+                skipped.unwrapped(tunnel);
+                take(&segment, frame.time_ns, frame.offset)?;
+            }
             Err(why) => skipped.count(why),
         }
     }
+    skipped.timeless += frames.timeless;
     Ok(())
 }
 
 /// A flow that was followed to the end of the file, or to the damage.
 struct Followed {
     sender: Sender,
-    flows: Vec<String>,
+    /// Names of the flows, and what they carried.
+    flows: Vec<(String, String)>,
+    copies: u64,
+    tunnels: Option<String>,
     warnings: Vec<String>,
     damage: Option<TraceError>,
 }
@@ -111,8 +74,8 @@ fn follow(
     let mut skipped = SkippedFrames::default();
     let mut connections = Connections::default();
     let mut tcp = 0u64;
-    let counted = segments(input, &mut skipped, |segment, _, _| {
-        connections.count(segment);
+    let counted = segments(input, &mut skipped, |segment, time_ns, _| {
+        connections.count(segment, time_ns);
         tcp += 1;
         Ok(())
     });
@@ -120,9 +83,9 @@ fn follow(
     let Some(&wanted) = flows.get(number as usize) else {
         counted?;
         let message = match (flows.len(), tcp) {
-            (0, 0) => match skipped.warnings().first() {
-                None => "has no TCP packets".to_string(),
-                Some(left_out) => format!("has no TCP packets to follow; {left_out}"),
+            (0, 0) => match &skipped.warnings()[..] {
+                [] => "is a packet capture that has no TCP packets".to_string(),
+                left_out => format!("has no TCP packets to follow; {}", left_out.join("; ")),
             },
             (0, _) => format!("has {tcp} TCP packets, none of which carries data"),
             (flows, _) => format!("has no flow {number}; its flows are 0 to {}", flows - 1),
@@ -141,17 +104,23 @@ fn follow(
     }
 
     let mut sender = Sender::new();
+    let mut duplicates = Duplicates::default();
     let mut again = Connections::default();
-    let outcome = segments(
+    let mut last_offset = 0;
+    let mut outcome = segments(
         input,
         &mut SkippedFrames::default(),
         |segment, time_ns, offset| {
-            let Some(direction) = again.count(segment) else {
+            let Some(direction) = again.count(segment, time_ns) else {
                 return Ok(());
             };
-            if direction.connection != wanted.connection {
+            let rtt_ns = sender.vantage().least_ns();
+            if direction.connection != wanted.connection
+                || duplicates.is_copy(segment, direction.backward, time_ns, rtt_ns)
+            {
                 return Ok(());
             }
+            last_offset = offset;
             let seen = if direction == wanted {
                 sender.data(segment, time_ns)
             } else {
@@ -166,50 +135,22 @@ fn follow(
             Ok(())
         },
     );
-    warnings.extend(
-        doubts(&sender)
-            .into_iter()
-            .map(|doubt| format!("{file}: {doubt}")),
-    );
-    let names = |flows: &[Way]| {
-        flows
-            .iter()
-            .take(64)
-            .map(|d| connections.name(*d))
-            .collect()
-    };
+    if outcome.is_ok()
+        && let Some(last) = sender.unanswered()
+    {
+        outcome = look(last, last_offset);
+    }
+    let doubts = notes::doubts(&sender, duplicates.copies);
+    warnings.extend(doubts.iter().map(|doubt| format!("{file}: {doubt}")));
+    let named = |flow: &Way| (connections.name(*flow), connections.size(*flow));
     Ok(Followed {
         sender,
-        flows: names(&flows),
+        flows: flows.iter().take(64).map(named).collect(),
+        copies: duplicates.copies,
+        tunnels: skipped.tunnels(),
         warnings,
         damage: outcome.err(),
     })
-}
-
-fn doubts(sender: &Sender) -> Vec<String> {
-    let mut doubts = Vec::new();
-    if let Some(distance) = sender.distance()
-        && distance > NEAR
-    {
-        doubts.push(format!(
-            "captured {:.0} % of a round trip away from the sender: windows and srtt come out \
-             smaller by about as much; capture at the sender's side",
-            distance * 100.0
-        ));
-    }
-    if sender.missed_bytes > 0 {
-        let bytes = sender.missed_bytes;
-        doubts.push(format!(
-            "the capture missed packets with {bytes} B of the flow's data"
-        ));
-    }
-    if sender.overflowed > 0 {
-        let count = sender.overflowed;
-        doubts.push(format!(
-            "{count} packets were sent without acknowledgments in the capture"
-        ));
-    }
-    doubts
 }
 
 /// Where windows come from, for the metadata.
@@ -223,6 +164,8 @@ fn seconds(time_ns: i64) -> f64 {
 pub(super) fn read(input: Input<'_>, most: usize, flow: u32) -> Result<Read<Record>, TraceError> {
     let mut rows = Rows::new(most);
     let mut start_ns = None;
+    // of each row, if round trips are put together out of both sides of the capture
+    let mut whole_s = Vec::new();
     let look = |look: Look, offset: u64| {
         // times near 0, for a float of seconds since 1970 has no nanoseconds
         let start_ns = *start_ns.get_or_insert(look.time_ns);
@@ -231,19 +174,26 @@ pub(super) fn read(input: Input<'_>, most: usize, flow: u32) -> Result<Read<Reco
             flow,
             // bytes, until the size of a packet is known
             cwnd_packets: look.pipe_bytes as f64,
-            srtt_s: look.srtt_ns.map(|srtt| srtt / 1e9),
+            srtt_s: look.srtt.outer_ns.map(|srtt| srtt / 1e9),
             snd_nxt_bytes: Some(look.snd_nxt),
             snd_una_bytes: Some(look.snd_una),
-            rwnd_bytes: Some(look.rwnd_bytes),
+            rwnd_bytes: look.rwnd_bytes,
             retransmits: Some(look.retransmits),
             ..Record::default()
         };
+        whole_s.push(look.srtt.whole_ns.map_or(f64::NAN, |srtt| srtt / 1e9));
         rows.push(input.path, Place::Byte(offset), record)
     };
     let followed = follow(input, flow, look, |_, _| Ok(()))?;
     let mss_bytes = followed.sender.mss_bytes();
-    for record in rows.iter_mut() {
+    let known = round_trips(followed.sender.vantage());
+    for (record, whole_s) in rows.iter_mut().zip(whole_s) {
         record.cwnd_packets /= f64::from(mss_bytes);
+        record.srtt_s = match known {
+            RoundTrips::Whole => record.srtt_s,
+            RoundTrips::InParts => Some(whole_s).filter(|srtt_s| !srtt_s.is_nan()),
+            RoundTrips::Unknown => None,
+        };
     }
     let goodput_bps = followed.sender.goodput_bps();
     let mut read = described(Read::new(Source::Pcap, rows, None), followed, start_ns);
@@ -310,13 +260,18 @@ fn described<R: super::rows::Timed>(
     start_ns: Option<i64>,
 ) -> Read<R> {
     read.metadata.mss_bytes = Some(followed.sender.mss_bytes());
-    read.name_flows(&followed.flows);
-    if let Some(start_ns) = start_ns {
-        let started = format!("{:.6}", seconds(start_ns));
-        read.metadata
-            .environment
-            .insert("started_s".to_string(), started);
+    read.name_flows(followed.flows.iter().map(|(name, _)| name));
+    let about = &mut read.metadata.environment;
+    for (number, (_, size)) in followed.flows.iter().enumerate() {
+        about.insert(format!("flow {number} carried"), size.clone());
     }
+    if let Some(start_ns) = start_ns {
+        about.insert("started_s".to_string(), format!("{:.6}", seconds(start_ns)));
+    }
+    if let Some(tunnels) = followed.tunnels {
+        about.insert("tunnels".to_string(), tunnels);
+    }
+    notes::describe(&followed.sender, followed.copies, about);
     read.warnings = followed.warnings;
     read.damage = followed.damage;
     read

@@ -1,6 +1,8 @@
-//! From a captured frame to a TCP segment: link header, IPv4 or IPv6, TCP with its options.
+//! TCP segments out of IPv4 and IPv6, with their options.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::layers::{Carried, Tunnel};
 
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
@@ -20,6 +22,20 @@ pub struct Segment {
     /// The packet's size with IP and TCP headers, without payload.
     pub header_bytes: u32,
     pub options: Options,
+    pub packet: Packet,
+}
+
+/// What tells packets apart that carry the same segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Packet {
+    /// IPv4's, unless it is 0.
+    pub id: Option<u16>,
+    /// Or hop limit.
+    pub ttl: u8,
+    /// TCP's.
+    pub checksum: u16,
+    /// Of the link's addresses and tags: of two captures of one packet it mostly differs.
+    pub place: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,58 +60,40 @@ pub enum Skipped {
     Malformed,
     /// Its link header is of a kind that is not known.
     Link(u32),
+    /// It is in a tunnel that cannot be looked into.
+    Hidden(Tunnel),
 }
 
-/// Takes off the link's header; `wire_bytes` is the frame's length before the capture cut it.
-pub fn parse(link: u32, frame: &[u8], wire_bytes: u32) -> Result<Segment, Skipped> {
-    let take = |count: usize| frame.get(count..).ok_or(Skipped::Cut);
-    let ethertype = |at: usize| match frame.get(at..at + 2) {
-        Some(bytes) => Ok(u16::from_be_bytes([bytes[0], bytes[1]])),
-        None => Err(Skipped::Cut),
-    };
-    let (header, kind) = match link {
-        0 | 108 => (4, None), // loopback of BSDs
-        1 => {
-            let mut at = 12;
-            // VLAN tags
-            while matches!(ethertype(at)?, 0x8100 | 0x88a8 | 0x9100) {
-                at += 4;
-            }
-            (at + 2, Some(ethertype(at)?))
-        }
-        12 | 14 | 101 | 228 | 229 => (0, None),
-        113 => (16, Some(ethertype(14)?)),
-        276 => (20, Some(ethertype(0)?)),
-        other => return Err(Skipped::Link(other)),
-    };
-    if kind.is_some_and(|kind| kind != 0x0800 && kind != 0x86dd) {
-        return Err(Skipped::Other);
-    }
-    let packet = take(header)?;
-    let wire_bytes = wire_bytes.saturating_sub(header as u32);
-    match packet.first().ok_or(Skipped::Cut)? >> 4 {
-        4 => ipv4(packet, wire_bytes),
-        6 => ipv6(packet, wire_bytes),
-        _ => Err(Skipped::Other),
-    }
-}
-
-fn ipv4(packet: &[u8], wire_bytes: u32) -> Result<Segment, Skipped> {
+/// The TCP segment of an IPv4 packet, or what it carries instead.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn ipv4(packet: &[u8], wire_bytes: u32, is_measured: bool) -> Result<Carried, Skipped> {
     let header = packet.get(..20).ok_or(Skipped::Cut)?;
     let header_bytes = usize::from(header[0] & 0xf) * 4;
     if header_bytes < 20 {
         return Err(Skipped::Malformed);
     }
-    if header[9] != 6 {
-        return Err(Skipped::Other);
-    }
+    let protocol = header[9];
     let fragment = u16::from_be_bytes([header[6], header[7]]);
-    if fragment & 0x3fff != 0 {
+    // the first fragment of a tunnel's packet still holds the headers within
+    let rest = if protocol == 6 { 0x3fff } else { 0x1fff };
+    if fragment & rest != 0 {
         return Err(Skipped::Fragment);
+    }
+    if protocol != 6 {
+        return Ok(Carried::Other {
+            protocol,
+            header_bytes,
+        });
     }
     let total = u32::from(u16::from_be_bytes([header[2], header[3]]));
     // 0 for what the network card was to cut into packets
-    let total = if total == 0 { wire_bytes } else { total };
+    let total = match total {
+        0 => wire_bytes,
+        total if is_measured => total.min(wire_bytes),
+        total => total,
+    };
     let address = |at: usize| {
         IpAddr::V4(Ipv4Addr::new(
             header[at],
@@ -105,16 +103,24 @@ fn ipv4(packet: &[u8], wire_bytes: u32) -> Result<Segment, Skipped> {
         ))
     };
     let rest = packet.get(header_bytes..).ok_or(Skipped::Cut)?;
-    tcp(address(12), address(16), rest, header_bytes as u32, total)
+    let id = u16::from_be_bytes([header[4], header[5]]);
+    let mut segment = tcp(address(12), address(16), rest, header_bytes as u32, total)?;
+    segment.packet.id = (id != 0).then_some(id);
+    segment.packet.ttl = header[8];
+    Ok(Carried::Segment(segment))
 }
 
-fn ipv6(packet: &[u8], wire_bytes: u32) -> Result<Segment, Skipped> {
+/// The TCP segment of an IPv6 packet, or what it carries instead.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn ipv6(packet: &[u8], wire_bytes: u32, is_measured: bool) -> Result<Carried, Skipped> {
     let header = packet.get(..40).ok_or(Skipped::Cut)?;
     let payload = u32::from(u16::from_be_bytes([header[4], header[5]]));
-    let total = if payload == 0 {
-        wire_bytes
-    } else {
-        payload + 40
+    let total = match payload {
+        0 => wire_bytes,
+        payload if is_measured => (payload + 40).min(wire_bytes),
+        payload => payload + 40,
     };
     let address = |at: usize| {
         let mut octets = [0; 16];
@@ -125,11 +131,27 @@ fn ipv6(packet: &[u8], wire_bytes: u32) -> Result<Segment, Skipped> {
     loop {
         let extension = packet.get(at..).ok_or(Skipped::Cut)?;
         let length = match next {
-            6 => return tcp(address(8), address(24), extension, at as u32, total),
+            6 => {
+                let mut segment = tcp(address(8), address(24), extension, at as u32, total)?;
+                segment.packet.ttl = header[7];
+                return Ok(Carried::Segment(segment));
+            }
             0 | 43 | 60 => usize::from(*extension.get(1).ok_or(Skipped::Cut)?) * 8 + 8,
             51 => usize::from(*extension.get(1).ok_or(Skipped::Cut)?) * 4 + 8,
-            44 => return Err(Skipped::Fragment),
-            _ => return Err(Skipped::Other),
+            44 => {
+                let fragment = extension.get(2..4).ok_or(Skipped::Cut)?;
+                // the only fragment of its packet is whole (RFC 6946)
+                if fragment[0] != 0 || fragment[1] & 0xf9 != 0 {
+                    return Err(Skipped::Fragment);
+                }
+                8
+            }
+            protocol => {
+                return Ok(Carried::Other {
+                    protocol,
+                    header_bytes: at,
+                });
+            }
         };
         next = *extension.first().ok_or(Skipped::Cut)?;
         at += length;
@@ -166,6 +188,10 @@ fn tcp(
         payload_bytes,
         header_bytes: headers,
         options: parse_options(options),
+        packet: Packet {
+            checksum: u16_at(16),
+            ..Packet::default()
+        },
     })
 }
 

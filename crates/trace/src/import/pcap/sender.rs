@@ -4,23 +4,44 @@
 use std::collections::VecDeque;
 
 use super::board::{Board, DUPLICATES};
+use super::gaps::{Filled, Gaps, Order};
 use super::segment::{ACK, FIN, RST, SYN, Segment};
+use super::vantage::Vantage;
 
 /// Times of timestamps that are remembered, of each side.
 const MAX_STAMPS: usize = 2048;
 /// The largest payload that is taken for one packet's: that of a jumbo frame.
 const MAX_MSS_BYTES: u32 = 8960;
 
+/// As many packets of the largest size are full ones, and not an application's messages.
+const FULL_PACKETS: u64 = 16;
+
 /// What the sender showed just before an acknowledgment reached it.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub time_ns: i64,
     pub pipe_bytes: u64,
-    pub srtt_ns: Option<f64>,
+    pub srtt: Srtt,
     pub snd_nxt: u64,
     pub snd_una: u64,
-    pub rwnd_bytes: u64,
+    pub rwnd_bytes: Option<u64>,
     pub retransmits: u64,
+}
+
+/// Smoothed round-trip times in nanoseconds (RFC 6298, section 2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Srtt {
+    /// Between the capture and the receiver.
+    pub outer_ns: Option<f64>,
+    /// Between the sender and the receiver, as far as the capture tells it.
+    pub whole_ns: Option<f64>,
+}
+
+impl Srtt {
+    fn smoothed(srtt_ns: Option<f64>, sample_ns: i64) -> Option<f64> {
+        let sample = sample_ns as f64;
+        Some(srtt_ns.map_or(sample, |srtt| srtt + (sample - srtt) / 8.0))
+    }
 }
 
 /// Data that the sender gave to the network.
@@ -62,6 +83,22 @@ impl Stamps {
     }
 }
 
+/// What is counted of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Payload, with what was sent again.
+    pub payload_bytes: u64,
+    /// Of it, what was sent again, and in packets of a full payload.
+    pub again_bytes: u64,
+    pub retransmits: u64,
+    /// Segments that later ones overtook, or that were captured after their acknowledgment.
+    pub late_segments: u64,
+    /// Bytes that were acknowledged or passed over without having been captured.
+    pub missed_bytes: u64,
+    /// Segments beyond what a board holds.
+    pub overflowed: u64,
+}
+
 /// The flow so far.
 pub struct Sender {
     board: Board,
@@ -73,20 +110,24 @@ pub struct Sender {
     saw_sacks: bool,
     mss_option: [Option<u16>; 2],
     timestamps: bool,
-    window_scale: u8,
-    srtt_ns: Option<f64>,
-    retransmits: u64,
+    window_scale: Option<u8>,
+    srtt: Srtt,
+    /// Until then the handshake's round trip is all that the sender knows of.
+    handshake_until_ns: Option<i64>,
+    vantage: Vantage,
+    gaps: Gaps,
+    counts: Counts,
+    /// The first data that was seen.
+    first: Order,
+    /// The receiver's window; none while its scale is not known.
+    rwnd_bytes: Option<u64>,
+    window_is_shut: bool,
+    last_data_ns: i64,
+    /// Data was seen since the last row.
+    unanswered: bool,
     sizes: Vec<u64>,
     largest_bytes: u32,
     own_stamps: Stamps,
-    their_stamps: Stamps,
-    /// Smallest time from data to its acknowledgment, and from that to new data.
-    outer_ns: Option<i64>,
-    inner_ns: Option<i64>,
-    /// Bytes that were acknowledged or skipped without having been captured.
-    pub missed_bytes: u64,
-    /// Segments beyond what a board holds.
-    pub overflowed: u64,
     first_ack: Option<(i64, u64)>,
     last_ack: Option<(i64, u64)>,
 }
@@ -102,17 +143,20 @@ impl Sender {
             saw_sacks: false,
             mss_option: [None; 2],
             timestamps: false,
-            window_scale: 0,
-            srtt_ns: None,
-            retransmits: 0,
+            window_scale: None,
+            srtt: Srtt::default(),
+            handshake_until_ns: None,
+            vantage: Vantage::default(),
+            gaps: Gaps::default(),
+            counts: Counts::default(),
+            first: Order::default(),
+            rwnd_bytes: None,
+            window_is_shut: false,
+            last_data_ns: 0,
+            unanswered: false,
             sizes: vec![0; MAX_MSS_BYTES as usize + 1],
             largest_bytes: 0,
             own_stamps: Stamps::default(),
-            their_stamps: Stamps::default(),
-            outer_ns: None,
-            inner_ns: None,
-            missed_bytes: 0,
-            overflowed: 0,
             first_ack: None,
             last_ack: None,
         }
@@ -135,11 +179,10 @@ impl Sender {
             .skip(64)
             .max_by_key(|(size, count)| *count * *size as u64)
             .unwrap_or((0, &0));
+        let full = common as u32 == self.largest_bytes && self.sizes[common] >= FULL_PACKETS;
         match agreed {
-            Some(mss) if self.largest_bytes > 0 && self.largest_bytes < mss => {
-                // the path's MTU is below what both ends could take
-                if common > 0 { common as u32 } else { mss }
-            }
+            // the path's MTU is below what both ends could take
+            Some(mss) if self.largest_bytes < mss && full => common as u32,
             Some(mss) => mss,
             None if self.sizes[common] > 0 => common as u32,
             None => self.largest_bytes.clamp(64, 1448),
@@ -153,59 +196,85 @@ impl Sender {
         (seconds > 0.0).then(|| to.saturating_sub(from) as f64 * 8.0 / seconds)
     }
 
-    /// The share of a round trip that lies between the sender and the point of capture.
-    pub fn distance(&self) -> Option<f64> {
-        let (inner, outer) = (self.inner_ns? as f64, self.outer_ns? as f64);
-        (inner + outer > 0.0).then(|| inner / (inner + outer))
+    /// Where the capture stood.
+    pub fn vantage(&self) -> &Vantage {
+        &self.vantage
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// What the sender showed when it sent the last data, if no acknowledgment came after that.
+    pub fn unanswered(&self) -> Option<Look> {
+        self.unanswered.then(|| self.look(self.last_data_ns))
+    }
+
+    fn look(&self, time_ns: i64) -> Look {
+        Look {
+            time_ns,
+            pipe_bytes: self.pipe_bytes(),
+            srtt: self.srtt,
+            snd_nxt: self.snd_nxt,
+            snd_una: self.snd_una,
+            rwnd_bytes: self.rwnd_bytes,
+            retransmits: self.counts.retransmits,
+        }
     }
 
     /// A segment of the flow's own direction.
     pub fn data(&mut self, segment: &Segment, time_ns: i64) -> Seen {
-        if let Some((value, echo)) = segment.options.timestamps {
+        self.vantage.segment(segment, true, time_ns);
+        self.begin_srtt();
+        if let Some((value, _)) = segment.options.timestamps {
             self.timestamps = true;
             self.own_stamps.saw(value, time_ns);
-            if segment.payload_bytes > 0 && segment.flags & ACK != 0 {
-                let inner = self.their_stamps.answered(echo, time_ns);
-                self.inner_ns = least(self.inner_ns, inner);
-            }
         }
+        let mut seq = segment.seq;
         if segment.flags & SYN != 0 {
             self.mss_option[0] = segment.options.mss.or(self.mss_option[0]);
-            self.base.get_or_insert(segment.seq.wrapping_add(1));
-            return Seen::default();
+            seq = segment.seq.wrapping_add(1); // of data that comes with it (RFC 7413)
+            self.base.get_or_insert(seq);
         }
         if segment.flags & RST != 0 || segment.payload_bytes == 0 {
             return Seen::default();
         }
-        self.base.get_or_insert(segment.seq);
-        let Some(start) = self.unwrapped(segment.seq, self.snd_nxt) else {
-            // from before the first that was seen: sent again, and long acknowledged
-            self.retransmits += 1;
+        let order = Order::of(segment);
+        if self.largest_bytes == 0 {
+            self.first = order;
+        }
+        self.base.get_or_insert(seq);
+        let Some(start) = self.unwrapped(seq, self.snd_nxt) else {
+            // from before the first that was seen
+            self.count_early(segment.payload_bytes, order);
             return Seen::default();
         };
         let end = start + u64::from(segment.payload_bytes);
-        // a keepalive
-        if segment.payload_bytes == 1 && end <= self.snd_una {
+        // a keepalive, or a probe of a window that is shut
+        let shut = self.window_is_shut && start >= self.snd_una;
+        if segment.payload_bytes == 1 && (end <= self.snd_una || shut) {
             return Seen::default();
         }
+        self.counts.payload_bytes += u64::from(segment.payload_bytes);
         self.largest_bytes = self.largest_bytes.max(segment.payload_bytes);
         if let Some(count) = self.sizes.get_mut(segment.payload_bytes as usize) {
             *count += 1;
         }
         if start < self.snd_nxt {
-            let again = end.min(self.snd_nxt) - start;
-            self.retransmits += again.div_ceil(u64::from(self.packet_bytes()));
-            self.board
-                .sent_again(start.max(self.snd_una), end.min(self.snd_nxt), time_ns);
+            self.below(start, end.min(self.snd_nxt), time_ns, order);
         }
         if end > self.snd_nxt {
-            self.missed_bytes += start.saturating_sub(self.snd_nxt);
+            let passed_over = start.saturating_sub(self.snd_nxt);
+            self.counts.missed_bytes += passed_over;
+            self.gaps.open(self.snd_nxt, start, time_ns, Some(order));
             // what the capture missed is in flight all the same
             if !self.board.sent(self.snd_nxt, end, time_ns) {
-                self.overflowed += 1;
+                self.counts.overflowed += 1;
             }
             self.snd_nxt = end;
         }
+        self.last_data_ns = time_ns;
+        self.unanswered = self.board.pipe_bytes() > 0;
         let given = Given {
             time_ns,
             start,
@@ -215,6 +284,62 @@ impl Sender {
         Seen {
             given: Some(given),
             look: None,
+        }
+    }
+
+    /// Data below the highest that was seen: sent again, or late.
+    fn below(&mut self, start: u64, end: u64, time_ns: i64, order: Order) {
+        let rtt_ns = self.vantage.least_ns();
+        let Filled {
+            late_bytes,
+            again_bytes,
+        } = self.gaps.fill(start, end, time_ns, order, rtt_ns);
+        self.counts.missed_bytes -= late_bytes + again_bytes;
+        self.counts.late_segments += u64::from(late_bytes > 0);
+        let again = end - start - late_bytes;
+        if again > 0 {
+            self.counts.again_bytes += again;
+            self.counts.retransmits += again.div_ceil(u64::from(self.packet_bytes()));
+            self.board.sent_again(start.max(self.snd_una), end, time_ns);
+        }
+    }
+
+    /// Data that lies before all that was seen: the capture began amid the flow.
+    fn count_early(&mut self, payload_bytes: u32, order: Order) {
+        self.counts.payload_bytes += u64::from(payload_bytes);
+        if order.is_before(&self.first) == Some(true) {
+            self.counts.late_segments += 1;
+            return;
+        }
+        self.counts.again_bytes += u64::from(payload_bytes);
+        self.counts.retransmits += u64::from(payload_bytes.div_ceil(self.packet_bytes()));
+    }
+
+    /// The handshake is the first round trip, for the kernel as for us.
+    fn begin_srtt(&mut self) {
+        if self.srtt.whole_ns.is_none()
+            && self.srtt.outer_ns.is_none()
+            && let Some(parts) = self.vantage.handshake()
+        {
+            self.srtt = Srtt {
+                outer_ns: Some(parts.outer_ns as f64),
+                whole_ns: Some(parts.total_ns() as f64),
+            };
+        }
+    }
+
+    /// A new round trip between the capture and the receiver.
+    fn sample(&mut self, outer_ns: i64, time_ns: i64) {
+        self.vantage.outer(outer_ns);
+        self.srtt.outer_ns = Srtt::smoothed(self.srtt.outer_ns, outer_ns);
+        if let Some(inner_ns) = self.vantage.inner_ns() {
+            self.srtt.whole_ns = Srtt::smoothed(self.srtt.whole_ns, outer_ns + inner_ns);
+        } else if let Some(parts) = self.vantage.handshake() {
+            // when this acknowledgment reaches the sender, its handshake is no longer all it knows
+            let until = *self
+                .handshake_until_ns
+                .get_or_insert(time_ns.saturating_add(parts.inner_ns));
+            self.srtt.whole_ns = self.srtt.whole_ns.filter(|_| time_ns <= until);
         }
     }
 
@@ -229,16 +354,15 @@ impl Sender {
 
     /// A segment of the other direction.
     pub fn acknowledgment(&mut self, segment: &Segment, time_ns: i64) -> Seen {
-        if let Some((value, _)) = segment.options.timestamps {
-            self.their_stamps.saw(value, time_ns);
-        }
+        self.vantage.segment(segment, false, time_ns);
+        self.begin_srtt();
         if segment.flags & SYN != 0 {
             self.mss_option[1] = segment.options.mss.or(self.mss_option[1]);
-            self.window_scale = segment.options.window_scale.unwrap_or(0);
-            if segment.flags & ACK != 0 {
-                self.base.get_or_insert(segment.ack);
+            self.window_scale = Some(segment.options.window_scale.unwrap_or(0));
+            if segment.flags & ACK == 0 {
+                return Seen::default();
             }
-            return Seen::default();
+            self.base.get_or_insert(segment.ack);
         }
         if segment.flags & ACK == 0 || segment.flags & RST != 0 || self.base.is_none() {
             return Seen::default();
@@ -249,22 +373,24 @@ impl Sender {
         };
         let sacks = &segment.options.sacks[..segment.options.sack_count];
         self.saw_sacks |= !sacks.is_empty();
-        let look = (self.board.pipe_bytes() > 0).then(|| Look {
-            time_ns,
-            pipe_bytes: self.pipe_bytes(),
-            srtt_ns: self.srtt_ns,
-            snd_nxt: self.snd_nxt,
-            snd_una: self.snd_una,
-            rwnd_bytes: u64::from(segment.window) << self.window_scale,
-            retransmits: self.retransmits,
-        });
+        let syn = segment.flags & SYN != 0;
+        let scale = if syn { Some(0) } else { self.window_scale };
+        self.rwnd_bytes = scale.map(|scale| u64::from(segment.window) << scale);
+        self.window_is_shut = segment.window == 0;
+        let look = (self.board.pipe_bytes() > 0).then(|| self.look(time_ns));
         let mut sample = None;
         if ack > self.snd_una {
             sample = self.board.acknowledged(ack);
             self.snd_una = ack;
             // the end of the connection counts as a byte, which was never sent as data
             let fin = u64::from(segment.flags & FIN != 0 || ack == self.snd_nxt + 1);
-            self.missed_bytes += ack.saturating_sub(self.snd_nxt + fin);
+            let missed = ack.saturating_sub(self.snd_nxt + fin);
+            if missed > 0 {
+                // or only captured after this: hosts put packets together before they are captured
+                self.counts.missed_bytes += missed;
+                self.gaps
+                    .open(self.snd_nxt, self.snd_nxt + missed, time_ns, None);
+            }
             self.snd_nxt = self.snd_nxt.max(ack);
             self.duplicates = 0;
             self.first_ack.get_or_insert((time_ns, ack));
@@ -296,14 +422,9 @@ impl Sender {
             sample_ns = self.own_stamps.answered(echo, time_ns);
         }
         if let Some(sample_ns) = sample_ns.filter(|sample| *sample >= 0) {
-            self.outer_ns = least(self.outer_ns, Some(sample_ns));
-            // RFC 6298, section 2
-            let sample = sample_ns as f64;
-            self.srtt_ns = Some(
-                self.srtt_ns
-                    .map_or(sample, |srtt| srtt + (sample - srtt) / 8.0),
-            );
+            self.sample(sample_ns, time_ns);
         }
+        self.unanswered = false;
         Seen { look, given: None }
     }
 
@@ -317,12 +438,5 @@ impl Sender {
             .duplicates
             .saturating_mul(u64::from(self.packet_bytes()));
         pipe_bytes.saturating_sub(arrived).max(1)
-    }
-}
-
-fn least(a: Option<i64>, b: Option<i64>) -> Option<i64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }
