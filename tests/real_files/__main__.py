@@ -6,7 +6,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from .judge import KINDS, files_of, has_reader, judged, table
+from .judge import KINDS, files_of, has_reader, judged, missing, table
 
 parser = argparse.ArgumentParser(prog="real_files", description=__doc__)
 parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; default: all")
@@ -27,6 +27,9 @@ for kind in options.kinds or KINDS:
         continue
     if not has_reader(kind):
         print(f"{kind}: no independent reader")
+        continue
+    if (lacks := missing(kind)) is not None:
+        print(f"{kind}: {lacks}")
         continue
     verdicts += [judged(kind, file) for file in files_of(folder, kind)]
 for verdict in verdicts:

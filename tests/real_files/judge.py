@@ -72,6 +72,12 @@ def has_reader(kind: str) -> bool:
     return importlib.util.find_spec(f".{kind}", __package__) is not None
 
 
+def missing(kind: str) -> str | None:
+    """What the reader of a kind lacks on this machine, in words."""
+    module = importlib.import_module(f".{kind}", __package__)
+    return module.missing() if hasattr(module, "missing") else None
+
+
 def files_of(folder: Path, kind: str) -> list[Path]:
     """The files of a kind, in order."""
     return sorted(file for file in (folder / kind).iterdir() if file.is_file())
@@ -107,4 +113,4 @@ def table(verdicts: list[Verdict]) -> str:
     return "\n".join(lines)
 
 
-__all__ = ["KINDS", "Verdict", "files_of", "has_reader", "judged", "table"]
+__all__ = ["KINDS", "Verdict", "files_of", "has_reader", "judged", "missing", "table"]
