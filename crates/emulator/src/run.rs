@@ -276,6 +276,7 @@ impl Run<'_> {
         let watch = pathcast_probe::Options {
             method: self.options.method,
             fifo_priority: Some(PROBE_PRIORITY),
+            ..pathcast_probe::Options::default()
         };
         let watched: Vec<usize> = (0..self.flows.len())
             .filter(|&flow| self.flows[flow].spec.transport.is_tcp())

@@ -1,6 +1,6 @@
 //! Arrivals of messages, as a host sends them to the other.
 
-use crate::endpoints::Arrival;
+use crate::endpoints::{Arrival, MOST_MESSAGES};
 use crate::varint::{put, put_signed, take, take_signed};
 
 /// Arrivals in some ten bytes each.
@@ -23,8 +23,12 @@ pub(crate) fn encode(arrivals: &[Arrival]) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`encode`] wrote; none if it is anything else.
-pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Arrival>> {
+/// Reads what [`encode`] wrote; none if it is anything else, or more than a host notes.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Arrival>> {
+    decode_at_most(bytes, MOST_MESSAGES)
+}
+
+fn decode_at_most(mut bytes: &[u8], most: usize) -> Option<Vec<Arrival>> {
     let bytes = &mut bytes;
     let (mut arrivals, mut last_ns) = (Vec::new(), (0u64, 0u64));
     while !bytes.is_empty() {
@@ -32,6 +36,9 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Arrival>> {
         let size = take(bytes)?;
         last_ns.0 = last_ns.0.wrapping_add_signed(take_signed(bytes)?);
         last_ns.1 = last_ns.1.wrapping_add_signed(take_signed(bytes)?);
+        if arrivals.len() == most {
+            return None;
+        }
         arrivals.push(Arrival {
             flow,
             bytes: size,
@@ -47,6 +54,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn more_arrivals_than_anybody_notes_are_refused() {
+        assert_eq!(decode_at_most(&[0; 12], 3).map(|rows| rows.len()), Some(3));
+        assert_eq!(decode_at_most(&[0; 16], 3), None);
+    }
 
     proptest! {
         #[test]

@@ -15,9 +15,12 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::arrivals;
 use crate::clock::Clock;
 use crate::conclude::{Findings, LiveReport, Share, conclude};
-use crate::control::{Control, LONG_PATIENCE, MOST_FROM_SERVER, PATIENCE, Reply, Request};
+use crate::control::{
+    Control, LONG_PATIENCE, MOST_FROM_SERVER, PATIENCE, Reply, Request, shown_environment, words,
+};
+use crate::cookie::{COOKIE_BYTES, Cookie};
 use crate::error::LiveError;
-use crate::handshake::{Answer, Asking, MOST_BYTES, Session};
+use crate::handshake::{Answered, Asking, MOST_BYTES, Session, VERSION};
 use crate::key::Key;
 use crate::log::Rows;
 use crate::party::{Party, TUNNEL_PRIORITY, schemes_of};
@@ -76,7 +79,7 @@ pub fn run(
             "got a duration of {got_s} s, expected more than 0 s"
         )));
     }
-    let (udp, session, server) = ask(options, stop)?;
+    let (udp, session, server) = ask(&options.server, &options.key, stop)?;
     let counted = udp.try_clone();
     let counted = counted.map_err(|error| LiveError::from_io("cloning the UDP socket", error))?;
     let index = session.index;
@@ -117,11 +120,11 @@ pub fn run(
 }
 
 /// Agrees on a session with the server.
-fn ask(
-    options: &RunOptions,
+pub(crate) fn ask(
+    (host, port): &(String, u16),
+    key: &Key,
     stop: &AtomicBool,
 ) -> Result<(UdpSocket, Session, SocketAddr), LiveError> {
-    let (host, port) = &options.server;
     let name = format!("{host} port {port}");
     let looking = |error| LiveError::from_io(format!("looking for {name}"), error);
     let mut addresses = (host.as_str(), *port).to_socket_addrs().map_err(looking)?;
@@ -137,8 +140,8 @@ fn ask(
         .map_err(asking)?;
     let mut index = [0; 4];
     getrandom(&mut index, GetRandomFlags::empty()).map_err(|errno| asking(errno.into()))?;
-    let new = || Asking::new(&options.key, u32::from_le_bytes(index));
-    let mut asked = new();
+    let hello = |cookie: &Cookie| Asking::new(key, u32::from_le_bytes(index), cookie);
+    let mut asked = hello(&[0; COOKIE_BYTES]);
     let begin = Instant::now();
     let mut next = Duration::ZERO;
     let mut datagram = [0; MOST_BYTES];
@@ -155,17 +158,23 @@ fn ask(
             continue;
         }
         asked = match asked.answered(&datagram[..size]) {
-            Ok((Answer::Welcome, session)) => return Ok((udp, session, server)),
-            Ok((Answer::Busy, _)) => {
+            Answered::Welcome(session) => return Ok((udp, session, server)),
+            Answered::Busy => {
                 return Err(LiveError::Refused(
                     "it has as many clients as it takes; try again later".into(),
                 ));
             }
-            Err(Some(asked)) => asked,
-            Err(None) => {
-                next = Duration::ZERO;
-                new()
+            Answered::Other(version) => {
+                return Err(LiveError::Refused(format!(
+                    "it speaks version {version} of the protocol, expected version {VERSION}: install the \
+                     same version of pathcast on both hosts"
+                )));
             }
+            Answered::Again(cookie) => {
+                next = Duration::ZERO;
+                hello(&cookie)
+            }
+            Answered::Nothing(asked) => asked,
         };
     }
     Err(LiveError::NoAnswer {
@@ -215,7 +224,7 @@ impl Client<'_> {
         let tasks = tasks(scenario, options.seed, Side::Client);
         let schemes = schemes_of(&tasks)?;
         let drops_before = socket::drops(&self.counted);
-        let party = Party::create(Side::Client, Some(scenario), Arc::clone(&self.shared))?;
+        let party = Party::create(Side::Client, Some(scenario), Arc::clone(&self.shared), 1)?;
         self.handle.attach(self.index, Arc::clone(&party.host));
         let listener = party.listen(FLOW_PORT)?;
         self.compare();
@@ -226,14 +235,14 @@ impl Client<'_> {
             seed: options.seed,
         }))?;
         let server_environment = match self.hear(&control)? {
-            Reply::Ready { environment } => environment,
-            Reply::Refused { why } => return Err(LiveError::Refused(why)),
+            Reply::Ready { environment } => shown_environment(environment),
+            Reply::Refused { why } => return Err(LiveError::Refused(words(&why))),
             _ => return Err(LiveError::Peer("is not ready".into())),
         };
         let sockets = party.connect(&tasks, &schemes, &listener, &|| self.over())?;
         match self.hear(&control)? {
             Reply::Connected => {}
-            Reply::Refused { why } => return Err(LiveError::Refused(why)),
+            Reply::Refused { why } => return Err(LiveError::Refused(words(&why))),
             _ => return Err(LiveError::Peer("is not connected".into())),
         }
         let begin_ns = self.begin(&mut control)?;
@@ -304,7 +313,7 @@ impl Client<'_> {
                 begin_ns,
             },
             server: Share {
-                results,
+                results: results.shown(),
                 rows,
                 records,
                 arrivals: arrived,

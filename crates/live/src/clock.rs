@@ -12,7 +12,25 @@ pub(crate) struct Sample {
     pub(crate) learned: u64,
 }
 
+/// A question older than this is none of ours.
+const OLDEST_NS: u64 = 10_000_000_000;
+
 impl Sample {
+    /// What an answer says that came at `learned_ns` by this host's clock; none if it answers nothing that was
+    /// asked in the last seconds.
+    pub(crate) fn of_answer(times: &[u8; 24], learned_ns: u64) -> Option<Self> {
+        let word =
+            |at: usize| u64::from_le_bytes(times[at..at + 8].try_into().expect("eight bytes"));
+        let asked = word(0);
+        let age_ns = learned_ns.checked_sub(asked)?;
+        (age_ns <= OLDEST_NS).then_some(Self {
+            asked,
+            heard: word(8),
+            answered: word(16),
+            learned: learned_ns,
+        })
+    }
+
     /// On the way, there and back.
     pub(crate) const fn rtt_ns(&self) -> u64 {
         let away = self.learned.saturating_sub(self.asked);
@@ -167,6 +185,20 @@ mod tests {
         for (bend, even) in [(0.0, true), (1e-6, true), (500e-6, false)] {
             let clock = Clock::estimate(&samples(bend), 1_000_000_000_000).unwrap();
             assert_eq!(clock.is_even(), even, "{bend}: {clock:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_to_nothing_that_was_asked_is_no_sample() {
+        let answer = |asked: u64| {
+            let mut times = [0; 24];
+            times[..8].copy_from_slice(&asked.to_le_bytes());
+            Sample::of_answer(&times, 100_000_000_000)
+        };
+        assert_eq!(answer(99_000_000_000).unwrap().rtt_ns(), 1_000_000_000);
+        // a round trip of 100 s would put the beginning of the run off by 200 s, and one of centuries overflow
+        for asked in [0, 89_999_999_999, 100_000_000_001, u64::MAX] {
+            assert_eq!(answer(asked), None, "{asked}");
         }
     }
 

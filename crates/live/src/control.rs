@@ -23,6 +23,37 @@ const BYTES: u8 = 1;
 pub(crate) const MOST_FROM_CLIENT: u32 = 8 << 20;
 /// What a server may: the log of its packets.
 pub(crate) const MOST_FROM_SERVER: u32 = 256 << 20;
+/// What either may say in JSON at most, where it may say that much at all.
+const MOST_JSON: u32 = 8 << 20;
+/// Words of the other host that are shown, in characters; and how many things it may say of one kind.
+const MOST_WORDS: usize = 300;
+const MOST_SAYINGS: usize = 40;
+
+/// Words of the other host, as they may be shown: not too many, and none that a terminal obeys.
+pub(crate) fn words(said: &str) -> String {
+    let mut shown = String::new();
+    for (count, character) in said.chars().enumerate() {
+        if count == MOST_WORDS {
+            shown += " ...";
+            break;
+        }
+        // besides control characters, those that turn the direction of what follows
+        let obeyed = character.is_control()
+            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        match obeyed {
+            true => shown.extend(character.escape_unicode()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
+/// What the other host is, as it may be shown.
+pub(crate) fn shown_environment(said: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let said = said.into_iter().take(MOST_SAYINGS);
+    said.map(|(key, value)| (words(&key), words(&value)))
+        .collect()
+}
 
 /// How long anybody waits for a frame that should come at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -84,6 +115,22 @@ pub(crate) struct Results {
     pub(crate) measured_by: String,
 }
 
+impl Results {
+    /// What the other host says, as it may be shown and kept.
+    pub(crate) fn shown(self) -> Self {
+        let few = |said: Vec<String>| {
+            let said = said.iter().take(MOST_SAYINGS);
+            said.map(|why| words(why)).collect()
+        };
+        Self {
+            invalid_because: few(self.invalid_because),
+            refused: few(self.refused),
+            measured_by: words(&self.measured_by),
+            ..self
+        }
+    }
+}
+
 /// What a host saw of one end of a flow.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Endpoint {
@@ -102,7 +149,8 @@ pub(crate) struct Sender {
 /// Frames that are read before anybody wants them: one who says more has to wait.
 const MOST_WAITING: usize = 2;
 
-enum Frame {
+/// What is said at once.
+pub(crate) enum Frame {
     Json(Vec<u8>),
     Bytes(Vec<u8>),
 }
@@ -187,9 +235,10 @@ impl Control {
     ) -> Result<Option<T>, LiveError> {
         match self.frame(wait)? {
             None => Ok(None),
-            Some(Frame::Json(text)) => serde_json::from_slice(&text)
-                .map(Some)
-                .map_err(|error| LiveError::Peer(format!("said what makes no sense: {error}"))),
+            Some(Frame::Json(text)) => serde_json::from_slice(&text).map(Some).map_err(|error| {
+                let why = words(&error.to_string());
+                LiveError::Peer(format!("said what makes no sense: {why}"))
+            }),
             Some(Frame::Bytes(_)) => Err(LiveError::Peer("sent bytes, expected words".into())),
         }
     }
@@ -225,12 +274,16 @@ impl Drop for Control {
     }
 }
 
-fn read_frame(stream: &mut impl Read, most_bytes: u32) -> io::Result<Frame> {
+pub(crate) fn read_frame(stream: &mut impl Read, most_bytes: u32) -> io::Result<Frame> {
     let mut head = [0; 5];
     stream.read_exact(&mut head)?;
     let [kind, size @ ..] = head;
     let size = u32::from_le_bytes(size);
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let most_bytes = match kind {
+        JSON => most_bytes.min(MOST_JSON),
+        _ => most_bytes,
+    };
     if size > most_bytes {
         return Err(wrong(format!(
             "got a frame of {size} bytes, expected at most {most_bytes}"
@@ -295,6 +348,41 @@ mod tests {
             let error = there.hear::<Request>(PATIENCE, &|| false).unwrap_err();
             assert!(error.to_string().contains(told), "{error}");
         }
+    }
+
+    #[test]
+    fn words_of_the_other_host_do_nothing_to_a_terminal() {
+        assert_eq!(
+            words("no such scheme: reno 2 \u{e9}"),
+            "no such scheme: reno 2 \u{e9}"
+        );
+        assert_eq!(
+            words("a\x1b[2Jb\n\u{202e}c"),
+            "a\\u{1b}[2Jb\\u{a}\\u{202e}c"
+        );
+        assert_eq!(words(&"x".repeat(1000)).len(), MOST_WORDS + 4);
+        let results = Results {
+            invalid_because: vec!["\x07".into(); 1000],
+            ..Results::default()
+        };
+        let shown = results.shown().invalid_because;
+        assert_eq!((shown.len(), &*shown[0]), (MOST_SAYINGS, "\\u{7}"));
+    }
+
+    #[test]
+    fn json_has_a_limit_of_its_own() {
+        let head = |kind| {
+            let mut frame = vec![kind];
+            frame.extend((MOST_JSON + 1).to_le_bytes());
+            frame
+        };
+        let read = |kind| {
+            read_frame(&mut &*head(kind), MOST_FROM_SERVER)
+                .err()
+                .unwrap()
+        };
+        assert!(read(JSON).to_string().contains("expected at most"));
+        assert_eq!(read(BYTES).kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]

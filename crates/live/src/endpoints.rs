@@ -25,10 +25,13 @@ const CHUNK_BYTES: usize = 128 << 10;
 const CHUNKS_A_TURN: usize = 4;
 /// Never sleep longer, so that a stop is seen.
 const LONGEST_SLEEP_NS: u64 = 20_000_000;
-/// Answers that may wait to be written: a peer that asks and does not read is cut off.
+/// Messages of a flow that may wait to be written or answered: a peer that asks and does not read is cut off,
+/// and so is one that wants to be sent more than its path carries.
 const MOST_WAITING: usize = 1 << 16;
+/// Of all flows of a run: 12 MiB, or twice as much while a queue grows.
+const MOST_WAITING_IN_ALL: usize = 1 << 18;
 /// Messages noted by one host: 32 MiB.
-const MOST_MESSAGES: usize = 1 << 20;
+pub(crate) const MOST_MESSAGES: usize = 1 << 20;
 
 /// A message that arrived, or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +114,8 @@ pub(crate) struct Endpoints {
     chunk: Vec<u8>,
     arrivals: Vec<Arrival>,
     missed: u64,
+    /// Messages and answers that wait, of all flows.
+    waiting: usize,
     /// Flows that this end has not seen the end of.
     open: usize,
     begin_ns: u64,
@@ -146,6 +151,7 @@ impl Endpoints {
             chunk: vec![0; CHUNK_BYTES],
             arrivals: Vec::new(),
             missed: 0,
+            waiting: 0,
             begin_ns,
         })
     }
@@ -240,6 +246,8 @@ impl Endpoints {
         if !std::mem::replace(&mut flow.over, true) {
             let _ = epoll::delete(&self.epoll, &flow.socket);
             self.open -= 1;
+            self.waiting -= flow.waiting();
+            flow.forget();
         }
     }
 
@@ -261,6 +269,11 @@ impl Endpoints {
                 Write::Endless => *greedy = true,
                 Write::Stop => *greedy = false,
                 Write::Message(bytes) => {
+                    if flow.out.len().max(answers.len()) >= MOST_WAITING
+                        || self.waiting >= MOST_WAITING_IN_ALL
+                    {
+                        return Err(Errno::NOBUFS);
+                    }
                     let answer = match (flow.asks, flow.answered) {
                         (true, _) => source.answer(),
                         (false, answered) => answered.into(),
@@ -269,8 +282,10 @@ impl Endpoints {
                     let head = Head::new(bytes, written_ns, answer);
                     if answer > 0 {
                         answers.push_back((answer, answer, written_ns));
+                        self.waiting += 1;
                     }
                     flow.outcome.written += 1;
+                    self.waiting += 1;
                     flow.out.push_back(Out {
                         head: Some(head),
                         bytes: head.bytes,
@@ -313,6 +328,7 @@ impl Endpoints {
             }
             if out.sent == out.bytes {
                 flow.out.pop_front();
+                self.waiting -= 1;
             }
         }
         if let Role::Acts { greedy: true, .. } = flow.role {
@@ -398,10 +414,14 @@ impl Endpoints {
                     let Some(head) = whole.map_err(|()| Errno::PROTO)? else {
                         continue;
                     };
+                    if !flow.asks && head.answer_bytes > flow.answered.into() {
+                        return Err(Errno::PROTO);
+                    }
                     if head.answer_bytes > 0 {
-                        if flow.out.len() == MOST_WAITING {
+                        if flow.out.len() >= MOST_WAITING || self.waiting >= MOST_WAITING_IN_ALL {
                             return Err(Errno::NOBUFS);
                         }
+                        self.waiting += 1;
                         flow.out.push_back(Out {
                             head: None,
                             bytes: head.answer_bytes,
@@ -449,6 +469,7 @@ impl Endpoints {
                     arrived_ns: now_ns,
                 });
                 answers.pop_front();
+                self.waiting -= 1;
                 source.on_delivered(now);
             }
         }
@@ -487,6 +508,23 @@ impl Endpoints {
 }
 
 impl Endpoint {
+    /// Messages and answers that wait.
+    fn waiting(&self) -> usize {
+        let answers = match &self.role {
+            Role::Acts { answers, .. } => answers.len(),
+            Role::Reads(_) | Role::Counts => 0,
+        };
+        self.out.len() + answers
+    }
+
+    /// Gives the memory of what waits back.
+    fn forget(&mut self) {
+        self.out = VecDeque::new();
+        if let Role::Acts { answers, .. } = &mut self.role {
+            *answers = VecDeque::new();
+        }
+    }
+
     fn new(task: &Task, socket: OwnedFd, seed: u64) -> Self {
         let workload = &task.spec.workload;
         let stop = task.spec.stop.map(|stop| Time::ZERO + stop);
@@ -515,3 +553,6 @@ impl Endpoint {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

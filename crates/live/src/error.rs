@@ -22,7 +22,8 @@ pub enum LiveError {
     /// Nobody answers who has the same key.
     #[error(
         "no answer from {server} within {waited_s:.0} s, expected one from `pathcast live server` \
-         with the same key; a server does not answer those who have another"
+         with the same key; a server does not answer those who have another, or who \
+         speak version 1 of its protocol: both hosts need the same version of pathcast"
     )]
     NoAnswer {
         /// Where it was asked.

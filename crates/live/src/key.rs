@@ -54,7 +54,7 @@ impl Key {
         Self::parse(text.trim()).map_err(wrong)
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let expected = "expected 64 hexadecimal digits, as `pathcast live key FILE` writes them";
         if text.len() != 2 * BYTES {
             return Err(format!("got {} characters, {expected}", text.len()));

@@ -27,13 +27,19 @@
 //! ```
 
 mod arrivals;
+#[cfg(test)]
+mod attacks;
 mod client;
 mod clock;
 mod conclude;
 mod control;
+mod cookie;
 mod endpoints;
 mod error;
 mod handshake;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod hostile;
 mod key;
 mod log;
 mod message;

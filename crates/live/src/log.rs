@@ -38,8 +38,10 @@ pub(crate) struct Received {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Log {
     sent: Vec<u8>,
+    sent_rows: usize,
     last_sent: Sent,
     received: Vec<u8>,
+    received_rows: usize,
     last_received: Received,
     /// Packets that were not noted, for want of room.
     pub(crate) missed: u64,
@@ -55,6 +57,8 @@ pub(crate) struct Rows {
 
 /// Most bytes noted of the packets of one direction: some six million packets that were sent.
 pub(crate) const MOST_BYTES: usize = 64 << 20;
+/// Most packets noted of one direction. One that was sent takes eight bytes or more, except where it was made up.
+pub(crate) const MOST_ROWS: usize = MOST_BYTES / 8;
 
 fn step(now: u64, then: u64) -> i64 {
     now.wrapping_sub(then) as i64
@@ -87,10 +91,11 @@ impl Log {
     }
 
     fn push_sent(&mut self, row: Sent) {
-        if self.sent.len() >= MOST_BYTES {
+        if self.sent.len() >= MOST_BYTES || self.sent_rows >= MOST_ROWS {
             self.missed += 1;
             return;
         }
+        self.sent_rows += 1;
         let (bytes, last) = (&mut self.sent, &self.last_sent);
         put_signed(bytes, step(row.number, last.number));
         put_signed(bytes, step(row.at_ns, last.at_ns));
@@ -104,10 +109,11 @@ impl Log {
 
     #[inline]
     pub(crate) fn note_received(&mut self, number: u64, at_ns: u64) {
-        if self.received.len() >= MOST_BYTES {
+        if self.received.len() >= MOST_BYTES || self.received_rows >= MOST_ROWS {
             self.missed += 1;
             return;
         }
+        self.received_rows += 1;
         put_signed(&mut self.received, step(number, self.last_received.number));
         put_signed(&mut self.received, step(at_ns, self.last_received.at_ns));
         self.last_received = Received { number, at_ns };
@@ -125,8 +131,12 @@ impl Log {
 }
 
 impl Rows {
-    /// Reads what [`Log::encode`] wrote; none if it is anything else.
-    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Self> {
+    /// Reads what [`Log::encode`] wrote; none if it is anything else, or has more rows than a log may have.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        Self::decode_at_most(bytes, MOST_ROWS)
+    }
+
+    fn decode_at_most(mut bytes: &[u8], most: usize) -> Option<Self> {
         let missed = take(&mut bytes)?;
         let sent_bytes = usize::try_from(take(&mut bytes)?).ok()?;
         let (mut rest, mut received_rest) = bytes.split_at_checked(sent_bytes)?;
@@ -145,6 +155,9 @@ impl Rows {
             let sequence = take_signed(rest)?.try_into().ok()?;
             last.sequence = last.sequence.wrapping_add_signed(sequence);
             last.payload_bytes = take(rest)?.try_into().ok()?;
+            if rows.sent.len() == most {
+                return None;
+            }
             rows.sent.push(last);
         }
         let mut last = Received::default();
@@ -152,6 +165,9 @@ impl Rows {
             let rest = &mut received_rest;
             last.number = last.number.wrapping_add_signed(take_signed(rest)?);
             last.at_ns = last.at_ns.wrapping_add_signed(take_signed(rest)?);
+            if rows.received.len() == most {
+                return None;
+            }
             rows.received.push(last);
         }
         Some(rows)
@@ -346,6 +362,22 @@ mod tests {
             .iter()
             .filter(|r| r.event == PacketEvent::DroppedByLoss);
         assert_eq!(lost.count(), 1);
+    }
+
+    #[test]
+    fn a_log_of_more_rows_than_anybody_notes_is_refused() {
+        // six bytes of zeros are a packet, two are one that was received
+        for (sent, received, read) in [(3, 3, true), (4, 3, false), (3, 4, false)] {
+            let mut bytes = Vec::new();
+            put(&mut bytes, 0);
+            put(&mut bytes, 6 * sent);
+            bytes.resize(bytes.len() + 6 * sent as usize + 2 * received, 0);
+            assert_eq!(
+                Rows::decode_at_most(&bytes, 3).is_some(),
+                read,
+                "{sent} {received}"
+            );
+        }
     }
 
     #[test]

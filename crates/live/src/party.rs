@@ -44,14 +44,20 @@ pub(crate) struct Party {
     pub(crate) host: Arc<Host>,
     pub(crate) side: Side,
     pub(crate) shared: Arc<Shared>,
+    most_records: usize,
 }
 
+/// What a host keeps of its senders' states in all, for all its sessions: 170 MB, and 600 MB when they are made
+/// into a trace.
+const MOST_RECORDS: usize = 1 << 22;
+
 impl Party {
-    /// A host with its address in the tunnel, that will run what `scenario` says.
+    /// A host with its address in the tunnel, that will run what `scenario` says; one of `parties` at once.
     pub(crate) fn create(
         side: Side,
         scenario: Option<&Scenario>,
         shared: Arc<Shared>,
+        parties: usize,
     ) -> Result<Self, LiveError> {
         let host = Arc::new(Host::create(
             None,
@@ -62,7 +68,12 @@ impl Party {
         if let Some(scenario) = scenario {
             host.begin_with(side.other().address(), beginning(scenario))?;
         }
-        Ok(Self { host, side, shared })
+        Ok(Self {
+            host,
+            side,
+            shared,
+            most_records: MOST_RECORDS / parties.max(1),
+        })
     }
 
     /// Settings of TCP as the scenario wants them.
@@ -210,6 +221,7 @@ impl Party {
                 false => method(),
             },
             fifo_priority: Some(PROBE_PRIORITY),
+            most_records: Some(self.most_records),
         };
         let probe = Probe::attach(&senders, &watch)?;
         let endpoints = Endpoints::new(tasks, sockets, seed, begin_ns)?;
@@ -262,8 +274,15 @@ impl Party {
                 ended_ns: outcome.ended_ns,
             });
             if let Some(code) = outcome.broken {
-                let error = io::Error::from_raw_os_error(code);
-                let why = format!("the connection of flow {flow} broke: {error}");
+                let why = if code == Errno::NOBUFS.raw_os_error() {
+                    format!(
+                        "flow {flow} was ended: too many of its messages waited, for they were written \
+                         faster than the path carries them"
+                    )
+                } else {
+                    let error = io::Error::from_raw_os_error(code);
+                    format!("the connection of flow {flow} broke: {error}")
+                };
                 results.invalid_because.push(why);
             }
         }

@@ -156,11 +156,17 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
 pub(crate) fn settings(scenario: Option<&Scenario>) -> Settings {
     /// Windows for 10 Gbit/s over 50 ms.
     const BUFFER_BYTES: u64 = 64 << 20;
+    /// What all flows of a run may keep in the kernel, each way.
+    const BUFFER_BYTES_IN_ALL: u64 = 1 << 30;
+    let flows = scenario.map_or(1, |scenario| {
+        let counts = scenario.flows.iter().map(|flow| u64::from(flow.count));
+        counts.sum::<u64>().max(1)
+    });
     let (slow_start_after_idle, _) = scenario
         .and_then(|scenario| scenario.flows.first())
         .map_or((true, Beginning::default()), common);
     Settings {
-        buffer_bytes: BUFFER_BYTES,
+        buffer_bytes: BUFFER_BYTES.min(BUFFER_BYTES_IN_ALL / flows),
         slow_start_after_idle,
     }
 }

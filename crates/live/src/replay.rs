@@ -32,6 +32,12 @@ impl ReplayWindow {
         number / 64 >= oldest_word && self.word(number) & bit(number) == 0
     }
 
+    /// Whether `number` is greater than all that have come.
+    #[inline]
+    pub(crate) const fn is_newest(&self, number: u64) -> bool {
+        number >= self.next
+    }
+
     /// Notes that `number`, which is new, has come: after it was found to be authentic.
     #[inline]
     pub(crate) fn note(&mut self, number: u64) {

@@ -93,11 +93,7 @@ pub fn serve(
     let address = udp.local_addr();
     let address = address.map_err(|error| LiveError::from_io("asking for our address", error))?;
     let (arrived, arrivals) = channel();
-    let welcoming = Welcoming {
-        key: options.key.clone(),
-        most: options.most_clients,
-        arrived,
-    };
+    let welcoming = Welcoming::new(options.key.clone(), options.most_clients, arrived)?;
     let counted = udp.try_clone();
     let counted = counted.map_err(|error| LiveError::from_io("cloning the UDP socket", error))?;
     let (tunnel, handle) = Tunnel::new(udp, Some(welcoming))?;
@@ -193,7 +189,12 @@ impl Visit<'_> {
     }
 
     fn serve(&self, tell: &(dyn Fn(ServerEvent) + Sync)) -> Result<(), LiveError> {
-        let party = Party::create(Side::Server, None, Arc::clone(&self.arrived.shared))?;
+        let party = Party::create(
+            Side::Server,
+            None,
+            Arc::clone(&self.arrived.shared),
+            self.options.most_clients,
+        )?;
         let talks = party.listen(CONTROL_PORT)?;
         let flows = party.listen(FLOW_PORT)?;
         self.handle

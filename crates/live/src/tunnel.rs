@@ -17,8 +17,9 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::Timespec;
 
 use crate::clock::Sample;
+use crate::cookie::Cookies;
 use crate::error::LiveError;
-use crate::handshake::{Answer, Datagram, MOST_BYTES, Session, answer};
+use crate::handshake::{Answer, Datagram, MOST_BYTES, Session, Signer, answer};
 use crate::key::Key;
 use crate::log::Log;
 use crate::plan::MTU;
@@ -120,16 +121,39 @@ struct Carried {
     host: Option<Arc<Host>>,
     shared: Arc<Shared>,
     used: bool,
+    /// The hello that it began with, and its answer; of what this host has asked for, none.
+    began: Option<Began>,
     heard_ns: u64,
     asked_ns: u64,
 }
 
+struct Began {
+    hello: Vec<u8>,
+    from: SocketAddr,
+    welcome: Vec<u8>,
+}
+
 /// How a host treats hellos.
 pub(crate) struct Welcoming {
-    pub(crate) key: Key,
+    key: Key,
+    signer: Signer,
+    cookies: Cookies,
     /// Sessions in use at once.
-    pub(crate) most: usize,
-    pub(crate) arrived: Sender<Arrived>,
+    most: usize,
+    arrived: Sender<Arrived>,
+}
+
+impl Welcoming {
+    /// Clients with `key`, `most` at once, are told to `arrived`.
+    pub(crate) fn new(key: Key, most: usize, arrived: Sender<Arrived>) -> Result<Self, LiveError> {
+        Ok(Self {
+            signer: Signer::new(&key),
+            cookies: Cookies::new()?,
+            key,
+            most,
+            arrived,
+        })
+    }
 }
 
 /// The tunnel's thread works on this.
@@ -340,24 +364,44 @@ impl Tunnel {
             let came_ns = monotonic_ns();
             match Datagram::parse(&self.datagram[..size]) {
                 Some(Datagram::Data { .. }) => self.on_data(size, from, came_ns),
-                Some(Datagram::Hello { .. }) => self.on_hello(size, from),
+                Some(Datagram::Hello(_) | Datagram::OtherHello) => {
+                    self.on_hello(size, from, came_ns);
+                }
                 _ => self.strange += 1,
             }
         }
     }
 
-    fn on_hello(&mut self, size: usize, from: SocketAddr) {
-        let Some(Datagram::Hello {
-            from: client,
-            message,
-        }) = Datagram::parse(&self.datagram[..size])
-        else {
-            return;
-        };
+    fn on_hello(&mut self, size: usize, from: SocketAddr, came_ns: u64) {
+        let datagram = &self.datagram[..size];
         let Some(welcoming) = &self.welcoming else {
             self.strange += 1;
             return;
         };
+        // who says the same again has its place, and gets the same answer
+        let began = self.sessions.values().filter_map(|c| c.began.as_ref());
+        for began in began {
+            if began.from == from && began.hello == datagram {
+                let _ = self.udp.send_to(&began.welcome, from);
+                return;
+            }
+        }
+        if !welcoming.signer.is_hello(datagram) {
+            self.strange += 1;
+            return;
+        }
+        let Some(Datagram::Hello(hello)) = Datagram::parse(datagram) else {
+            let other = welcoming.signer.other(datagram);
+            let _ = self.udp.send_to(&other, from);
+            return;
+        };
+        if !welcoming.cookies.holds(hello.cookie, from, came_ns) {
+            // nothing is kept of who may not be where it says, or have been recorded
+            let cookie = welcoming.cookies.make(from, came_ns);
+            let again = welcoming.signer.again(datagram, &cookie);
+            let _ = self.udp.send_to(&again, from);
+            return;
+        }
         let unused = self
             .sessions
             .values()
@@ -373,14 +417,18 @@ impl Tunnel {
         let Some(index) = unused_index(&self.sessions) else {
             return;
         };
-        let Some((welcome, session)) = answer(&welcoming.key, client, message, index, status)
-        else {
+        let Some((welcome, session)) = answer(&welcoming.key, &hello, index, status) else {
             self.strange += 1;
             return;
         };
         let _ = self.udp.send_to(&welcome, from);
         if status == Answer::Welcome {
-            let carried = Carried::new(session, from, Arc::default(), false);
+            let mut carried = Carried::new(session, from, Arc::default(), false);
+            carried.began = Some(Began {
+                hello: datagram.to_vec(),
+                from,
+                welcome,
+            });
             self.sessions.insert(index, carried);
         }
     }
@@ -403,10 +451,13 @@ impl Tunnel {
             self.strange += 1;
             return;
         };
+        // a client that changes its network, or whose NAT forgets it, comes from elsewhere; what was overtaken
+        // tells where it was before
+        if carried.replay.is_newest(number) {
+            carried.peer = from;
+        }
         carried.replay.note(number);
         carried.heard_ns = came_ns;
-        // a client that changes its network, or whose NAT forgets it, comes from elsewhere
-        carried.peer = from;
         if !carried.used {
             let used = self
                 .sessions
@@ -440,19 +491,12 @@ impl Tunnel {
                 said[17..].copy_from_slice(&monotonic_ns().to_le_bytes());
                 carried.send(&self.udp, &mut self.datagram, &said);
             }
-            [ANSWER, times @ ..] if times.len() == 24 => {
-                let word = |at: usize| {
-                    u64::from_le_bytes(times[at..at + 8].try_into().expect("eight bytes"))
-                };
-                let sample = Sample {
-                    asked: word(0),
-                    heard: word(8),
-                    answered: word(16),
-                    learned: came_ns,
-                };
+            [ANSWER, times @ ..] => {
+                let sample = times.try_into().ok();
+                let sample = sample.and_then(|times| Sample::of_answer(times, came_ns));
                 let mut notes = carried.shared.notes();
                 if notes.samples.len() < MOST_SAMPLES {
-                    notes.samples.push(sample);
+                    notes.samples.extend(sample);
                 }
             }
             [FAREWELL] => self.forget(to),
@@ -480,6 +524,7 @@ impl Carried {
             host: None,
             shared,
             used,
+            began: None,
             heard_ns: monotonic_ns(),
             asked_ns: 0,
         }

@@ -28,6 +28,7 @@ impl Own {
         let options = Options {
             method: method.unwrap_or_default(),
             fifo_priority: None,
+            ..Options::default()
         };
         let probe = Probe::attach(sockets, &options)?;
         if let (Some(wanted), Some(why)) = (method, probe.fallback_because()) {

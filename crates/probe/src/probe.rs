@@ -27,6 +27,8 @@ pub struct Options {
     pub method: Method,
     /// `SCHED_FIFO` priority of the reading thread; none: an ordinary thread.
     pub fifo_priority: Option<i32>,
+    /// The most records that are kept, of all flows; those after are counted as lost. None: all.
+    pub most_records: Option<usize>,
 }
 
 /// What was seen of one flow in all, since it was first watched.
@@ -119,12 +121,15 @@ impl Probe {
             Method::OptStats => (opt_stats_of(&mut flows)?, None),
         };
         let method = source.method();
+        let most_records = options.most_records.unwrap_or(usize::MAX);
         let (stop, stopped) = channel();
         let fifo_priority = options.fifo_priority;
         let watcher = Watcher {
             flows,
             source,
             looks: Vec::new(),
+            most_records,
+            lost: 0,
             end_ns: 0,
             cpu_s: 0.0,
             fifo_refused: None,
@@ -196,15 +201,18 @@ impl Stopped {
             flows,
             source,
             mut looks,
+            most_records,
+            lost: no_room,
             end_ns,
             cpu_s,
             fifo_refused,
+            ..
         } = watcher;
         let first: Vec<TcpInfo> = flows.iter().map(|flow| flow.first).collect();
         let history: Vec<Retransmits> = flows.iter().map(|flow| flow.retransmits.clone()).collect();
         let (records, records_lost) = match source {
             Source::TcpProbe(tcp_probe) => {
-                let (mut events, lost) = tcp_probe.finish();
+                let (mut events, lost) = tcp_probe.finish(most_records);
                 events.retain(|event| event.time_ns <= end_ns);
                 (records_of_events(events, &history, origin_ns), lost)
             }
@@ -223,7 +231,7 @@ impl Stopped {
             method,
             fallback_because,
             records,
-            records_lost,
+            records_lost: records_lost + no_room,
             flows,
             end_ns,
             cpu_s,
@@ -302,6 +310,9 @@ struct Watcher {
     flows: Vec<Watched>,
     source: Source,
     looks: Vec<Look>,
+    most_records: usize,
+    /// Looks that found no room.
+    lost: u64,
     end_ns: u64,
     cpu_s: f64,
     fifo_refused: Option<String>,
@@ -347,11 +358,15 @@ impl Watcher {
 
     fn look(&mut self) {
         self.end_ns = monotonic_ns();
+        let (looks, most, lost) = (&mut self.looks, self.most_records, &mut self.lost);
+        let mut keep = |look| match looks.len() < most {
+            true => looks.push(look),
+            false => *lost += 1,
+        };
         if let Source::OptStats(queues) = &mut self.source {
             for (flow, queue) in (0u32..).zip(queues) {
-                let looks = &mut self.looks;
                 queue.drain(|time_ns, info| {
-                    looks.push(Look {
+                    keep(Look {
                         time_ns,
                         flow,
                         info,
@@ -372,7 +387,7 @@ impl Watcher {
             let time_ns = monotonic_ns();
             let changed = flow.look(info, time_ns);
             if changed && matches!(self.source, Source::TcpInfo | Source::SockDiag(..)) {
-                self.looks.push(Look {
+                keep(Look {
                     time_ns,
                     flow: number as u32,
                     info,
@@ -380,7 +395,7 @@ impl Watcher {
             }
         }
         if let Source::TcpProbe(tcp_probe) = &mut self.source {
-            tcp_probe.drain();
+            tcp_probe.drain(most);
         }
     }
 }
@@ -400,6 +415,7 @@ mod tests {
         let options = Options {
             method,
             fifo_priority: None,
+            ..Options::default()
         };
         let probe = Probe::attach(&[sender.as_fd()], &options).unwrap();
         let origin_ns = monotonic_ns();

@@ -158,6 +158,8 @@ pub(crate) struct TcpProbe {
     /// Socket cookie of each flow.
     cookies: Vec<u64>,
     events: Vec<Event>,
+    /// Events that found no room.
+    lost: u64,
 }
 
 impl TcpProbe {
@@ -167,24 +169,30 @@ impl TcpProbe {
             recording: Recording::open(&filter(peer_ports))?,
             cookies,
             events: Vec::with_capacity(1 << 16),
+            lost: 0,
         })
     }
 
-    /// Takes what the kernel has written since the last call.
-    pub(crate) fn drain(&mut self) {
+    /// Takes what the kernel has written since the last call; of all that it takes, `most` events are kept.
+    pub(crate) fn drain(&mut self, most: usize) {
         let Self {
             recording,
             cookies,
             events,
+            lost,
         } = self;
-        recording.drain(|sighting| events.extend(event_of(sighting, cookies)));
+        recording.drain(|sighting| match event_of(sighting, cookies) {
+            Some(event) if events.len() < most => events.push(event),
+            Some(_) => *lost += 1,
+            None => {}
+        });
     }
 
     /// Ends the recording: the events, processor by processor, and how many were lost.
-    pub(crate) fn finish(mut self) -> (Vec<Event>, u64) {
+    pub(crate) fn finish(mut self, most: usize) -> (Vec<Event>, u64) {
         self.recording.disable();
-        self.drain();
-        (self.events, self.recording.lost())
+        self.drain(most);
+        (self.events, self.recording.lost() + self.lost)
     }
 }
 

@@ -123,6 +123,7 @@ fn all_methods_agree_on_one_transfer() {
         let options = Options {
             method,
             fifo_priority: None,
+            ..Options::default()
         };
         Probe::attach(&[stream.as_fd()], &options).unwrap()
     });
@@ -426,6 +427,7 @@ fn watch_without_rights(address: SocketAddr) {
     let options = Options {
         method: Method::OptStats,
         fifo_priority: None,
+        ..Options::default()
     };
     let probe = Probe::attach(&[stream.as_fd()], &options).unwrap();
     send(&mut stream);
