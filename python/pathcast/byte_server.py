@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import ipaddress
 import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -17,10 +20,96 @@ from pathcast.exceptions import DownloadError
 MOST_BYTES = 100_000_000
 #: Clients that are served at once; others are told to come back.
 MOST_CLIENTS = 32
+#: Clients of one network that are served at once: an IPv4 address, or a /64 of IPv6.
+MOST_OF_NETWORK = 8
+#: Clients that have not yet said what they want; the one that has taken longest makes room for the next.
+MOST_ASKING = 64
+#: How long a client may take to say what it wants, in seconds.
+ASK_WITHIN_S = 5.0
 #: A client that neither sends nor takes anything for so long is left, in seconds.
 IDLE_S = 10.0
 #: A client is served so long at most, in seconds.
 LONGEST_S = 300.0
+#: When all places are taken, the client that has been served longest makes room after so long, in seconds.
+LONG_ENOUGH_S = 30.0
+
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+def network_of(address: str) -> str:
+    """Whose address it is, as far as that can be told: itself, or the /64 of an IPv6 address.
+
+    Example:
+        >>> network_of("192.0.2.1"), network_of("::ffff:192.0.2.1"), network_of("2001:db8::1:2:3:4")
+        ('192.0.2.1', '192.0.2.1', '2001:db8::/64')
+
+    """
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((found, 64), strict=False))
+
+
+class _Places:
+    """Who asks, and who is served.
+
+    A client first asks: it has a short time, and makes room for newer ones, so that no number of slow ones
+    keeps others out. It has a place among those served only once its request is whole.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # in the order in which they came
+        self._asking: dict[socket.socket, str] = {}
+        self._served: dict[socket.socket, tuple[str, float]] = {}
+
+    def ask(self, client: socket.socket, network: str) -> None:
+        """A client has come; the one that has asked longest goes if there are too many, of its network first."""
+        with self._lock:
+            counts = collections.Counter(self._asking.values())
+            if counts[network] >= MOST_OF_NETWORK:
+                crowded = [one for one, whose in self._asking.items() if whose == network]
+            elif len(self._asking) >= MOST_ASKING:
+                crowded = list(self._asking)
+            else:
+                crowded = []
+            for oldest in crowded[:1]:
+                del self._asking[oldest]
+                _shutdown(oldest)
+            self._asking[client] = network
+
+    def late(self, client: socket.socket) -> None:
+        """Ends a client that has not said yet what it wants."""
+        with self._lock:
+            if self._asking.pop(client, None) is not None:
+                _shutdown(client)
+
+    def serve(self, client: socket.socket) -> bool:
+        """Gives a client whose request is whole a place, if there is one."""
+        now = time.monotonic()
+        with self._lock:
+            network = self._asking.pop(client, None)
+            if network is None:
+                return False
+            of_network = sum(whose == network for whose, _ in self._served.values())
+            if of_network >= MOST_OF_NETWORK:
+                return False
+            if len(self._served) >= MOST_CLIENTS:
+                longest, (_, since) = next(iter(self._served.items()))
+                if now - since < LONG_ENOUGH_S:
+                    return False
+                del self._served[longest]
+                _shutdown(longest)
+            self._served[client] = (network, now)
+            return True
+
+    def leave(self, client: socket.socket) -> None:
+        """A client has gone."""
+        with self._lock:
+            self._asking.pop(client, None)
+            self._served.pop(client, None)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -39,6 +128,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         self.close_connection = True
+        if not self.server.places.serve(self.connection):  # type: ignore[attr-defined]
+            self.wfile.write(_BUSY)
+            return
         found = re.fullmatch(r"/bytes/(\d{1,12})", self.path)
         if found is None:
             self.send_error(404, "only /bytes/N is here")
@@ -79,7 +171,7 @@ class ByteServer(ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
-        self._places = threading.BoundedSemaphore(MOST_CLIENTS)
+        self.places = _Places()
         try:
             found = socket.getaddrinfo(
                 address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -101,32 +193,29 @@ class ByteServer(ThreadingHTTPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Serves a client in a thread of its own, if there is a place left."""
-        if not self._places.acquire(blocking=False):
-            with contextlib.suppress(OSError):
-                request.settimeout(1)
-                request.sendall(
-                    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
-                    b"Connection: close\r\n\r\n"
-                )
-            self.shutdown_request(request)
-            return
+        """Serves a client in a thread of its own."""
+        self.places.ask(request, network_of(client_address[0]))
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no more threads
-            self._places.release()
+            self.places.leave(request)
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Ends a client that dawdles, whatever it does."""
-        ended = threading.Timer(LONGEST_S, _shutdown, [request])
-        ended.daemon = True
-        ended.start()
+        timers = [
+            threading.Timer(ASK_WITHIN_S, self.places.late, [request]),
+            threading.Timer(LONGEST_S, _shutdown, [request]),
+        ]
+        for timer in timers:
+            timer.daemon = True
+            timer.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
-            ended.cancel()
-            self._places.release()
+            for timer in timers:
+                timer.cancel()
+            self.places.leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Nothing: clients come and go as they like."""

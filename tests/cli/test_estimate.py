@@ -308,16 +308,84 @@ def test_the_server_bears_garbage_and_clients_that_leave(server):
     assert fetch(server, "/bytes/10")[0] == 200
 
 
-def test_the_server_takes_so_many_clients_and_no_more(server):
+def connected(server, source="127.0.0.1"):
+    """A client at this address, that takes little at once."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.settimeout(20)
+    client.bind((source, 0))
+    client.connect(server.server_address[:2])
+    return client
+
+
+def status_of(client, path="/bytes/1"):
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return int(client.recv(12)[9:])
+
+
+def test_slow_senders_keep_nobody_out(server):
+    """As many as the server has places, from several addresses, that begin a request and never end it."""
+    with contextlib.ExitStack() as slow:
+        for number in range(2 * byte_server.MOST_CLIENTS):
+            client = slow.enter_context(connected(server, f"127.0.0.{2 + number % 8}"))
+            client.sendall(b"GET /bytes/1 HTTP/1.1\r\nX-A: b")
+        for _ in range(3):
+            assert fetch(server, "/bytes/10") == (200, server.RequestHandlerClass._block[:10])
+
+
+def test_who_sends_a_request_byte_by_byte_is_ended(server, monkeypatch):
+    monkeypatch.setattr(byte_server, "ASK_WITHIN_S", 0.5)
+    with connected(server) as slow:
+        slow.settimeout(0.05)
+        deadline = time.monotonic() + 8  # less than each byte alone may take
+        with contextlib.suppress(ConnectionError):
+            while True:
+                assert time.monotonic() < deadline
+                slow.sendall(b"x")
+                with contextlib.suppress(TimeoutError):
+                    assert slow.recv(100) == b""
+                    break
+
+
+def test_one_network_has_some_of_the_places_and_all_networks_no_more_than_there_are(server):
     with contextlib.ExitStack() as clients:
-        for _ in range(byte_server.MOST_CLIENTS):
-            clients.enter_context(socket.create_connection(server.server_address[:2]))
-        deadline = time.monotonic() + 20
-        while fetch_status(server) != 503:
-            assert time.monotonic() < deadline
+
+        def served(source):
+            client = clients.enter_context(connected(server, source))
+            return status_of(client, f"/bytes/{byte_server.MOST_BYTES}")
+
+        most, others = byte_server.MOST_OF_NETWORK, byte_server.MOST_CLIENTS
+        assert [served("127.0.0.2") for _ in range(most)] == [200] * most
+        assert served("127.0.0.2") == 503
+        rest = [served(f"127.0.1.{number}") for number in range(1, others - most + 1)]
+        assert rest == [200] * (others - most)
+        assert served("127.0.0.3") == 503
     deadline = time.monotonic() + 20
     while fetch_status(server) != 200:
         assert time.monotonic() < deadline
+
+
+def test_who_has_been_served_for_long_makes_room_when_there_is_none(server, monkeypatch):
+    monkeypatch.setattr(byte_server, "MOST_CLIENTS", 2)
+    with connected(server, "127.0.0.2") as first, connected(server, "127.0.0.3") as second:
+        whole = f"/bytes/{byte_server.MOST_BYTES}"
+        assert status_of(first, whole) == status_of(second, whole) == 200
+        assert fetch_status(server) == 503
+        monkeypatch.setattr(byte_server, "LONG_ENOUGH_S", 0.0)
+        assert fetch_status(server) == 200
+        with pytest.raises(ConnectionError):
+            while first.recv(1 << 16):
+                pass
+            raise ConnectionError
+        assert second.recv(10)
+
+
+def test_addresses_are_of_networks():
+    of = byte_server.network_of
+    assert of("192.0.2.1") == of("::ffff:192.0.2.1") == "192.0.2.1"
+    assert of("2001:db8::1") == of("2001:db8:0:0:ffff::9") == "2001:db8::/64"
+    assert of("2001:db8:0:1::1") == "2001:db8:0:1::/64"
+    assert of("fe80::1%eth0") == "fe80::/64"
 
 
 def fetch_status(server):
