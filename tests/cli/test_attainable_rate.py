@@ -1,11 +1,13 @@
 """Attainable rate: estimates against closed forms, statistics, the command line."""
 
+import io
 import json
 import math
 import os
 import signal
 import subprocess
 import time
+import zipfile
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -234,6 +236,35 @@ def test_a_simulated_flow_decomposes_its_delay(tmp_path):
     other = Folder(tmp_path, prober, Options(epsilon=0.05, samples=101, pilot_s=60, most_s=2000))
     assert other.kept(2e6) is None
     (tmp_path / "rates" / "2e+06.npz").write_bytes(b"PK\x03\x04 nothing of the kind")
+    assert folder.kept(2e6) is None
+
+
+def forged(name, header, content):
+    """An archive with one array, whose header says `header` and whose content is `content`."""
+    array = io.BytesIO()
+    np.lib.format.write_array_header_1_0(array, header)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as members:
+        members.writestr(name, array.getvalue() + content)
+    return archive.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("descr", "shape"), [("<f8", (1 << 50,)), ("<U400000000", ()), ("<f8", (1 << 40, 1 << 40))]
+)
+def test_a_header_that_says_more_than_its_file_has_is_refused(tmp_path, descr, shape):
+    """NumPy would make room for what it says."""
+    prober = SimulatedProber(Scenario.parse(PROBE.format(loss=""), "probe.toml"))
+    folder = Folder(tmp_path, prober, Options())
+    file = tmp_path / "rates" / "2e+06.npz"
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    file.write_bytes(forged("values.npy", header, b"x" * 80))
+    with pytest.raises(PathcastError, match=r"says [0-9]+ bytes, the file has 80") as raised:
+        folder.kept(2e6)
+    assert str(file) in str(raised.value)
+    # what runs code when it is read is none of ours
+    header = {"descr": "|O", "fortran_order": False, "shape": (10,)}
+    file.write_bytes(forged("values.npy", header, b"x" * 80))
     assert folder.kept(2e6) is None
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path as FilePath
@@ -19,9 +21,15 @@ from pathcast.attainable_rate.probes import Prober, fingerprint
 from pathcast.exceptions import PathcastError
 from pathcast.files import write_beside
 
-#: A file larger than this is none of ours.
+#: A file larger than this is none of ours, and so is one whose arrays are, unpacked.
 _MAX_BYTES = 1 << 28
 _ARRAYS = ("delay_s", "sender_s", "network_s", "receiver_s", "autocorrelation")
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+#: What broken, encrypted or deeply nested archives raise.
+_BROKEN = (zipfile.BadZipFile, zlib.error, RuntimeError)
 #: Of an option that does not change what is found.
 _BESIDE = {"at_once"}
 
@@ -51,11 +59,17 @@ class Folder:
         return self.path / "rates" / f"{rate:.6g}.npz"
 
     def kept(self, rate: float) -> Probed | None:
-        """What was probed at this rate; None: nothing, or it is damaged, or was of something else."""
+        """What was probed at this rate; None: nothing, or it is damaged, or was of something else.
+
+        Raises:
+            PathcastError: an array in it claims to be larger than what the file holds of it.
+
+        """
         file = self._file(rate)
         try:
             if file.stat().st_size > _MAX_BYTES:
                 return None
+            _check_sizes(file)
             with np.load(file, allow_pickle=False) as arrays:
                 values = json.loads(str(arrays["values"]))
                 if values["fingerprint"] != self._fingerprint or values["point"]["rate"] != rate:
@@ -64,7 +78,7 @@ class Folder:
                 if "windows" in arrays:
                     columns["windows"] = np.asarray(arrays["windows"], float)
             return Probed(_point(values["point"]), **columns, lag_s=float(values["lag_s"]))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile):
+        except (OSError, ValueError, KeyError, TypeError, EOFError, *_BROKEN):
             return None
 
     def keep(self, probed: Probed) -> None:
@@ -106,6 +120,32 @@ class Folder:
         """
         values = {"fingerprint": self._fingerprint, "duration_s": duration_s, "rate": rate}
         write_beside(self.path / "greedy.json", json.dumps(values, allow_nan=False) + "\n")
+
+
+def _check_sizes(file: FilePath) -> None:
+    """Refuses arrays whose headers say more than the file holds: NumPy makes room for what a header says.
+
+    Raises:
+        PathcastError: there is such an array.
+        ValueError: it is no array of ours.
+
+    """
+    with zipfile.ZipFile(file) as members:
+        for member in members.infolist():
+            with members.open(member) as stream:
+                version = np.lib.format.read_magic(stream)
+                if version not in _HEADERS:
+                    raise ValueError(version)
+                shape, _, dtype = _HEADERS[version](stream)
+                has = member.file_size - stream.tell()
+            says = math.prod(shape) * dtype.itemsize
+            if dtype.hasobject or min(shape, default=0) < 0:
+                raise ValueError(shape)
+            if says != has or member.file_size > _MAX_BYTES:
+                raise PathcastError(
+                    f"{file}: the header of {member.filename!a} says {says} bytes, the file has {has}, expected as "
+                    f"many and at most {_MAX_BYTES}: it is damaged or forged; delete it to probe this rate again"
+                )
 
 
 def resumed(
