@@ -8,6 +8,7 @@ import logging
 import os
 import pickle
 import platform
+import re
 import secrets
 import socket
 import tempfile
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from types import ModuleType
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from pathcast.exceptions import ClusterError, PathcastError
 
@@ -192,18 +192,43 @@ HOST:PORT or ray://HOST:PORT
 
 
 def _parse(address: str) -> tuple[str | None, int]:
-    """Host and port; no host for `local`."""
+    """Host and port; no host for `local`.
+
+    Ray takes more than addresses: `auto`, names of other schemes, which it imports, and paths of files. None of
+    these gets through: a host is an IP address or a name of DNS (RFC 1123), and nothing else stands around it.
+    """
     if address == LOCAL:
         return None, 0
-    rest = address.removeprefix("ray://")
+    found = _ADDRESS.fullmatch(address)
+    if found is not None:
+        host, port = found["v6"] or found["host"], int(found["port"])
+        if 0 < port < 1 << 16 and (_is_address(host) if found["v6"] else _is_host(host)):
+            return host, port
+    # quoted: what was given may hold anything
+    shown = address if address.isascii() and address.isprintable() else ascii(address)
+    raise ClusterError(f"cluster {shown[:100]}: is no address, {_ADDRESSES}")
+
+
+_ADDRESS = re.compile(
+    r"(?:ray://)?(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[0-9A-Za-z._-]{1,253})):(?P<port>[0-9]{1,5})"
+)
+_LABEL = re.compile(r"[0-9A-Za-z_](?:[0-9A-Za-z_-]{0,61}[0-9A-Za-z_])?")
+
+
+def _is_address(host: str) -> bool:
     try:
-        parts = urlsplit(f"//{rest}")
-        host, port = parts.hostname, parts.port
+        ipaddress.ip_address(host)
     except ValueError:
-        host, port = None, None
-    if not host or not port or parts.netloc != rest or "@" in rest:
-        raise ClusterError(f"cluster {address}: is no address, {_ADDRESSES}")
-    return host, port
+        return False
+    return True
+
+
+def _is_host(host: str) -> bool:
+    """Whether it is an IPv4 address or a name; what ends in a number must be an address."""
+    labels = host.removesuffix(".").split(".")
+    if labels[-1].isdecimal():
+        return _is_address(host)
+    return all(_LABEL.fullmatch(label) for label in labels)
 
 
 def _reach(address: str, host: str, port: int) -> None:

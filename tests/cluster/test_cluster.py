@@ -15,7 +15,7 @@ import pytest
 
 import pathcast
 from conftest import PATHCAST, run
-from pathcast.cluster import connected
+from pathcast.cluster import _parse, connected
 from ray_head import needs_ray, ray_head
 
 PATH = "rate = '20 Mbit/s'\ndelay = '10 ms'\nloss = 0.001\n"
@@ -128,13 +128,43 @@ def test_an_address_that_nobody_answers_at_ends_with_exit_code_2(path_file):
 
 
 @pytest.mark.parametrize("address", ["nowhere", "", "host:", ":6379", "host:x", "host:99999",
-                                     "http://host:1", "ray://host", "host:1/x", "me@host:1"])  # fmt: skip
+                                     "http://host:1", "ray://host", "host:1/x", "me@host:1",
+                                     # what Ray itself would take, import or look up
+                                     "auto", "ray://auto", "os://host:1", "ray://ray://host:1", "/tmp/ray/session:1",
+                                     "host:1?_node_ip_address=x", "host:1#x", "ray://host:1/?a=b",
+                                     # what would be something else in an environment, a command or a terminal
+                                     "host:1\n", "ho\nst:1", "host:1\0", "a b:1", "$(id):1", "`id`:1", "a;b:1", "a=b:1",
+                                     "--address:1", "\x1b[2J:1", "host\u202e:1", "h\u00f6st:1", "host:\u0661", "x" * 300 + ":1",
+                                     # no addresses, though they look like some
+                                     "1.2.3.4.5:1", "999.1.1.1:1", "127.1:1", "[::1]", "[::1:1", "[fe80::1%lo]:1", "[host]:1",
+                                     "::1:6379", "host..x:1", "-host:1", ".:1", "host:0", "host:+1", "host: 1"])  # fmt: skip
 def test_what_is_no_address_is_refused(address):
     with (
         pytest.raises(pathcast.ClusterError, match="expected local, HOST:PORT"),
         connected(address),
     ):
         pass
+
+
+def test_an_error_shows_an_address_without_what_a_terminal_obeys():
+    with pytest.raises(pathcast.ClusterError) as raised, connected("\x1b[2J\u202e" + "x" * 5000):
+        pass
+    assert str(raised.value).isprintable() and len(str(raised.value)) < 250
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("local", (None, 0)),
+        ("host:6379", ("host", 6379)),
+        ("ray://head-1.example_2.org.:10001", ("head-1.example_2.org.", 10001)),
+        ("192.0.2.1:1", ("192.0.2.1", 1)),
+        ("[::1]:65535", ("::1", 65535)),
+        ("ray://[2001:db8::1]:10001", ("2001:db8::1", 10001)),
+    ],
+)
+def test_addresses_are_hosts_and_ports(address, expected):
+    assert _parse(address) == expected
 
 
 @pytest.mark.parametrize("package", ["ray", "pyarrow"])
