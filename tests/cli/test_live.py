@@ -282,8 +282,9 @@ def test_a_real_path_is_probed_for_its_attainable_rate(path_file, tmp_path, key)
 class Nat(threading.Thread):
     """A host in the middle that lends its own port, and lends another half-way through."""
 
-    def __init__(self, port):
+    def __init__(self, port, note=lambda _: None):
         super().__init__(daemon=True)
+        self.note = note
         self.server = ("127.0.0.1", port)
         self.inside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.inside.bind(("127.0.0.1", 0))
@@ -305,6 +306,7 @@ class Nat(threading.Thread):
         while not self.over:
             with contextlib.suppress(TimeoutError):
                 data, client = self.inside.recvfrom(3000)
+                self.note(data)
                 began = began or time.monotonic()
                 self.lent[-1].sendto(data, self.server)
             # what is on its way to the port that was lent before is lost
@@ -333,26 +335,30 @@ def test_a_client_behind_a_nat_sends_and_receives_though_its_port_changes(key):
             assert flow["messages"]["delivered"] > 900, flow
 
 
-def hello_of(key):
-    """The first datagram of a client with this key."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.settimeout(10)
-        client = subprocess.Popen(
-            [PATHCAST, "live", "run", f"127.0.0.1:{listener.getsockname()[1]}", "--key", key],
-            stderr=subprocess.DEVNULL,
-        )
-        hello = listener.recv(3000)
-        client.kill()
-        client.wait()
-    return hello
+def hellos_of(key, port):
+    """What a client says to a server until it is welcome, recorded on the way."""
+    hellos = []
+    nat = Nat(port, note=hellos.append)
+    client = subprocess.Popen(
+        [PATHCAST, "live", "run", f"127.0.0.1:{nat.port}", "--key", key], stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 20
+    while not any(datagram[0] == 3 for datagram in hellos):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    client.kill()
+    client.wait()
+    nat.over = True
+    nat.join()
+    return [datagram for datagram in hellos if datagram[0] == 1]
 
 
 @needs_emulator
 def test_who_has_not_the_key_gets_nothing_and_does_no_harm(tmp_path, key):
     other = tmp_path / "other"
     live.write_key(other)
-    good, wrong = hello_of(key), hello_of(other)
+    with serving(key) as elsewhere, serving(other) as others:
+        good, wrong = (hellos_of(*of)[-1] for of in ((key, elsewhere.port), (other, others.port)))
     assert len(good) == len(wrong)
     dice = random.Random(1)
     with (
@@ -377,7 +383,7 @@ def test_who_has_not_the_key_gets_nothing_and_does_no_harm(tmp_path, key):
             datagram = {
                 0: wrong,
                 1: good[: dice.randrange(len(good))],
-                2: bytes([3, 1, 0, 0]) + dice.randbytes(dice.randrange(1500)),
+                2: bytes([3, 2, 0, 0]) + dice.randbytes(dice.randrange(1500)),
                 3: good[:-1] + bytes([good[-1] ^ (1 + number % 255)]),
             }[kind]
             stranger.sendto(datagram, ("127.0.0.1", server.port))
@@ -391,12 +397,72 @@ def test_who_has_not_the_key_gets_nothing_and_does_no_harm(tmp_path, key):
         assert flow["delivered_bytes"] > 1e6
         # a session more or less, not 10,000 of them
         assert server.resident_bytes() - before < 100e6
-        # who repeats what a client said is answered, but gets no further: not into the tunnel
+        # who repeats what a client said, here of another server with this key, gets no further than an answer
         for _ in range(200):
             stranger.sendto(good, ("127.0.0.1", server.port))
-        assert len(stranger.recv(3000)) <= len(good)
         came = [line for line in server.lines if "has come" in line]
         assert len(came) == 1, server.lines
+
+
+@needs_emulator
+def test_recorded_hellos_replayed_from_many_addresses_lock_no_client_out(key):
+    with serving(key) as server, contextlib.ExitStack() as attackers:
+        hellos = hellos_of(key, server.port)
+        sockets = []
+        for host in range(2, 10):
+            attacker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            attackers.enter_context(attacker)
+            attacker.bind((f"127.0.0.{host}", 0))
+            sockets.append(attacker)
+        over = threading.Event()
+        replayed = itertools.count()
+
+        def replay():
+            # twice as many as the server has places, then faster than places come free
+            while not over.is_set():
+                number = next(replayed)
+                hello = hellos[number % len(hellos)]
+                sockets[number % len(sockets)].sendto(hello, ("127.0.0.1", server.port))
+                over.wait(0.0005 if number > 64 else 0)
+
+        thread = threading.Thread(target=replay)
+        thread.start()
+        try:
+            done = run("live", "run", f"127.0.0.1:{server.port}", "--key", key, "--duration", "1", "--json")  # fmt: skip
+        finally:
+            over.set()
+            thread.join()
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["flows"][0]["delivered_bytes"] > 0
+        assert next(replayed) > 200
+
+
+@needs_emulator
+def test_a_client_cannot_make_the_server_keep_more_than_it_may(key, path_file):
+    """Fifty flows from the server that write more, in tiny portions, than any path carries."""
+    path = path_file("rate = '2 Mbit/s'\ndelay = '5 ms'\nqueue = '50 kB'\n")
+    workload = "{ kind = 'constant-rate', rate = '20 Mbit/s', portion = '24 B' }"
+    with serving(key) as server:
+        before, most = server.resident_bytes(), [0]
+        over = threading.Event()
+
+        def look():
+            while not over.wait(0.05):
+                most[0] = max(most[0], server.resident_bytes())
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        options = ("--reverse", "--flows", "50", "--duration", "5", "--workload", workload)
+        try:
+            done = over_path(path, server, key, *options)
+        finally:
+            over.set()
+            thread.join()
+        assert done.returncode == 0, done.stderr
+        because = json.loads(done.stdout)["invalid_because"]
+        assert any("too many of its messages waited" in why for why in because), because
+        # 50 flows of 100,000 messages a second, 48 bytes each: 1.2 GB in 5 s, were there no bound
+        assert most[0] - before < 200e6, (most[0] - before) / 1e6
 
 
 @needs_emulator
