@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 _Column = npt.NDArray[np.float64]
-_Columns = tuple[_Column, _Column, _Column | None, _Column | None]
+_Columns = tuple[_Column, _Column, _Column | None, _Column | None, _Column | None]
 
 #: The version of the package, from Cargo.toml.
 __version__: str
@@ -282,6 +282,7 @@ def follow(
     cc: str | None = None,
     rtt_s: float | None = None,
 ) -> str: ...
+def window_law(name: str) -> str | None: ...
 def model_names() -> list[tuple[str, list[str]]]: ...
 def latency(path: str, transfers: str) -> str: ...
 def latency_on_trace(

@@ -29,7 +29,7 @@ def follow(
     ] = WINDOW_S,
     cc: Annotated[
         str | None,
-        typer.Option(help="cubic or reno; default: what the trace says, else guessed."),
+        typer.Option(help="Congestion control; default: what the trace says, else guessed."),
     ] = None,
     rtt: Annotated[
         float | None,
@@ -64,6 +64,8 @@ def _print(path: Followed) -> None:
                 str(change.flow),
             )
         out.print(table)
+    for reason in dict.fromkeys(path.not_applicable.values()):
+        out.print(f"without {', '.join(path.not_applicable)}: {reason}", markup=False)
     for curve in path.curves:
         bound = "" if curve.upper_bound is None else f"; p below {curve.upper_bound:.2g} (95 %)"
         out.print(

@@ -32,12 +32,8 @@ class Tls(StrEnum):
     TLS12 = "1.2"
 
 
-class Scheme(StrEnum):
-    """Congestion controls whose window law is known."""
-
-    CUBIC = "cubic"
-    RENO = "reno"
-
+#: Congestion control of a new connection by default.
+CUBIC = "cubic"
 
 #: Round trips of the handshakes.
 _ROUND_TRIPS = {None: 1.0, Tls.TLS13: 2.0, Tls.TLS12: 3.0}
@@ -76,7 +72,7 @@ def forecast_latency(
         str | None, typer.Option(help='What may wait before the link; default: "1 BDP".')
     ] = None,
     scheme: Annotated[
-        Scheme | None,
+        str | None,
         typer.Option(help="Congestion control; default: cubic, or what the trace says."),
     ] = None,
     connections: Annotated[
@@ -152,7 +148,7 @@ def forecast_latency(
     transfers = latency(
         path,
         sizes,
-        cc=scheme or Scheme.CUBIC,
+        cc=scheme or CUBIC,
         connections=connections,
         handshake_round_trips=round_trips,
         think_s=think,
@@ -164,15 +160,16 @@ def forecast_latency(
             "rtt_s": path.base_rtt_s,
             "rate_bps": path.rate_bps,
             "loss": path.loss,
-            "scheme": scheme or Scheme.CUBIC,
+            "scheme": scheme or CUBIC,
         }
         _print_json(known, transfers)
         return
     out.print(_table(transfers))
+    _print_loss_of_law(transfers[0].not_applicable)
     out.print(
         f"{path.base_rtt_s * 1e3:g} ms round trip, "
         + (f"{path.rate_bps / 1e6:g} Mbit/s" if path.rate_bps else "no limit of rate")
-        + f", loss {path.loss:g}; {scheme or Scheme.CUBIC}, {round_trips:g} round trips of handshake"
+        + f", loss {path.loss:g}; {scheme or CUBIC}, {round_trips:g} round trips of handshake"
     )
 
 
@@ -199,6 +196,7 @@ def _print_learned(learned: LearnedLatencies, new: bool, as_json: bool) -> None:
         _print_json(known, learned.transfers)
         return
     out.print(_table(learned.transfers))
+    _print_loss_of_law(learned.not_applicable)
     capacity = learned.capacity_packets_per_s
     out.print(
         (
@@ -209,6 +207,12 @@ def _print_learned(learned: LearnedLatencies, new: bool, as_json: bool) -> None:
         + f"; {learned.cc}, {learned.rtt_s * 1e3:.1f} ms round trip, loss {learned.loss:.2g}"
         + ("" if capacity is None else f", {capacity:.0f} packets/s at most")
     )
+
+
+def _print_loss_of_law(missing: dict[str, str]) -> None:
+    for what in ("loss", "window"):
+        if what in missing:
+            out.print(missing[what], markup=False)
 
 
 def _print_json(known: dict[str, object], transfers: tuple[Latency, ...]) -> None:

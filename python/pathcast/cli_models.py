@@ -50,13 +50,29 @@ def fit(
     if as_json:
         print_json(result)
         return
-    table = Table("trace", "flow", "cc", "RTT", "losses", "epochs")
+    table = Table("trace", "flow", "cc", "RTT", "losses", "rate, packets/s", "loss rate", "epochs")
     for flow in fitted.flows:
         rtt_text = f"{flow.rtt_s * 1e3:.1f} ms ({flow.rtt_source})"
         table.add_row(
-            flow.file, str(flow.flow), flow.cc, rtt_text, str(flow.losses), str(len(flow.epochs))
+            flow.file,
+            str(flow.flow),
+            flow.cc,
+            rtt_text,
+            str(flow.losses),
+            "-" if flow.rate_packets_per_s is None else f"{flow.rate_packets_per_s:.1f}",
+            "-" if flow.loss_rate is None else f"{flow.loss_rate:.2g}",
+            "-" if "epochs" in fitted.not_applicable else str(len(flow.epochs)),
         )
     out.print(table)
+    sources = {flow.losses_source for flow in fitted.flows}
+    from_where = {
+        "retransmissions": "losses are counted: packets sent again, a window of data at a time",
+        "window": "losses are inferred from the window's falls: nothing counts packets sent again",
+    }
+    for source in sorted(sources):
+        which = "" if len(sources) == 1 else f" ({_of(fitted, source)})"
+        out.print(from_where[source] + which, markup=False)
+    _print_not_applicable(fitted.not_applicable)
     for curve in fitted.curves:
         lossy = [point for point in curve.points if point.losses]
         said = (
@@ -69,6 +85,19 @@ def fit(
     for what, written in (("curve written", output), ("evidence added", clusters)):
         if written is not None:
             out.print(f"{what} to {written}")
+
+
+def _of(fitted: models.Fit, source: str) -> str:
+    """The flows whose losses come from there."""
+    flows = (flow for flow in fitted.flows if flow.losses_source == source)
+    return ", ".join(f"{flow.file}, flow {flow.flow}" for flow in flows)
+
+
+def _print_not_applicable(missing: dict[str, str]) -> None:
+    """What a result does not say, a line for each reason."""
+    for reason in dict.fromkeys(missing.values()):
+        names = ", ".join(name for name, why in missing.items() if why == reason)
+        out.print(f"without {names}: {reason}", markup=False)
 
 
 def score_table(scores: tuple[models.HorizonScore, ...]) -> Table:
@@ -114,13 +143,12 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Forecast traces again and again, and compare with what then happened."""
-    evaluations = [
-        models.evaluate(
-            trace, horizon, flow=flow, protocol=protocol.value, cc=cc, rtt_s=rtt, window_s=window
-        )
-        for trace in [read_trace(file) for file in traces]
-        for flow in trace.flows
+    flows = [
+        (trace, flow) for trace in [read_trace(file) for file in traces] for flow in trace.flows
     ]
+    evaluations, left_out = models.evaluate_flows(
+        flows, horizon, protocol=protocol.value, cc=cc, rtt_s=rtt, window_s=window
+    )
     scores = models.pooled(evaluations)
     truths = sorted({evaluation.truth for evaluation in evaluations})
     if as_json:
@@ -131,6 +159,7 @@ def evaluate(
                 "truth": truths[0] if len(truths) == 1 else "mixed",
                 "horizons": [score.to_dict() for score in scores],
                 "traces": [evaluation.to_dict() for evaluation in evaluations],
+                "left_out": [flow.to_dict() for flow in left_out],
             }
         )
         return
@@ -149,3 +178,12 @@ def evaluate(
         + " and ".join(names[truth] for truth in truths)
         + (" (no sequence numbers in the trace)" if "mean_cwnd_packets" in truths else "")
     )
+    unknown = {
+        model: reason
+        for evaluation in evaluations
+        if models.law_of(evaluation.cc) == "other"
+        for model, reason in evaluation.not_applicable.items()
+    }
+    _print_not_applicable(unknown)
+    for flow in left_out:
+        out.print(f"left out: {flow.file}, flow {flow.flow}: {flow.reason}", markup=False)

@@ -27,7 +27,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 Seed = Annotated[int, typer.Option(help="Seed of all that is random.", min=0)]
 Cc = Annotated[
     str | None,
-    typer.Option(help="cubic or reno; default: what the trace says, else guessed."),
+    typer.Option(help="Congestion control; default: what the trace says, else guessed."),
 ]
 Rtt = Annotated[
     float | None,

@@ -104,11 +104,11 @@ class Estimator:
             flow: which of its flows.
             horizons_s: the horizons that will be asked for, in seconds.
             protocol: length of the samples that models of history see: `fair` 1 s, `paper` 10 s.
-            cc: `cubic` or `reno`; by default what the trace says, else guessed.
+            cc: congestion control; by default what the trace says, else guessed: `cubic` or `reno`.
             rtt_s: round-trip time in seconds; by default from srtt, else estimated.
 
         Raises:
-            ModelError: an unknown model or `cc`, a time that is not greater than 0, or a flow of fewer
+            ModelError: an unknown model, a time that is not greater than 0, or a flow of fewer
                 than two records.
 
         """

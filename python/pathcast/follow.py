@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pathcast import _internal
 from pathcast.exceptions import ModelError, translated
-from pathcast.models import check_rtt, chosen_cc, columns
+from pathcast.models import check_rtt, chosen_cc, columns, law_of
 from pathcast.trace import Trace
 
 #: Length of the sliding window by default, in seconds (Cao et al., IMC 2019, section 5.1).
@@ -94,6 +94,9 @@ class Followed:
         memory_bytes: what the curve takes.
         changes: oldest first.
         curves: one for each number of parallel connections.
+        cc: congestion control of the first flow, given or from the trace; None if it was guessed.
+        not_applicable: what the result does not say, and why: without a window law and without a count of
+            packets sent again, losses are falls of the window that may have had another reason.
 
     """
 
@@ -102,6 +105,8 @@ class Followed:
     memory_bytes: int
     changes: tuple[PathChange, ...]
     curves: tuple[FollowedCurve, ...]
+    cc: str | None = None
+    not_applicable: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As `pathcast follow --json` prints it."""
@@ -109,6 +114,8 @@ class Followed:
             "trace": self.file,
             "window_s": self.window_s,
             "memory_bytes": self.memory_bytes,
+            "cc": self.cc,
+            "not_applicable": self.not_applicable,
             "changes": [vars(change) for change in self.changes],
             "curves": [
                 vars(curve) | {"points": [vars(point) for point in curve.points]}
@@ -131,11 +138,12 @@ def follow(
     Args:
         trace: all its flows ran in parallel over one path.
         window_s: length of the sliding window in seconds.
-        cc: `cubic` or `reno`; by default what the trace says, else guessed from the window.
+        cc: congestion control; by default what the trace says, else guessed from the window: `cubic` or
+            `reno`.
         rtt_s: round-trip time in seconds; by default the trace's srtt, else 0.1 s.
 
     Raises:
-        ModelError: a flow with fewer than two records, an unknown `cc`, or a time that is none.
+        ModelError: a flow with fewer than two records, or a time that is none.
 
     Example:
         >>> import numpy as np
@@ -149,25 +157,27 @@ def follow(
 
     """
     check_rtt(rtt_s)
+    kind = chosen_cc(trace, trace.flows[0], cc)
+    series = [trace.flow(flow) for flow in trace.flows]
     try:
         with translated():
-            text = _internal.follow(
-                [columns(trace.flow(flow)) for flow in trace.flows],
-                float(window_s),
-                chosen_cc(trace, trace.flows[0], cc),
-                rtt_s,
-            )
+            text = _internal.follow([columns(one) for one in series], float(window_s), kind, rtt_s)
     except ModelError as error:
         raise ModelError(f"{trace.file}: {error}" if trace.file else str(error)) from None
     result = json.loads(text)
     flows = trace.flows
+    curves, changes, missing = result["curves"], result["changes"], {}
+    if kind and law_of(kind) == "other" and any(one.retransmits is None for one in series):
+        reason = (
+            f"nothing counts packets sent again, and the window of {kind} may fall without a loss"
+        )
+        missing = {"curves": reason, "changes of loss_rate": reason}
+        curves, changes = [], [change for change in changes if change["kind"] != "loss_rate"]
     return Followed(
         trace.file,
         float(window_s),
         result["memory_bytes"],
-        tuple(
-            PathChange(**(change | {"flow": flows[change["flow"]]})) for change in result["changes"]
-        ),
+        tuple(PathChange(**(change | {"flow": flows[change["flow"]]})) for change in changes),
         tuple(
             FollowedCurve(
                 curve["npc"],
@@ -176,6 +186,8 @@ def follow(
                 curve["upper_bound"],
                 tuple(CurveEstimate(**point) for point in curve["points"]),
             )
-            for curve in result["curves"]
+            for curve in curves
         ),
+        kind,
+        missing,
     )

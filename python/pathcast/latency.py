@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -18,6 +18,7 @@ from pathcast.models import (
     chosen_cc,
     columns,
     curve_dict,
+    law_of,
 )
 from pathcast.path import Path
 from pathcast.trace import Trace
@@ -81,7 +82,9 @@ class Latency:
         no_loss_probability: how likely it is that no packet of it is lost by chance.
         literature: of a new, single connection, what others say without its handshake, in seconds:
             `cardwell_s` (2000), `econ_s` (the slow start of Cao et al. 2019), `pftk_s` (1998), `link_s`
-            (a round trip and the link's rate; None if that is not known).
+            (a round trip and the link's rate; None if that is not known). Their times end as this one's
+            does, and none is below the link's.
+        not_applicable: what the forecast does not say, and why: without a window law, losses.
 
     """
 
@@ -90,6 +93,7 @@ class Latency:
     quantiles_s: tuple[float, ...]
     no_loss_probability: float
     literature: dict[str, float | None] | None = None
+    not_applicable: dict[str, str] = field(default_factory=dict)
 
     @property
     def median_s(self) -> float:
@@ -104,6 +108,7 @@ class Latency:
             "median_s": self.median_s,
             "quantiles_s": list(self.quantiles_s),
             "no_loss_probability": self.no_loss_probability,
+            "not_applicable": self.not_applicable,
         }
         return values if self.literature is None else values | {"literature": self.literature}
 
@@ -120,6 +125,7 @@ class LearnedLatencies:
         losses: loss events remembered, each weighed by its age.
         cwnd_packets: the flow's window at the moment.
         transfers: one for each size.
+        not_applicable: what the forecasts do not say, and why.
 
     """
 
@@ -130,16 +136,27 @@ class LearnedLatencies:
     losses: float
     cwnd_packets: float
     transfers: tuple[Latency, ...]
+    not_applicable: dict[str, str] = field(default_factory=dict)
 
 
-def _latency(values: dict[str, Any]) -> Latency:
+def _latency(values: dict[str, Any], missing: dict[str, str]) -> Latency:
     return Latency(
         values["bytes"],
         values["mean_s"],
         tuple(values["quantiles_s"]),
         values["no_loss_probability"],
         values.get("literature"),
+        missing,
     )
+
+
+def _new_without_law(cc: str) -> dict[str, str]:
+    """What is not said of a new connection without a window law: it is slow start, then the link's rate."""
+    if law_of(cc) != "other":
+        return {}
+    reason = f"no window law is known for {cc}"
+    others = dict.fromkeys(("cardwell_s", "econ_s", "pftk_s"), reason)
+    return {"loss": f"{reason}: the time is that without losses"} | others
 
 
 def _asked(
@@ -189,7 +206,8 @@ def latency(
     Args:
         path: round-trip time, rate, queue and loss.
         sizes_bytes: one transfer each.
-        cc: `cubic` or `reno`.
+        cc: congestion control. Where no window law of it is known, the time is that of slow start and the link's
+            rate, without losses; `not_applicable` says so.
         curve: p(cwnd) instead of the path's loss, such as `fit(trace).curves[0]`.
         connections: so many share each transfer in equal parts; it is over when all are done.
         handshake_round_trips: 0 on an open connection, 1 for TCP, 2 with TLS 1.3, 3 with TLS 1.2.
@@ -235,7 +253,8 @@ def latency(
     asked = _asked(sizes_bytes, connections, until, handshake_round_trips, think_s, initial_window)
     with translated():
         answers = json.loads(_internal.latency(json.dumps(known), asked))
-    return tuple(_latency(answer) for answer in answers)
+    missing = _new_without_law(cc)
+    return tuple(_latency(answer, missing) for answer in answers)
 
 
 def latency_on_trace(
@@ -261,7 +280,9 @@ def latency_on_trace(
         flow: which of the trace's flows.
         at_s: the moment, in seconds of the trace; nothing after it is looked at. By default its end.
         new: a new connection on the same path, instead of the flow's own next bytes.
-        cc: `cubic` or `reno`; by default what the trace says, else guessed.
+        cc: congestion control; by default what the trace says, else guessed: `cubic` or `reno`. Of others no
+            window law is known: a flow's own next bytes rest on its past, a new connection is slow start and
+            the largest rate seen.
         rtt_s: round-trip time in seconds; by default from srtt, else estimated.
         connections: so many share each transfer; more than one only if `new`.
         handshake_round_trips: of a new connection, as for `latency`.
@@ -279,13 +300,20 @@ def latency_on_trace(
             f"connections is {connections}, expected 1: a running flow is one connection"
         )
     asked = _asked(sizes_bytes, connections, until, handshake_round_trips, think_s, initial_window)
+    kind = chosen_cc(trace, flow, cc)
     with translated():
-        text = _internal.latency_on_trace(
-            columns(trace.flow(flow)), asked, at_s, new, chosen_cc(trace, flow, cc), rtt_s
-        )
+        text = _internal.latency_on_trace(columns(trace.flow(flow)), asked, at_s, new, kind, rtt_s)
     values = json.loads(text)
-    transfers = tuple(_latency(transfer) for transfer in values.pop("transfers"))
-    return LearnedLatencies(**values, transfers=transfers)
+    missing = {}
+    if values["cc"] == "other" and kind is not None:
+        values["cc"] = kind
+        missing = (
+            _new_without_law(kind)
+            if new
+            else {"window": f"no window law is known for {kind}: the time rests on the flow's past"}
+        )
+    transfers = tuple(_latency(transfer, missing) for transfer in values.pop("transfers"))
+    return LearnedLatencies(**values, transfers=transfers, not_applicable=missing)
 
 
 @dataclass(frozen=True)
@@ -327,6 +355,7 @@ class LatencyEvaluation:
         sizes: a score for each size and model.
         ranges: a score for each range of sizes and model: below 10 MB, 10 to 50 MB, above 50 MB, all.
         predictions: each transfer: `time_s`, `size_bytes`, `truth_s`, `forecast_s` by model.
+        not_applicable: models that say nothing of this flow, and why.
 
     """
 
@@ -336,6 +365,7 @@ class LatencyEvaluation:
     sizes: tuple[LatencyScore, ...]
     ranges: tuple[LatencyScore, ...]
     predictions: tuple[dict[str, Any], ...]
+    not_applicable: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, without the predictions."""
@@ -345,6 +375,7 @@ class LatencyEvaluation:
             "rtt_s": self.rtt_s,
             "sizes": [vars(score) for score in self.sizes],
             "ranges": [vars(score) for score in self.ranges],
+            "not_applicable": self.not_applicable,
         }
 
 
@@ -365,8 +396,8 @@ def evaluate_latency(
         flow: which of the trace's flows.
         every_s: seconds between moments of prediction, which begin after 100 s of training, or a third
             of the trace.
-        cc: `cubic` or `reno`; by default what the trace says, else guessed from what precedes the
-            first prediction.
+        cc: congestion control; by default what the trace says, else guessed from what precedes the first
+            prediction: `cubic` or `reno`.
         rtt_s: round-trip time in seconds; by default from srtt, else estimated as the flow goes on.
 
     Raises:
@@ -378,13 +409,14 @@ def evaluate_latency(
         raise ModelError(f"every is {every_s} s, expected 1 to 86400")
     if not sizes_bytes or not all(0 < size < 1 << 53 for size in sizes_bytes):
         raise ModelError(f"sizes are {list(sizes_bytes)}, expected one at least, each above zero")
+    kind = chosen_cc(trace, flow, cc)
     try:
         with translated():
             text = _internal.evaluate_latency(
                 columns(trace.flow(flow)),
                 [int(size) for size in sizes_bytes],
                 every_s,
-                chosen_cc(trace, flow, cc),
+                kind,
                 rtt_s,
                 MSS_BYTES,
             )
@@ -392,9 +424,13 @@ def evaluate_latency(
         raise ModelError(f"{trace.file}: {error}" if trace.file else str(error)) from None
     values = json.loads(text)
     models = list(dict.fromkeys(score["model"] for score in values["sizes"]))
+    name, missing = values["cc"], {}
+    if name == "other" and kind is not None:
+        name = kind
+        missing = dict.fromkeys(("state", "econ", "pftk"), f"no window law is known for {kind}")
     return LatencyEvaluation(
         values["truth"],
-        values["cc"],
+        name,
         values["rtt_s"],
         tuple(LatencyScore(**score) for score in values["sizes"]),
         tuple(LatencyScore(**score) for score in values["ranges"]),
@@ -404,6 +440,7 @@ def evaluate_latency(
             | {"quantiles_s": dict(zip(models, prediction["quantiles_s"], strict=False))}
             for prediction in values["predictions"]
         ),
+        missing,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -83,7 +83,12 @@ class FlowFit:
         rtt_s: round-trip time in seconds.
         rtt_source: where that came from.
         losses: loss events.
-        epochs: ended epochs, oldest first.
+        epochs: ended epochs, oldest first; none where no window law of `cc` is known.
+        losses_source: `retransmissions`, if the trace counts packets sent again: each window of data in which
+            that rises is a loss event; else `window`, whose falls suggest them.
+        packets: packets sent; None without sequence numbers.
+        sent_again: packets sent again; None if the trace does not count them.
+        rate_packets_per_s: packets sent a second; None without sequence numbers.
 
     """
 
@@ -94,6 +99,15 @@ class FlowFit:
     rtt_source: str
     losses: int
     epochs: tuple[Epoch, ...]
+    losses_source: str = "window"
+    packets: float | None = None
+    sent_again: float | None = None
+    rate_packets_per_s: float | None = None
+
+    @property
+    def loss_rate(self) -> float | None:
+        """Loss events for each packet sent; None without sequence numbers."""
+        return self.losses / self.packets if self.packets else None
 
 
 @dataclass(frozen=True)
@@ -102,12 +116,15 @@ class Fit:
 
     Attributes:
         flows: one entry a flow of a trace.
-        curves: ascending by `npc`.
+        curves: ascending by `npc`. Of flows without a window law what was measured, if their losses are
+            counted; none if they are not.
+        not_applicable: what there is none of, and why: `epochs` and `econ` without a window law.
 
     """
 
     flows: tuple[FlowFit, ...]
     curves: tuple[LossCurve, ...]
+    not_applicable: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As `pathcast fit --json` prints it; `curve` is the one of the fewest connections."""
@@ -118,7 +135,7 @@ class Fit:
                 for flow in self.flows
                 for epoch in flow.epochs
             ],
-            "curve": curve_dict(self.curves[0]),
+            "curve": curve_dict(self.curves[0]) if self.curves else None,
             "curves": [curve_dict(curve) for curve in self.curves],
             "flows": [
                 {
@@ -128,10 +145,16 @@ class Fit:
                     "rtt_s": flow.rtt_s,
                     "rtt_source": flow.rtt_source,
                     "losses": flow.losses,
+                    "losses_source": flow.losses_source,
                     "epochs": len(flow.epochs),
+                    "packets": flow.packets,
+                    "sent_again": flow.sent_again,
+                    "rate_packets_per_s": flow.rate_packets_per_s,
+                    "loss_rate": flow.loss_rate,
                 }
                 for flow in self.flows
             ],
+            "not_applicable": self.not_applicable,
         }
 
 
@@ -141,17 +164,47 @@ def curve_dict(curve: LossCurve) -> dict[str, Any]:
 
 
 def chosen_cc(trace: Trace, flow: int, cc: str | None) -> str | None:
-    """The option wins; then what the trace says, if it is a kind that the models know."""
-    if cc is not None:
-        return cc
-    scheme = trace.scheme(flow)
-    # the simulator's variants of CUBIC (cubic-rfc9438, cubic-hystart++) follow the same law
-    return "cubic" if scheme is not None and scheme.startswith("cubic-") else scheme
+    """The option wins; then what the trace says: the law's name if one is known, else the name as it is.
+
+    The simulator's variants of CUBIC (cubic-rfc9438, cubic-hystart++) follow the same law, and so do
+    quic-cubic and quic-reno.
+    """
+    name = (trace.scheme(flow) or None) if cc is None else cc
+    return name if name is None else _internal.window_law(name) or name
+
+
+def law_of(cc: str) -> str:
+    """`cubic` or `reno`, or `other` if no window law of this congestion control is known."""
+    return _internal.window_law(cc) or "other"
+
+
+def not_applicable(cc: str) -> dict[str, str]:
+    """The models that say nothing of flows of a congestion control, and why.
+
+    Example:
+        >>> not_applicable("bbr")["econ"]
+        'no window law is known for bbr'
+
+    """
+    law = law_of(cc)
+    return {
+        model: f"no window law is known for {cc}"
+        if law == "other"
+        else f"a formula of {suited[0]}, and the flow is {cc}"
+        for model, suited in SUITED.items()
+        if law not in suited
+    }
 
 
 def columns(series: FlowSeries) -> tuple[Any, ...]:
     """A flow's columns in the order that the Rust part takes them."""
-    return (series.time_s, series.cwnd_packets, series.snd_nxt_packets, series.srtt_s)
+    return (
+        series.time_s,
+        series.cwnd_packets,
+        series.snd_nxt_packets,
+        series.srtt_s,
+        series.retransmits,
+    )
 
 
 def fit(
@@ -161,12 +214,12 @@ def fit(
 
     Args:
         traces: one or more; all flows of one trace ran in parallel, which gives `npc`.
-        cc: `cubic` or `reno`; by default what the trace says, else guessed from the window.
+        cc: congestion control; by default what the trace says, else guessed from the window: `cubic` or
+            `reno`. Of others no window law is known; `Fit.not_applicable` says what there is then none of.
         rtt_s: round-trip time in seconds; by default from the trace's srtt, else estimated.
 
     Raises:
-        ModelError: a flow with fewer than two records, an unknown `cc`, or an `rtt_s` that is not
-            greater than 0.
+        ModelError: a flow with fewer than two records, or an `rtt_s` that is not greater than 0.
 
     Example:
         >>> import numpy as np
@@ -188,8 +241,8 @@ def fit(
     kinds = {kind for _, _, kind in flows_of}
     if len(kinds) > 1:
         raise ModelError(
-            f"the flows have different congestion controls, {sorted(map(str, kinds))}, and one curve "
-            "serves one: fit them apart"
+            f"the flows have different congestion controls, {', '.join(sorted(map(str, kinds)))}, and one "
+            "curve serves one: fit them apart, a flow at a time"
         )
     series = []
     for trace, flow, _ in flows_of:
@@ -199,19 +252,24 @@ def fit(
         for trace, flow, _ in flows_of
     ]
     npcs = [len(trace.flows) for trace, _, _ in flows_of]
+    kind = kinds.pop()
     with translated():
-        result = json.loads(_internal.fit(series, names, npcs, kinds.pop(), rtt_s))
+        result = json.loads(_internal.fit(series, names, npcs, kind, rtt_s))
     for (trace, flow, _), flow_fit in zip(flows_of, result["flows"], strict=True):
         epochs = tuple(Epoch(**epoch) for epoch in flow_fit["epochs"])
         found.append(
             FlowFit(
                 trace.file,
                 flow,
-                flow_fit["cc"],
+                _name(flow_fit["cc"], kind),
                 flow_fit["rtt_s"],
                 flow_fit["rtt_source"],
                 len(flow_fit["losses"]),
                 epochs,
+                flow_fit["losses_source"],
+                flow_fit["packets"],
+                flow_fit["sent_again"],
+                flow_fit["rate_packets_per_s"],
             )
         )
     curves = tuple(
@@ -223,7 +281,21 @@ def fit(
         )
         for curve in result["curves"]["curves"]
     )
-    return Fit(tuple(found), curves)
+    if kind is None or law_of(kind) != "other":
+        return Fit(tuple(found), curves)
+    missing = {"epochs": f"no window law is known for {kind}"} | not_applicable(kind)
+    if any(flow.losses_source == "window" for flow in found):
+        # BBR's window falls without a loss, and others' may
+        reason = (
+            f"nothing counts packets sent again, and the window of {kind} may fall without a loss"
+        )
+        return Fit(tuple(found), (), missing | {"curve": reason})
+    return Fit(tuple(found), curves, missing)
+
+
+def _name(law: str, cc: str | None) -> str:
+    """What a result calls the congestion control."""
+    return cc if law == "other" and cc is not None else law
 
 
 def check_rtt(rtt_s: float | None) -> None:
@@ -345,6 +417,7 @@ class Evaluation:
         rtt_s: round-trip time at the end, in seconds.
         losses: loss events seen.
         horizons: one score for each, in the order asked for.
+        not_applicable: models that say nothing of this flow, and why.
 
     """
 
@@ -356,6 +429,7 @@ class Evaluation:
     rtt_s: float
     losses: int
     horizons: tuple[HorizonScore, ...]
+    not_applicable: dict[str, str] = field(default_factory=dict)
 
     def models(self) -> tuple[str, ...]:
         """The models that say something of this flow, in the order of `MODELS`."""
@@ -372,7 +446,86 @@ class Evaluation:
             "rtt_s": self.rtt_s,
             "losses": self.losses,
             "horizons": [score.to_dict() for score in self.horizons],
+            "not_applicable": self.not_applicable,
         }
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A flow that could not be evaluated.
+
+    Attributes:
+        file: where the trace came from; empty if nowhere.
+        flow: which of the trace's flows.
+        reason: why, in words.
+
+    """
+
+    file: str
+    flow: int
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {"trace": self.file, "flow": self.flow, "reason": self.reason}
+
+
+def evaluate_flows(
+    flows: Sequence[tuple[Trace, int]],
+    horizons_s: Sequence[float] = DEFAULT_HORIZONS_S,
+    *,
+    protocol: Protocol = "fair",
+    cc: str | None = None,
+    rtt_s: float | None = None,
+    window_s: float | None = None,
+) -> tuple[tuple[Evaluation, ...], tuple[LeftOut, ...]]:
+    """Evaluates several flows, and leaves out those that cannot be: too short, or with wrong records.
+
+    Args:
+        flows: traces, and which of their flows.
+        horizons_s: as for `evaluate`, and so are the options after it.
+        protocol: as for `evaluate`.
+        cc: as for `evaluate`.
+        rtt_s: as for `evaluate`.
+        window_s: as for `evaluate`.
+
+    Returns:
+        The evaluations, and the flows left out with the reason.
+
+    Raises:
+        ModelError: no flow can be evaluated; each is named.
+
+    """
+    check_rtt(rtt_s)
+    done: list[Evaluation] = []
+    left_out: list[LeftOut] = []
+    for trace, flow in flows:
+        try:
+            done.append(
+                _evaluate(
+                    trace,
+                    horizons_s,
+                    flow=flow,
+                    protocol=protocol,
+                    cc=cc,
+                    rtt_s=rtt_s,
+                    window_s=window_s,
+                )
+            )
+        except ModelError as error:
+            left_out.append(LeftOut(trace.file, flow, str(error)))
+    if done:
+        return tuple(done), tuple(left_out)
+    if not left_out:
+        raise ModelError("got no flow, expected at least one")
+    if len(left_out) == 1:
+        raise ModelError(_placed(left_out[0].file, left_out[0].reason))
+    lines = (_placed(f"{one.file or 'trace'}, flow {one.flow}", one.reason) for one in left_out)
+    raise ModelError("no flow can be evaluated:\n  " + "\n  ".join(lines))
+
+
+def _placed(where: str, reason: str) -> str:
+    return f"{where}: {reason}" if where else reason
 
 
 def evaluate(
@@ -393,7 +546,8 @@ def evaluate(
         flow: which of the trace's flows.
         protocol: `fair`: baselines see 1 s samples up to the moment of prediction; `paper`:
             averages over 10 s, updated every 10 s.
-        cc: `cubic` or `reno`; by default what the trace says, else guessed.
+        cc: congestion control; by default what the trace says, else guessed: `cubic` or `reno`. Of others no
+            window law is known; the models that need none are judged, the others are in `not_applicable`.
         rtt_s: round-trip time in seconds; by default from srtt, else estimated as the flow goes on.
         window_s: seconds of the past, 10 to 1000, that all models learn on; by default what suits each,
             100 s for ECON and the formulas (Cao et al., IMC 2019, section 5.1).
@@ -404,21 +558,45 @@ def evaluate(
 
     """
     check_rtt(rtt_s)
-    series = trace.flow(flow)
     try:
-        with translated():
-            text = _internal.evaluate(
-                columns(series),
-                [float(horizon_s) for horizon_s in horizons_s],
-                protocol,
-                chosen_cc(trace, flow, cc),
-                rtt_s,
-                window_s,
-                keep_predictions=True,
-            )
+        return _evaluate(
+            trace,
+            horizons_s,
+            flow=flow,
+            protocol=protocol,
+            cc=cc,
+            rtt_s=rtt_s,
+            window_s=window_s,
+        )
     except ModelError as error:
-        raise ModelError(f"{trace.file}: {error}" if trace.file else str(error)) from None
+        raise ModelError(_placed(trace.file, str(error))) from None
+
+
+def _evaluate(
+    trace: Trace,
+    horizons_s: Sequence[float],
+    *,
+    flow: int,
+    protocol: Protocol,
+    cc: str | None,
+    rtt_s: float | None,
+    window_s: float | None,
+) -> Evaluation:
+    """As `evaluate`, its errors without the file."""
+    series = trace.flow(flow)
+    kind = chosen_cc(trace, flow, cc)
+    with translated():
+        text = _internal.evaluate(
+            columns(series),
+            [float(horizon_s) for horizon_s in horizons_s],
+            protocol,
+            kind,
+            rtt_s,
+            window_s,
+            keep_predictions=True,
+        )
     result = json.loads(text)
+    name = _name(result["cc"], kind)
     scores = [
         HorizonScore.of(score["horizon_s"], _predictions(score["predictions"]))
         for score in result["horizons"]
@@ -428,10 +606,11 @@ def evaluate(
         flow,
         result["protocol"],
         result["truth"],
-        result["cc"],
+        name,
         result["rtt_s"],
         result["losses"],
         tuple(scores),
+        not_applicable(name),
     )
 
 
@@ -508,7 +687,7 @@ class Forecaster:
         """A forecaster that has seen nothing.
 
         Args:
-            cc: `cubic` or `reno`.
+            cc: congestion control. Where no window law of it is known, forecasts rest on the past alone.
             horizons_s: the horizons that will be asked for, in seconds.
             rtt_s: round-trip time in seconds; by default from srtt, else estimated.
             on_break: when time or the sequence number goes back: `refuse` the record, or `restart`
@@ -516,7 +695,7 @@ class Forecaster:
                 loss-curves.md.
 
         Raises:
-            ModelError: an unknown `cc`, or a time that is not greater than 0.
+            ModelError: an empty `cc`, or a time that is not greater than 0.
 
         """
         check_rtt(rtt_s)
@@ -527,10 +706,10 @@ class Forecaster:
             self._inner = _internal.Forecaster(cc, horizons_s, rtt_s, on_break == "restart")
 
     def observe(self, records: FlowSeries) -> None:
-        """Takes records that follow those before.
+        """Takes records that follow those before; NaN is a value that a record lacks.
 
         Raises:
-            ModelError: a value that is not finite or a time that goes back.
+            ModelError: a value that is infinite or a time that goes back.
 
         """
         with translated():

@@ -29,11 +29,14 @@ class TraceWarning(UserWarning):
 class FlowSeries:
     """One flow's columns, in order of time; all arrays have the same length.
 
+    A value that a row lacks is NaN, and the other rows keep theirs. A column that all rows lack is None.
+
     Attributes:
         time_s: seconds since the run began.
         cwnd_packets: congestion window in packets of one MSS.
-        snd_nxt_packets: packets sent at least once, cumulative; None if the trace lacks it.
-        srtt_s: smoothed round-trip time in seconds; None if the trace lacks it.
+        snd_nxt_packets: packets sent at least once, cumulative.
+        srtt_s: smoothed round-trip time in seconds.
+        retransmits: packets sent again, cumulative.
 
     """
 
@@ -41,6 +44,7 @@ class FlowSeries:
     cwnd_packets: Column
     snd_nxt_packets: Column | None = None
     srtt_s: Column | None = None
+    retransmits: Column | None = None
 
     def __len__(self) -> int:
         return len(self.time_s)
@@ -122,7 +126,7 @@ class Trace:
 
         def column(name: str, scale: float = 1.0) -> Column | None:
             values = self.columns[name][chosen] * scale
-            return None if np.isnan(values).any() else values
+            return None if np.isnan(values).all() else values
 
         mss_bytes = self.metadata["mss_bytes"]
         return FlowSeries(
@@ -130,6 +134,7 @@ class Trace:
             self.columns["cwnd_packets"][chosen],
             column("snd_nxt_bytes", 1 / mss_bytes) if mss_bytes else None,
             column("srtt_s"),
+            column("retransmits"),
         )
 
     def write(self, file: str | os.PathLike[str]) -> None:

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
+use crate::sent_again::{EVENT_RTTS, Rise, SentAgain};
 use crate::series::Series;
 use crate::window::{Cc, Epoch as WindowEpoch, fast_convergence};
 
@@ -28,8 +29,6 @@ const CUT: f64 = 0.87;
 const LOSS_DEPTH: f64 = 0.92;
 /// Records that an excursion may last.
 const EXCURSION_RECORDS: usize = 3;
-/// Two window reductions within this many RTTs are one loss event (one per window of data, RFC 5681).
-const EVENT_RTTS: f64 = 1.5;
 
 /// The least jump up that may restore a window: growth comes in steps of one or two packets.
 const JUMP_PACKETS: f64 = 3.0;
@@ -136,9 +135,11 @@ pub struct EpochDetector {
     /// Levels about a fifth of GROWTH_OVER_S apart, oldest first.
     recent: VecDeque<(f64, f64)>,
     standstill: Standstill,
-    /// Time and sequence number of the last record.
+    /// Time of the last record, and the newest sequence number.
     last: Option<(f64, Option<f64>)>,
     lost_in_slow_start: bool,
+    /// What was sent again, where the records count it: losses are its rises.
+    sent_again: Option<SentAgain>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -190,6 +191,24 @@ impl Sawtooth {
             ..Self::default()
         }
     }
+
+    /// The growth up to here.
+    fn epoch(&self) -> Epoch {
+        Epoch {
+            start_s: self.start_s,
+            start_cwnd: self.start,
+            end_s: self.level_s,
+            end_cwnd: self.level,
+        }
+    }
+
+    /// What a loss at the window of `before` makes of the law's state.
+    fn reduce(&mut self, before: &Self, cc: Cc) {
+        self.last_loss_s = Some(before.level_s);
+        self.w_max = fast_convergence(before.level, before.w_max);
+        self.ssthresh = before.level * cc.beta();
+        self.slow_start = false;
+    }
 }
 
 impl EpochDetector {
@@ -208,6 +227,7 @@ impl EpochDetector {
             standstill: Standstill::default(),
             last: None,
             lost_in_slow_start: false,
+            sent_again: None,
         }
     }
 
@@ -327,7 +347,8 @@ impl EpochDetector {
         cwnd_packets: f64,
         snd_nxt_packets: Option<f64>,
     ) -> bool {
-        let last = self.last.replace((time_s, snd_nxt_packets));
+        let newest = snd_nxt_packets.or(self.last.and_then(|last| last.1));
+        let last = self.last.replace((time_s, newest));
         let level = self.now.level;
         let idle = last.is_some_and(|(last_s, before)| {
             let quiet = match (before, snd_nxt_packets) {
@@ -347,6 +368,53 @@ impl EpochDetector {
             self.push(time_s, cwnd_packets);
         }
         restarts
+    }
+
+    /// Takes the counter of packets sent again of the record that [`EpochDetector::observe`] takes next. From the first
+    /// call on, falls of the window are losses only where something was sent again.
+    pub fn count(&mut self, time_s: f64, sent_again: f64) {
+        let Some(counter) = &mut self.sent_again else {
+            self.sent_again = Some(SentAgain::new(time_s, sent_again));
+            return;
+        };
+        let since_s = counter.known_s();
+        let rise = counter.observe(time_s, sent_again, self.rtt_s);
+        let newest_s = self.losses.last().map_or(f64::NEG_INFINITY, |l| l.time_s);
+        match rise {
+            Rise::None => return,
+            // the window showed it meanwhile
+            Rise::Unseen if newest_s > since_s => return,
+            Rise::Unseen | Rise::Event => {}
+        }
+        // lost at the window before the fall, if that came first
+        let event_s = EVENT_RTTS * self.rtt_s;
+        let fallen = (self.before_fall.as_ref())
+            .filter(|before| before.state.level_s > newest_s)
+            .filter(|before| self.now.falling || time_s - before.state.level_s < event_s)
+            .map(|before| (before.state.level_s, before.state.level));
+        let (level_s, level) = fallen.unwrap_or((self.now.level_s, self.now.level));
+        self.losses.push(Loss {
+            time_s: if level_s > newest_s { level_s } else { time_s },
+            cwnd_packets: level,
+        });
+        self.lost_in_slow_start = self.now.slow_start;
+        if let Some(before) = &mut self.before_fall {
+            before.losses = self.losses.len();
+            let state = before.state;
+            if fallen.is_some() && self.now.last_loss_s.is_none_or(|loss| loss < level_s) {
+                // the window fell for this loss, before it was counted
+                if state.ups >= MIN_UPS || self.now.low < CUT * level {
+                    self.epochs.push(state.epoch());
+                }
+                self.lost_in_slow_start = state.slow_start;
+                self.now.reduce(&state, self.cc);
+            }
+        }
+    }
+
+    /// Whether losses at this time are those that records count.
+    fn is_counted(&self, time_s: f64) -> bool {
+        (self.sent_again).is_some_and(|counter| counter.is_known(time_s))
     }
 
     /// Slow start from the restart window up to three quarters of the window before (RFC 5681,
@@ -581,6 +649,7 @@ impl EpochDetector {
             if let Some(before) = &self.before_fall
                 && s.low > LOSS_DEPTH * before.state.level
             {
+                // those that were counted are before it
                 self.losses.truncate(before.losses);
                 let b = before.state;
                 (s.w_max, s.ssthresh, s.last_loss_s) = (b.w_max, b.ssthresh, b.last_loss_s);
@@ -614,27 +683,31 @@ impl EpochDetector {
                 low: w,
             });
         }
+        let counted = self.is_counted(t);
+        let sent_again = (self.sent_again).is_some_and(|c| c.rose_since(s.level_s - event_s));
+        if counted && !same_event && !sent_again {
+            // for another reason than a loss: the application, or what a window was inferred from
+            let n = &mut self.now;
+            (n.falling, n.unconfirmed, n.ups) = (true, false, 0);
+            (n.level_s, n.level, n.low) = (t, w, w);
+            (n.avoidance_s, n.avoidance) = (t, w);
+            return;
+        }
         if s.ups >= MIN_UPS || (!same_event && w < CUT * s.level) {
-            self.epochs.push(Epoch {
-                start_s: s.start_s,
-                start_cwnd: s.start,
-                end_s: s.level_s,
-                end_cwnd: s.level,
-            });
+            self.epochs.push(s.epoch());
         }
         let n = &mut self.now;
         if !same_event {
-            self.losses.push(Loss {
-                time_s: s.level_s,
-                cwnd_packets: s.level,
-            });
-            n.last_loss_s = Some(s.level_s);
+            if !counted {
+                self.losses.push(Loss {
+                    time_s: s.level_s,
+                    cwnd_packets: s.level,
+                });
+            }
             self.lost_in_slow_start = s.slow_start;
-            n.w_max = fast_convergence(s.level, s.w_max);
-            n.ssthresh = s.level * self.cc.beta();
+            n.reduce(&s, self.cc);
             n.unconfirmed = true;
             n.low = w;
-            n.slow_start = false;
         }
         n.falling = true;
         (n.avoidance_s, n.avoidance) = (t, n.ssthresh);
@@ -774,7 +847,10 @@ pub fn find_epochs(series: &Series, cc: Cc, rtt_s: f64) -> Detection {
         .zip(series.cwnd_packets())
         .enumerate()
     {
-        detector.observe(t, w, series.snd_nxt_packets().map(|column| column[i]));
+        if let Some(sent_again) = series.retransmits_at(i) {
+            detector.count(t, sent_again);
+        }
+        detector.observe(t, w, series.snd_nxt_at(i));
     }
     Detection {
         epochs: detector.epochs,

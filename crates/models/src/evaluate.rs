@@ -149,7 +149,8 @@ pub struct Evaluation {
 /// Moments of prediction are each second after the first record, from 100 s on (from a third of the
 /// trace on if that is earlier), as long as the horizon fits. Truth is the time-weighted mean window,
 /// or the growth of snd_nxt per second if the trace has it; windows in which nothing was sent have
-/// no relative error and are left out.
+/// no relative error and are left out, and so are those that begin or end in a hole of snd_nxt longer than a
+/// quarter of them.
 ///
 /// # Errors
 /// [`EvaluateError`] if no window fits or an option is no positive time.
@@ -200,7 +201,8 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
                 continue;
             }
             let happened = walk.truth(now_s, now_s + horizon_s);
-            if happened <= 0.0 {
+            // NaN where the trace does not know
+            if happened.is_nan() || happened <= 0.0 {
                 continue;
             }
             let learned = walk.learned();

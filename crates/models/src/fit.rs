@@ -32,6 +32,16 @@ impl Default for FitOptions {
     }
 }
 
+/// What losses were found from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossSource {
+    /// The trace counts packets sent again: each window of data in which that rises is one loss event.
+    Retransmissions,
+    /// The window's falls, as a window law makes them.
+    Window,
+}
+
 /// Epochs, losses and loss curve of one flow.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fit {
@@ -43,7 +53,15 @@ pub struct Fit {
     pub rtt_s: f64,
     /// Where it came from.
     pub rtt_source: RttSource,
-    /// Ended congestion-avoidance epochs, oldest first.
+    /// What losses were found from.
+    pub losses_source: LossSource,
+    /// Packets sent again; `None` if the trace does not count them.
+    pub sent_again: Option<f64>,
+    /// Packets sent; `None` without sequence numbers.
+    pub packets: Option<f64>,
+    /// Packets sent a second; `None` without sequence numbers.
+    pub rate_packets_per_s: Option<f64>,
+    /// Ended congestion-avoidance epochs, oldest first; none where no window law is known.
     pub epochs: Vec<Epoch>,
     /// Loss events, oldest first.
     pub losses: Vec<Loss>,
@@ -69,14 +87,27 @@ pub fn fit(series: &Series, options: &FitOptions) -> Fit {
         Some(rtt_s) => (rtt_s, RttSource::Given),
         None => rtt_s(series, cc),
     };
-    let found = find_epochs(series, cc, rtt_s);
-    let counting = options.counting.unwrap_or_else(|| Counting::of(series));
+    let mut found = find_epochs(series, cc, rtt_s);
+    let mut counting = options.counting.unwrap_or_else(|| Counting::of(series));
+    if !cc.has_law() {
+        found.epochs.clear();
+        if counting == Counting::Passages {
+            counting = Counting::Time;
+        }
+    }
     let curve = LossCurve::fit(series, &found, rtt_s, options.npc, counting);
     Fit {
         cc,
         cc_guessed: options.cc.is_none(),
         rtt_s,
         rtt_source,
+        losses_source: match series.retransmits() {
+            Some(_) => LossSource::Retransmissions,
+            None => LossSource::Window,
+        },
+        sent_again: series.sent_again(),
+        packets: series.sent(),
+        rate_packets_per_s: series.sent().map(|packets| packets / series.duration_s()),
         epochs: found.epochs,
         losses: found.losses,
         curve,

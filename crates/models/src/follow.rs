@@ -57,6 +57,14 @@ impl Follower {
         self.flows.len() - 1
     }
 
+    /// Takes the counter of packets sent again of the record that [`Follower::observe`] takes next.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn count(&mut self, flow: usize, time_s: f64, sent_again: f64) {
+        self.flows[flow].0.count(time_s, sent_again);
+    }
+
     /// Takes the next record of a flow, one that [`Follower::add_flow`] gave; a change, if one is known
     /// by now.
     ///
@@ -109,10 +117,13 @@ pub fn follow(
         let record = FlowRecord {
             time_s: series.time_s()[i],
             cwnd_packets: series.cwnd_packets()[i],
-            snd_nxt_packets: series.snd_nxt_packets().map(|column| column[i]),
-            srtt_s: series.srtt_s().map(|column| column[i]),
+            snd_nxt_packets: series.snd_nxt_at(i),
+            srtt_s: series.srtt_at(i),
             npc,
         };
+        if let Some(sent_again) = series.retransmits_at(i) {
+            follower.count(flow, record.time_s, sent_again);
+        }
         changes.extend(follower.observe(flow, &record));
     }
     Ok((follower, changes))

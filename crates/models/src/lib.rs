@@ -40,6 +40,7 @@ pub mod min_plus;
 pub mod online_curve;
 pub mod renewal;
 pub mod rtt;
+mod sent_again;
 pub mod series;
 pub mod short_flow;
 mod smoothing;
@@ -50,7 +51,7 @@ pub use estimators::{ByModel, Estimate, Estimator, EstimatorOptions, MODELS, Mod
 pub use evaluate::{
     EvaluateError, EvaluateOptions, Evaluation, HorizonScore, Prediction, Protocol, evaluate,
 };
-pub use fit::{Fit, FitOptions, fit};
+pub use fit::{Fit, FitOptions, LossSource, fit};
 pub use forecast::{
     Basis, Expert, Forecast, ForecastError, Forecaster, ForecasterOptions, Note, Notes,
     Observation, OnBreak, QUANTILES, Quantity, Weight,

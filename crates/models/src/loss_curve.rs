@@ -200,7 +200,7 @@ impl LossCurveBuilder {
             }
             Counting::Sent if series.snd_nxt_packets().is_some() => {
                 let w = series.cwnd_packets();
-                let sent = series.snd_nxt_packets().unwrap_or_default();
+                let sent = series.snd_nxt_filled().unwrap_or_default();
                 for i in 1..w.len() {
                     // a record is written as an acknowledgment comes in, before it is acted upon
                     self.counts.entry(whole(w[i])).or_default().0 += sent[i] - sent[i - 1];

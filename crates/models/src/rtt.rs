@@ -29,7 +29,8 @@ const BELIEVABLE_S: std::ops::RangeInclusive<f64> = 0.0005..=5.0;
 /// The round-trip time of a series: its srtt if it has one, else [`estimate_rtt_s`], else [`ASSUMED_RTT_S`].
 pub fn rtt_s(series: &Series, cc: Cc) -> (f64, RttSource) {
     if let Some(srtt_s) = series.srtt_s() {
-        return (median(srtt_s.to_vec()), RttSource::Srtt);
+        let known = srtt_s.iter().copied().filter(|v| !v.is_nan());
+        return (median(known.collect()), RttSource::Srtt);
     }
     match estimate_rtt_s(series, cc) {
         Some(rtt_s) => (rtt_s, RttSource::Estimated),
@@ -46,6 +47,8 @@ pub fn estimate_rtt_s(series: &Series, cc: Cc) -> Option<f64> {
     match cc {
         Cc::Reno => estimate_reno_rtt_s(series),
         Cc::Cubic => estimate_cubic_rtt_s(series),
+        // doubling each round trip is common to all, and all that is
+        Cc::Other => first_doubling_s(series.time_s(), series.cwnd_packets()),
     }
 }
 

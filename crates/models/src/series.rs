@@ -68,6 +68,9 @@ pub enum SeriesError {
         /// The value of the record before.
         previous: f64,
     },
+    /// A window in no record.
+    #[error("no record has a cwnd_packets, at least one is wanted")]
+    NoWindow,
     /// Records of several flows in one series.
     #[error(
         "{part:.0} % of the records jump back to a window seen just before: these are records of several \
@@ -90,6 +93,10 @@ pub enum SeriesError {
 /// Real traces record changes only, so a value holds until the next record.
 /// Times may repeat (several changes within one clock tick), never go back.
 ///
+/// A value that is NaN is missing, in every column but `time_s`: it says nothing and takes nothing from other
+/// records. A missing window is that of the record before (of the first that has one, where none is before); for
+/// the other columns, what the models make of it is in `docs/models.md`. A column of NaN alone is no column.
+///
 /// ```
 /// use pathcast_models::Series;
 /// let series = Series::new(vec![0.0, 1.0, 2.0], vec![10.0, 20.0, 40.0])?;
@@ -102,6 +109,7 @@ pub struct Series {
     cwnd_packets: Vec<f64>,
     snd_nxt_packets: Option<Vec<f64>>,
     srtt_s: Option<Vec<f64>>,
+    retransmits: Option<Vec<f64>>,
 }
 
 impl Series {
@@ -110,15 +118,39 @@ impl Series {
     /// # Errors
     /// [`SeriesError`] names the first record that is not finite, not positive or out of order.
     pub fn new(time_s: Vec<f64>, cwnd_packets: Vec<f64>) -> Result<Self, SeriesError> {
+        let series = Self::of_one_flow(time_s, cwnd_packets)?;
+        let mut interleaving = Interleaving::default();
+        for &cwnd in &series.cwnd_packets {
+            interleaving.push(cwnd);
+        }
+        let part = interleaving.part_of_all();
+        if part > MIXED_PART && series.len() >= MIXED_RECORDS {
+            return Err(SeriesError::MixedFlows { part: 100.0 * part });
+        }
+        Ok(series)
+    }
+
+    /// As [`Series::new`], of records that are known to be one flow's: windows may jump to and fro.
+    ///
+    /// # Errors
+    /// As [`Series::new`], without [`SeriesError::MixedFlows`].
+    pub fn of_one_flow(time_s: Vec<f64>, mut cwnd_packets: Vec<f64>) -> Result<Self, SeriesError> {
         match time_s.len() {
             0 => return Err(SeriesError::Empty),
             1 => return Err(SeriesError::OneRecord),
             _ => {}
         }
         same_length("cwnd_packets", &cwnd_packets, time_s.len())?;
-        finite("time_s", &time_s)?;
+        if let Some(index) = time_s.iter().position(|t| !t.is_finite()) {
+            return Err(SeriesError::NotFinite {
+                index,
+                column: "time_s",
+                got: time_s[index],
+            });
+        }
         sorted("time_s", &time_s)?;
         positive("cwnd_packets", &cwnd_packets)?;
+        hold(&mut cwnd_packets)?;
         if let Some(index) = cwnd_packets.iter().position(|&w| w > MAX_CWND_PACKETS) {
             return Err(SeriesError::TooLarge {
                 index,
@@ -128,23 +160,16 @@ impl Series {
         if time_s[0] == time_s[time_s.len() - 1] {
             return Err(SeriesError::NoDuration { time_s: time_s[0] });
         }
-        let mut interleaving = Interleaving::default();
-        for &cwnd in &cwnd_packets {
-            interleaving.push(cwnd);
-        }
-        let part = interleaving.part_of_all();
-        if part > MIXED_PART && cwnd_packets.len() >= MIXED_RECORDS {
-            return Err(SeriesError::MixedFlows { part: 100.0 * part });
-        }
         Ok(Self {
             time_s,
             cwnd_packets,
             snd_nxt_packets: None,
             srtt_s: None,
+            retransmits: None,
         })
     }
 
-    /// Adds the next sequence number to be sent, in packets, cumulative and unwrapped.
+    /// Adds the next sequence number to be sent, in packets, cumulative and unwrapped; NaN where it is missing.
     /// With it, truth is throughput and no longer the mean window.
     ///
     /// # Errors
@@ -153,18 +178,30 @@ impl Series {
         same_length("snd_nxt_packets", &snd_nxt_packets, self.time_s.len())?;
         finite("snd_nxt_packets", &snd_nxt_packets)?;
         sorted("snd_nxt_packets", &snd_nxt_packets)?;
-        self.snd_nxt_packets = Some(snd_nxt_packets);
+        self.snd_nxt_packets = some_known(snd_nxt_packets);
         Ok(self)
     }
 
-    /// Adds the kernel's smoothed round-trip time, in seconds.
+    /// Adds the kernel's smoothed round-trip time, in seconds; NaN where it is missing.
     ///
     /// # Errors
     /// [`SeriesError`] on a wrong length or a value that is not finite and positive.
     pub fn with_srtt(mut self, srtt_s: Vec<f64>) -> Result<Self, SeriesError> {
         same_length("srtt_s", &srtt_s, self.time_s.len())?;
         positive("srtt_s", &srtt_s)?;
-        self.srtt_s = Some(srtt_s);
+        self.srtt_s = some_known(srtt_s);
+        Ok(self)
+    }
+
+    /// Adds the counter of packets sent again; NaN where it is missing. Losses are then what it counts, and no
+    /// longer what the window's falls suggest. Only its rises count.
+    ///
+    /// # Errors
+    /// [`SeriesError`] on a wrong length or a value that is not finite.
+    pub fn with_retransmits(mut self, retransmits: Vec<f64>) -> Result<Self, SeriesError> {
+        same_length("retransmits", &retransmits, self.time_s.len())?;
+        finite("retransmits", &retransmits)?;
+        self.retransmits = some_known(retransmits);
         Ok(self)
     }
 
@@ -178,14 +215,79 @@ impl Series {
         &self.cwnd_packets
     }
 
-    /// Next sequence number, packets, if the trace has it.
+    /// Next sequence number, packets, NaN where it is missing; `None` if it is everywhere.
     pub fn snd_nxt_packets(&self) -> Option<&[f64]> {
         self.snd_nxt_packets.as_deref()
     }
 
-    /// Smoothed round-trip time, seconds, if the trace has it.
+    /// Smoothed round-trip time, seconds, NaN where it is missing; `None` if it is everywhere.
     pub fn srtt_s(&self) -> Option<&[f64]> {
         self.srtt_s.as_deref()
+    }
+
+    /// Packets sent again so far, NaN where it is missing; `None` if it is everywhere.
+    pub fn retransmits(&self) -> Option<&[f64]> {
+        self.retransmits.as_deref()
+    }
+
+    /// Next sequence number of one record, packets, if it is known there.
+    pub fn snd_nxt_at(&self, index: usize) -> Option<f64> {
+        known_at(&self.snd_nxt_packets, index)
+    }
+
+    /// Smoothed round-trip time of one record, seconds, if it is known there.
+    pub fn srtt_at(&self, index: usize) -> Option<f64> {
+        known_at(&self.srtt_s, index)
+    }
+
+    /// Packets sent again up to one record, if it is known there.
+    pub fn retransmits_at(&self, index: usize) -> Option<f64> {
+        known_at(&self.retransmits, index)
+    }
+
+    /// Packets sent again from the first to the last record; `None` if they were not counted.
+    pub fn sent_again(&self) -> Option<f64> {
+        let mut known = self.retransmits.as_ref()?.iter().filter(|v| !v.is_nan());
+        let mut last = *known.next()?;
+        Some(known.fold(0.0, |sum, &v| {
+            let rise = (v - last).max(0.0);
+            last = v;
+            sum + rise
+        }))
+    }
+
+    /// Packets sent from the first to the last record that knows; `None` without sequence numbers.
+    pub fn sent(&self) -> Option<f64> {
+        let mut known = (self.snd_nxt_packets.as_ref()?.iter()).filter(|v| !v.is_nan());
+        let first = known.next()?;
+        Some(known.next_back().unwrap_or(first) - first)
+    }
+
+    /// Next sequence number, packets, at every record: between two that know it at an even pace, before the
+    /// first and after the last as there.
+    pub(crate) fn snd_nxt_filled(&self) -> Option<Vec<f64>> {
+        let mut filled = self.snd_nxt_packets.clone()?;
+        let (t, mut last) = (&self.time_s, None);
+        for i in 0..filled.len() {
+            if filled[i].is_nan() {
+                continue;
+            }
+            let from = last.map_or(0, |last: usize| last + 1);
+            for j in from..i {
+                filled[j] = match last {
+                    Some(k) if t[i] > t[k] => {
+                        filled[k] + (filled[i] - filled[k]) * (t[j] - t[k]) / (t[i] - t[k])
+                    }
+                    _ => filled[i],
+                };
+            }
+            last = Some(i);
+        }
+        if let Some(last) = last {
+            let value = filled[last];
+            filled[last + 1..].fill(value);
+        }
+        Some(filled)
     }
 
     /// Number of records, at least two.
@@ -204,12 +306,20 @@ impl Series {
         self.time_s[self.time_s.len() - 1]
     }
 
-    /// Times and windows of the records in `from_s..=to_s`, if they make a series.
+    /// Times, windows and packets sent again of the records in `from_s..=to_s`, if they make a series.
     pub(crate) fn windows_between(&self, from_s: f64, to_s: f64) -> Option<Self> {
         let from = self.time_s.partition_point(|&t| t < from_s);
         let to = self.time_s.partition_point(|&t| t <= to_s);
         let (time_s, cwnd) = (&self.time_s[from..to], &self.cwnd_packets[from..to]);
-        Self::new(time_s.to_vec(), cwnd.to_vec()).ok()
+        let part = if self.snd_nxt_packets.is_some() {
+            Self::of_one_flow(time_s.to_vec(), cwnd.to_vec()).ok()?
+        } else {
+            Self::new(time_s.to_vec(), cwnd.to_vec()).ok()?
+        };
+        match &self.retransmits {
+            Some(counted) => part.with_retransmits(counted[from..to].to_vec()).ok(),
+            None => Some(part),
+        }
     }
 
     /// Last time minus first time, seconds.
@@ -230,8 +340,31 @@ fn same_length(column: &'static str, values: &[f64], wanted: usize) -> Result<()
     }
 }
 
+fn known_at(column: &Option<Vec<f64>>, index: usize) -> Option<f64> {
+    column.as_ref().map(|c| c[index]).filter(|v| !v.is_nan())
+}
+
+/// The column, unless all of it is missing.
+fn some_known(column: Vec<f64>) -> Option<Vec<f64>> {
+    column.iter().any(|v| !v.is_nan()).then_some(column)
+}
+
+/// Windows that are missing become the one before, or the first that is known.
+fn hold(cwnd_packets: &mut [f64]) -> Result<(), SeriesError> {
+    let first = cwnd_packets.iter().copied().find(|w| !w.is_nan());
+    let mut last = first.ok_or(SeriesError::NoWindow)?;
+    for window in cwnd_packets {
+        if window.is_nan() {
+            *window = last;
+        }
+        last = *window;
+    }
+    Ok(())
+}
+
+/// Of what is known, no value is infinite.
 fn finite(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
-    match values.iter().position(|v| !v.is_finite()) {
+    match values.iter().position(|v| v.is_infinite()) {
         Some(index) => Err(SeriesError::NotFinite {
             index,
             column,
@@ -253,16 +386,23 @@ fn positive(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
     }
 }
 
+/// Of what is known, no value is below the one before.
 fn sorted(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
-    match values.windows(2).position(|pair| pair[1] < pair[0]) {
-        Some(i) => Err(SeriesError::Unsorted {
-            index: i + 1,
-            column,
-            got: values[i + 1],
-            previous: values[i],
-        }),
-        None => Ok(()),
+    let mut previous = f64::NEG_INFINITY;
+    for (index, &got) in values.iter().enumerate() {
+        if got < previous {
+            return Err(SeriesError::Unsorted {
+                index,
+                column,
+                got,
+                previous,
+            });
+        }
+        if !got.is_nan() {
+            previous = got;
+        }
     }
+    Ok(())
 }
 
 /// Above this part of jumps to and fro a series is one of several flows. On the ECON authors' traces of
@@ -402,11 +542,18 @@ mod tests {
             error.to_string(),
             "record 2: time_s is 0.5, must be >= 1 as in the record before"
         );
-        let error = Series::new(vec![0.0, 1.0], vec![1.0, f64::NAN]).unwrap_err();
+        let error = Series::new(vec![0.0, 1.0], vec![1.0, f64::INFINITY]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "record 1: cwnd_packets is NaN, must be a finite number"
+            "record 1: cwnd_packets is inf, must be a finite number"
         );
+        let error = Series::new(vec![0.0, f64::NAN], vec![1.0, 1.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 1: time_s is NaN, must be a finite number"
+        );
+        let error = Series::new(vec![0.0, 1.0], vec![f64::NAN; 2]).unwrap_err();
+        assert_eq!(error, SeriesError::NoWindow);
         let error = Series::new(vec![0.0, 1.0], vec![0.0, 2.0]).unwrap_err();
         assert_eq!(
             error.to_string(),

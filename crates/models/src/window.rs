@@ -9,7 +9,7 @@ pub const CUBIC_BETA: f64 = 0.7;
 /// Reno's multiplicative decrease factor (RFC 5681, section 3.1).
 pub const RENO_BETA: f64 = 0.5;
 
-/// The congestion control whose window law is known.
+/// The congestion control, as far as a window law is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cc {
@@ -17,13 +17,16 @@ pub enum Cc {
     Cubic,
     /// RFC 5681 congestion avoidance: one packet per round trip.
     Reno,
+    /// Any other, such as BBR: no window law is known here, and the window counts as staying what it is.
+    Other,
 }
 
 impl Cc {
-    /// What the window is multiplied by on a loss.
+    /// What the window is multiplied by on a loss. Of [`Cc::Other`] it is not known: its falls are looked for as
+    /// CUBIC's are.
     pub fn beta(self) -> f64 {
         match self {
-            Self::Cubic => CUBIC_BETA,
+            Self::Cubic | Self::Other => CUBIC_BETA,
             Self::Reno => RENO_BETA,
         }
     }
@@ -33,16 +36,33 @@ impl Cc {
         match self {
             Self::Cubic => "cubic",
             Self::Reno => "reno",
+            Self::Other => "other",
         }
     }
 
-    /// The inverse of [`Cc::name`]; `None` for a CC without a known window law.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "cubic" => Some(Self::Cubic),
-            "reno" => Some(Self::Reno),
-            _ => None,
+    /// Whether its window law is known.
+    pub fn has_law(self) -> bool {
+        self != Self::Other
+    }
+
+    /// The window law of a congestion control by the name that the kernel, a QUIC stack or the simulator gives it
+    /// (`cubic`, `cubic-hystart++`, `quic-cubic`, `bpf_cubic`, `reno`, `NewReno`); [`Cc::Other`] for all others.
+    pub fn of(name: &str) -> Self {
+        let name = name.trim().to_ascii_lowercase();
+        let plain = (["quic-", "bpf-", "bpf_"].iter())
+            .find_map(|prefix| name.strip_prefix(prefix))
+            .unwrap_or(&name);
+        match plain {
+            "cubic" => Self::Cubic,
+            "reno" | "newreno" | "new_reno" | "new-reno" => Self::Reno,
+            _ if plain.starts_with("cubic-") => Self::Cubic,
+            _ => Self::Other,
         }
+    }
+
+    /// As [`Cc::of`]; `None` for a CC without a known window law.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(Self::of(name)).filter(|cc| cc.has_law())
     }
 }
 
@@ -93,6 +113,7 @@ impl Epoch {
     /// CUBIC: the greater of the cubic and the Reno-friendly window; Reno: one packet per RTT.
     pub fn window_packets(&self, t_s: f64) -> f64 {
         match self.cc {
+            Cc::Other => self.start_packets,
             Cc::Reno => self.start_packets + t_s / self.rtt_s,
             Cc::Cubic => {
                 // W(t) = C (t-K)^3 + Wmax  (RFC 9438, Eq. 1)
@@ -132,6 +153,32 @@ pub fn slow_start_packets(start_packets: f64, t_s: f64, rtt_s: f64, ssthresh_pac
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quic_and_the_simulator_s_variants_have_the_law_of_their_name() {
+        for name in [
+            "cubic",
+            "quic-cubic",
+            "cubic-rfc9438",
+            "cubic-hystart++",
+            "Cubic",
+            "bpf_cubic",
+        ] {
+            assert_eq!(Cc::from_name(name), Some(Cc::Cubic), "{name}");
+        }
+        for name in ["reno", "quic-reno", "NewReno", "new_reno"] {
+            assert_eq!(Cc::from_name(name), Some(Cc::Reno), "{name}");
+        }
+        for name in [
+            "bbr", "bbr3", "quic-bbr", "vegas", "copa", "fixed:10", "cubicle", "",
+        ] {
+            assert_eq!(
+                (Cc::of(name), Cc::from_name(name)),
+                (Cc::Other, None),
+                "{name}"
+            );
+        }
+    }
 
     #[test]
     fn cubic_starts_at_seven_tenths_and_is_back_at_wmax_after_k() {

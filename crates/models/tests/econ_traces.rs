@@ -113,6 +113,7 @@ fn forecasts_beat_the_best_baseline_and_bands_hold() {
                     assert!(ours <= (1.15 * best).max(best + TIE), "{at}");
                     cubic_won += u32::from(ours <= best + TIE);
                 }
+                Cc::Other => unreachable!("the traces are of CUBIC and Reno"),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Loss curves of many clients.
 
 use pathcast_models::clusters::{Client, Clusters, Pooling, Prefix, Stored};
-use pathcast_models::{Counting, FitOptions, LossCurve};
+use pathcast_models::{Cc, Counting, FitOptions, LossCurve};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -51,6 +51,13 @@ impl LossClusters {
         cc: Option<&str>,
         rtt_s: Option<f64>,
     ) -> PyResult<()> {
+        if let Some(name) = cc
+            && Cc::from_name(name).is_none()
+        {
+            return Err(model_error(format!(
+                "cc is {name:?}, expected cubic or reno: a store's curves are of flows whose window law is known"
+            )));
+        }
         let cc = congestion_control(cc)?;
         let client = Client {
             prefix: prefix(client)?,

@@ -9,7 +9,7 @@ use crate::models::{Columns, congestion_control, model_error, protocol};
 #[pyfunction]
 pub fn model_names() -> Vec<(&'static str, Vec<&'static str>)> {
     use pathcast_models::Cc;
-    let names = [(Cc::Cubic, "cubic"), (Cc::Reno, "reno")];
+    let names = [Cc::Cubic, Cc::Reno, Cc::Other].map(|cc| (cc, cc.name()));
     (MODELS.into_iter())
         .map(|model| {
             let suited = names.into_iter().filter(|(cc, _)| model.suits(*cc));

@@ -5,7 +5,7 @@ use pathcast_models::latency::{
     Latency, LatencyForecaster, LatencyOptions, LatencyPath, Loss, Opening, Start, Transfer, Until,
     evaluate_latency as evaluate_flow, latency as latency_of,
 };
-use pathcast_models::{LossCurve, Observation, Series, guess_cc};
+use pathcast_models::{LossCurve, Quantity, Series, guess_cc};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -96,14 +96,19 @@ pub fn latency(path: &str, transfers: &str) -> PyResult<String> {
     let transfers = TransfersAsked::parse(transfers)?;
     let cc = congestion_control(Some(&asked.cc))?.expect("was some");
     let unlimited = LatencyPath::unlimited(cc);
+    let has_law = cc.has_law();
     let path = LatencyPath {
         rtt_s: asked.rtt_s,
+        // without a window law nothing is known of what losses and a full queue do to the flow
         loss: match &asked.curve {
-            Some(curve) => Loss::Curve(curve),
-            None => Loss::Constant(asked.loss.unwrap_or(0.0)),
+            Some(curve) if has_law => Loss::Curve(curve),
+            None if has_law => Loss::Constant(asked.loss.unwrap_or(0.0)),
+            _ => Loss::Constant(0.0),
         },
         capacity_packets_per_s: asked.capacity_packets_per_s.unwrap_or(f64::INFINITY),
-        buffer_packets: asked.buffer_packets.unwrap_or(f64::INFINITY),
+        buffer_packets: (asked.buffer_packets)
+            .filter(|_| has_law)
+            .unwrap_or(f64::INFINITY),
         max_window_packets: asked.max_window_packets.unwrap_or(f64::INFINITY),
         hystart: asked.hystart.unwrap_or(unlimited.hystart),
         ..unlimited
@@ -114,7 +119,8 @@ pub fn latency(path: &str, transfers: &str) -> PyResult<String> {
             let latency = latency_of(&path, Start::New(opening), transfer).map_err(model_error)?;
             let packets = (transfer.bytes as f64 / f64::from(transfer.mss_bytes)).ceil();
             let literature = (transfer.connections == 1).then(|| {
-                literature::new_connection(&path, packets, opening.initial_window_packets)
+                let window = opening.initial_window_packets;
+                literature::new_connection(&path, packets, window, transfer.until)
             });
             Ok(Answer {
                 latency,
@@ -165,9 +171,7 @@ pub fn latency_on_trace(
             .collect::<Result<Vec<_>, _>>()?;
         let path = learned.path();
         let state = learned.state(at_s);
-        let Loss::Hazard(hazard) = path.loss else {
-            unreachable!("a learned path has a learned curve");
-        };
+        let hazard = learned.hazard();
         let known = path.capacity_packets_per_s.is_finite();
         Ok(Learned {
             cc: cc.name(),
@@ -189,17 +193,16 @@ fn learn(
     rtt_s: Option<f64>,
     at_s: f64,
 ) -> Result<LatencyForecaster, pathcast_models::ForecastError> {
-    let mut learned = LatencyForecaster::new(cc, rtt_s)?;
+    let quantity = match series.snd_nxt_packets() {
+        Some(_) => Quantity::PacketsPerS,
+        None => Quantity::MeanCwndPackets,
+    };
+    let mut learned = LatencyForecaster::new(cc, rtt_s)?.of_quantity(quantity);
     for (i, &time_s) in series.time_s().iter().enumerate() {
         if time_s > at_s {
             break;
         }
-        learned.observe(&Observation {
-            time_s,
-            cwnd_packets: series.cwnd_packets()[i],
-            snd_nxt_packets: series.snd_nxt_packets().map(|column| column[i]),
-            srtt_s: series.srtt_s().map(|column| column[i]),
-        })?;
+        learned.observe_record(series, i)?;
     }
     learned.advance(at_s);
     Ok(learned)

@@ -59,7 +59,7 @@ mod _internal {
     #[pymodule_export]
     use crate::min_plus::{MinPlusArrivals, MinPlusCurve};
     #[pymodule_export]
-    use crate::models::{Forecaster, evaluate, fit};
+    use crate::models::{Forecaster, evaluate, fit, window_law};
     #[pymodule_export]
     use crate::namespaces::{enter_user_namespace, may_make_namespaces};
     #[pymodule_export]

@@ -15,12 +15,20 @@ pub(crate) fn model_error(error: impl std::fmt::Display) -> PyErr {
     ModelError::new_err(error.to_string())
 }
 
+/// The window law of a congestion control; [`Cc::Other`] if none is known.
 pub(crate) fn congestion_control(name: Option<&str>) -> PyResult<Option<Cc>> {
-    name.map(|name| {
-        Cc::from_name(name)
-            .ok_or_else(|| model_error(format!("cc is {name:?}, expected cubic or reno")))
-    })
-    .transpose()
+    match name {
+        Some(name) if name.trim().is_empty() => Err(model_error(format!(
+            "cc is {name:?}, expected a congestion control such as cubic, reno or bbr"
+        ))),
+        name => Ok(name.map(Cc::of)),
+    }
+}
+
+/// The name of the window law of a congestion control, if one is known.
+#[pyfunction]
+pub fn window_law(name: &str) -> Option<&'static str> {
+    Cc::from_name(name).map(Cc::name)
 }
 
 pub(crate) fn protocol(name: &str) -> PyResult<Protocol> {
@@ -33,11 +41,13 @@ pub(crate) fn protocol(name: &str) -> PyResult<Protocol> {
     }
 }
 
-/// One flow's columns: times (s), windows (packets), then snd_nxt (packets) and srtt (s) if known.
+/// One flow's columns: times (s), windows (packets), then snd_nxt (packets), srtt (s) and the counter of packets sent
+/// again if known; NaN where a record does not know.
 #[derive(FromPyObject)]
 pub struct Columns<'py>(
     PyReadonlyArray1<'py, f64>,
     PyReadonlyArray1<'py, f64>,
+    Option<PyReadonlyArray1<'py, f64>>,
     Option<PyReadonlyArray1<'py, f64>>,
     Option<PyReadonlyArray1<'py, f64>>,
 );
@@ -45,12 +55,17 @@ pub struct Columns<'py>(
 impl Columns<'_> {
     pub(crate) fn series(&self) -> Result<Series, SeriesError> {
         let copy = |array: &PyReadonlyArray1<'_, f64>| array.as_array().to_vec();
-        let mut series = Series::new(copy(&self.0), copy(&self.1))?;
-        if let Some(snd_nxt) = &self.2 {
-            series = series.with_snd_nxt(copy(snd_nxt))?;
-        }
+        let (time_s, cwnd) = (copy(&self.0), copy(&self.1));
+        // the sequence numbers of several flows would go back
+        let mut series = match &self.2 {
+            Some(snd_nxt) => Series::of_one_flow(time_s, cwnd)?.with_snd_nxt(copy(snd_nxt))?,
+            None => Series::new(time_s, cwnd)?,
+        };
         if let Some(srtt) = &self.3 {
             series = series.with_srtt(copy(srtt))?;
+        }
+        if let Some(retransmits) = &self.4 {
+            series = series.with_retransmits(copy(retransmits))?;
         }
         Ok(series)
     }
@@ -91,8 +106,10 @@ pub fn fit(
         .all(|series| Counting::of(series) == Counting::Sent);
     let counting = if all_sent {
         Counting::Sent
-    } else {
+    } else if cc.is_none_or(Cc::has_law) {
         Counting::Passages
+    } else {
+        Counting::Time // there are no epochs to pass through
     };
     Ok(py.detach(|| {
         let options = |npc| FitOptions {
@@ -160,9 +177,9 @@ pub fn evaluate(
     Ok(serde_json::to_string(&evaluation).expect("plain data"))
 }
 
-/// Forecasts one flow, record by record.
+/// Forecasts one flow, record by record; with the newest window.
 #[pyclass(module = "pathcast._internal")]
-pub struct Forecaster(pathcast_models::Forecaster);
+pub struct Forecaster(pathcast_models::Forecaster, Option<f64>);
 
 #[pymethods]
 impl Forecaster {
@@ -186,34 +203,40 @@ impl Forecaster {
             OnBreak::Refuse
         };
         pathcast_models::Forecaster::new(&options)
-            .map(|forecaster| Self(forecaster.on_break(on_break)))
+            .map(|forecaster| Self(forecaster.on_break(on_break), None))
             .map_err(model_error)
     }
 
     /// Takes records in the order of their times.
     fn observe(&mut self, flow: Columns<'_>) -> PyResult<()> {
         let (time, cwnd) = (flow.0.as_array(), flow.1.as_array());
-        let (snd_nxt, srtt) = (
-            flow.2.as_ref().map(|c| c.as_array()),
-            flow.3.as_ref().map(|c| c.as_array()),
-        );
-        for column in [Some(cwnd), snd_nxt, srtt].into_iter().flatten() {
-            if column.len() != time.len() {
-                let message = format!(
-                    "a column has {} rows, time_s has {}",
-                    column.len(),
-                    time.len()
-                );
+        let column = |column: &Option<PyReadonlyArray1<'_, f64>>| {
+            let array = column.as_ref().map(|column| column.as_array().to_vec());
+            array.unwrap_or_else(|| vec![f64::NAN; time.len()])
+        };
+        let (snd_nxt, srtt, sent_again) = (column(&flow.2), column(&flow.3), column(&flow.4));
+        for length in [cwnd.len(), snd_nxt.len(), srtt.len(), sent_again.len()] {
+            if length != time.len() {
+                let message = format!("a column has {length} rows, time_s has {}", time.len());
                 return Err(model_error(message));
             }
         }
+        let known = |value: f64| (!value.is_nan()).then_some(value);
         for i in 0..time.len() {
+            // a missing window is the one before; before the first nothing is known
+            let Some(cwnd_packets) = known(cwnd[i]).or(self.1) else {
+                continue;
+            };
+            self.1 = Some(cwnd_packets);
+            if let Some(sent_again) = known(sent_again[i]) {
+                self.0.count(time[i], sent_again);
+            }
             self.0
                 .observe(&Observation {
                     time_s: time[i],
-                    cwnd_packets: cwnd[i],
-                    snd_nxt_packets: snd_nxt.map(|column| column[i]),
-                    srtt_s: srtt.map(|column| column[i]),
+                    cwnd_packets,
+                    snd_nxt_packets: known(snd_nxt[i]),
+                    srtt_s: known(srtt[i]),
                 })
                 .map_err(model_error)?;
         }

@@ -40,6 +40,7 @@ impl Trace {
             .iter()
             .map(|&time_s| Record {
                 time_s,
+                cwnd_packets: f64::NAN, // where it is not known
                 ..Record::default()
             })
             .collect();

@@ -8,9 +8,9 @@ use crate::econ;
 use crate::epochs::Phase;
 use crate::evaluate::Protocol;
 use crate::fit::{FitOptions, fit};
+use crate::forecast::steps::rate_between;
 use crate::forecast::{
-    Forecast, ForecastError, Forecaster, ForecasterOptions, Observation, Quantity, SAMPLE_S,
-    TRAINING_S,
+    Forecast, ForecastError, Forecaster, ForecasterOptions, Quantity, SAMPLE_S, TRAINING_S,
 };
 use crate::formulas::{
     PathNumbers, cardwell, chen, dunaytsev, mathis, pftk, pftk_without_timeouts, rfc9438, tfrc,
@@ -106,6 +106,9 @@ impl Learned {
     }
 
     fn take_sample(&mut self, sample: f64, length_s: f64) {
+        if sample.is_nan() {
+            return; // the trace does not know it
+        }
         self.samples.push(sample);
         self.ewma.push(sample);
         self.holt_winters.push(sample);
@@ -201,9 +204,11 @@ impl<'a> Walk<'a> {
             rtt_s: options.rtt_s,
             horizons_s: options.horizons_s.clone(),
         })?;
+        let truth = Truth::new(series);
+        let forecaster = forecaster.of_quantity(truth.quantity());
         Ok(Self {
             series,
-            truth: Truth::new(series),
+            truth,
             learned: Learned {
                 cc,
                 protocol: options.protocol,
@@ -265,10 +270,9 @@ impl<'a> Walk<'a> {
 
     fn take_until(&mut self, now_s: f64) -> Result<(), ForecastError> {
         while self.taken < self.series.len() && self.series.time_s()[self.taken] <= now_s {
-            let record = Observation::of(self.series, self.taken);
-            self.learned.forecaster.observe(&record)?;
+            (self.learned.forecaster).observe_record(self.series, self.taken)?;
             if let Some(recent) = &mut self.learned.recent {
-                recent.observe(&record)?;
+                recent.observe_record(self.series, self.taken)?;
             }
             self.taken += 1;
         }
@@ -289,8 +293,8 @@ impl<'a> Walk<'a> {
         let fit = fit(&past, &options);
         let mean = self.truth.mean(from_s, now_s) * (now_s - from_s);
         let packets = match self.learned.quantity() {
-            Quantity::PacketsPerS => mean,
-            Quantity::MeanCwndPackets => mean / rtt_s,
+            Quantity::PacketsPerS if !mean.is_nan() => mean,
+            _ => self.truth.cwnd.mean(from_s, now_s) * (now_s - from_s) / rtt_s,
         };
         // without a loss, where "none in so many packets" has even odds, as in the curve
         let losses = (fit.losses.len() as f64).max(std::f64::consts::LN_2);
@@ -341,24 +345,72 @@ impl<'a> Walk<'a> {
 #[derive(Debug)]
 struct Truth<'a> {
     cwnd: Integral,
-    snd_nxt: Option<(&'a [f64], &'a [f64])>,
+    snd_nxt: Option<Counter<'a>>,
 }
 
 impl<'a> Truth<'a> {
     fn new(series: &'a Series) -> Self {
         Self {
             cwnd: Integral::new(series.time_s(), series.cwnd_packets()),
-            snd_nxt: series
-                .snd_nxt_packets()
-                .map(|snd_nxt| (series.time_s(), snd_nxt)),
+            snd_nxt: Counter::of(series),
         }
     }
 
+    fn quantity(&self) -> Quantity {
+        match self.snd_nxt {
+            Some(_) => Quantity::PacketsPerS,
+            None => Quantity::MeanCwndPackets,
+        }
+    }
+
+    /// NaN where the trace does not know.
     fn mean(&self, from_s: f64, to_s: f64) -> f64 {
-        let Some((time_s, snd_nxt)) = self.snd_nxt else {
-            return self.cwnd.mean(from_s, to_s);
+        match &self.snd_nxt {
+            Some(counter) => counter.rate(from_s, to_s),
+            None => self.cwnd.mean(from_s, to_s),
+        }
+    }
+}
+
+/// The sequence number over time, of which some records may know nothing.
+#[derive(Debug)]
+pub(crate) struct Counter<'a> {
+    time_s: &'a [f64],
+    value: &'a [f64],
+    /// For each record the newest, up to it, that knows.
+    known: Vec<Option<usize>>,
+}
+
+impl<'a> Counter<'a> {
+    pub(crate) fn of(series: &'a Series) -> Option<Self> {
+        let value = series.snd_nxt_packets()?;
+        let newest = value.iter().enumerate().scan(None, |newest, (i, v)| {
+            if !v.is_nan() {
+                *newest = Some(i);
+            }
+            Some(*newest)
+        });
+        Some(Self {
+            time_s: series.time_s(),
+            value,
+            known: newest.collect(),
+        })
+    }
+
+    /// Mean growth a second; NaN where it is not known.
+    pub(crate) fn rate(&self, from_s: f64, to_s: f64) -> f64 {
+        rate_between((from_s, self.at(from_s)), (to_s, self.at(to_s)))
+    }
+
+    /// What holds at a moment, and since when: the moment itself where the last record knows it.
+    pub(crate) fn at(&self, time_s: f64) -> Option<(f64, f64)> {
+        let last = self.time_s.partition_point(|&t| t <= time_s).max(1) - 1;
+        let known = self.known[last]?;
+        let since_s = if known == last {
+            time_s
+        } else {
+            self.time_s[known]
         };
-        let at = |t: f64| snd_nxt[time_s.partition_point(|&x| x <= t).max(1) - 1];
-        (at(to_s) - at(from_s)) / (to_s - from_s)
+        Some((since_s, self.value[known]))
     }
 }

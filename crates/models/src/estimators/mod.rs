@@ -20,7 +20,7 @@ use crate::window::Cc;
 
 pub use by_model::ByModel;
 pub use learned::WINDOWS_S;
-pub(crate) use learned::{Learned, Walk};
+pub(crate) use learned::{Counter, Learned, Walk};
 
 /// What a model is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -151,11 +151,14 @@ impl Model {
         }
     }
 
-    /// Whether it says anything of this congestion control: a formula is of Reno or of CUBIC.
+    /// Whether it says anything of this congestion control: a formula is of Reno or of CUBIC, and ECON needs a window
+    /// law. Pathcast's forecast of a flow without one rests on its past alone.
     pub fn suits(self, cc: Cc) -> bool {
-        match self.family() {
-            Family::State | Family::History => true,
-            Family::Formula => (self == Self::Rfc9438) == (cc == Cc::Cubic),
+        match (self, self.family()) {
+            (Self::Econ, _) => cc.has_law(),
+            (_, Family::State | Family::History) => true,
+            (Self::Rfc9438, _) => cc == Cc::Cubic,
+            (_, Family::Formula) => cc == Cc::Reno,
         }
     }
 }
@@ -262,6 +265,9 @@ impl Estimator {
                 {
                     pending.pop_front();
                     let happened = walk.truth(made_s, made_s + *horizon_s);
+                    if happened.is_nan() {
+                        continue;
+                    }
                     let off = happened.max(VALUE_FLOOR).ln() - said;
                     residuals.push(made_s + *horizon_s, off / ASSUMED_SPREAD);
                 }

@@ -9,9 +9,7 @@
 use super::{Learned, REFIT_S, Walk};
 use crate::baselines::{Ewma, HoltWinters, RobustMpc, TwoSpeeds};
 use crate::evaluate::{PAPER_SAMPLE_S, Protocol};
-use crate::forecast::{
-    ForecastError, Forecaster, ForecasterOptions, Observation, SAMPLE_S, TRAINING_S,
-};
+use crate::forecast::{ForecastError, Forecaster, ForecasterOptions, SAMPLE_S, TRAINING_S};
 
 /// Training windows that may be asked for, seconds. Below the time from update to update (10 s) a part of
 /// the flow would never be seen.
@@ -65,11 +63,12 @@ impl Walk<'_> {
             cc: self.learned.cc,
             rtt_s: (self.rtt_s).or((!measured).then(|| self.learned.rtt_s())),
             horizons_s: self.horizons_s.clone(),
-        })?;
+        })?
+        .of_quantity(self.truth.quantity());
         let first = (self.series.time_s()).partition_point(|&time_s| time_s <= now_s - window_s);
         // a window without a record begins with the last before it
         for index in first.min(self.taken.saturating_sub(1))..self.taken {
-            recent.observe(&Observation::of(self.series, index))?;
+            recent.observe_record(self.series, index)?;
         }
         recent.advance(now_s);
         Ok(recent)

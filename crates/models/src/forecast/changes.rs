@@ -23,6 +23,14 @@ impl Forecaster {
         }
         let packets = match (self.last, record.snd_nxt_packets) {
             (Some(last), Some(snd_nxt)) => snd_nxt - last.snd_nxt_packets.unwrap_or(snd_nxt),
+            // they come with the next record that knows
+            (
+                Some(Observation {
+                    snd_nxt_packets: Some(_),
+                    ..
+                }),
+                None,
+            ) => 0.0,
             (Some(_), None) => self.last_level * gap_s / self.rtt_s,
             (None, _) => 0.0,
         };

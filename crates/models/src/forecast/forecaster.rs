@@ -39,6 +39,8 @@ const SHORT_SAMPLES: usize = 30;
 const ASSUMED_SPREAD: f64 = 0.1;
 /// Values are not told apart below this (logarithms need > 0), packets or packets/s.
 pub(super) const VALUE_FLOOR: f64 = 1e-3;
+/// The round-trip time is averaged over this long, and the newest holds as long where records lack it, seconds.
+const SRTT_MEMORY_S: f64 = 5.0;
 /// Seconds without a record after which history is dropped.
 const SILENCE_S: f64 = 3600.0;
 /// No forecast is above this, packets or packets/s: 10^10 packets/s are 100 Tbit/s.
@@ -79,7 +81,10 @@ pub struct Forecaster {
     detector: EpochDetector,
     hazard: Hazard,
     changes_of_path: ChangeDetector,
+    /// With the newest sequence number and round-trip time that are known.
     last: Option<Observation>,
+    /// When the round-trip time was last known, seconds.
+    srtt_at_s: f64,
     last_level: f64,
     records: usize,
     quantity: Quantity,
@@ -142,6 +147,7 @@ impl Forecaster {
             hazard: Hazard::default(),
             changes_of_path: ChangeDetector::default(),
             last: None,
+            srtt_at_s: f64::NEG_INFINITY,
             last_level: 0.0,
             records: 0,
             quantity: Quantity::MeanCwndPackets,
@@ -203,6 +209,11 @@ impl Forecaster {
         self.range.1
     }
 
+    /// The largest mean of a second so far, in the unit of [`Forecaster::quantity`]; `None` before the first.
+    pub fn largest_sample(&self) -> Option<f64> {
+        Some(self.sample_range.1).filter(|&largest| largest > 0.0)
+    }
+
     /// Whether anything was observed yet.
     pub fn has_records(&self) -> bool {
         self.last.is_some()
@@ -211,6 +222,20 @@ impl Forecaster {
     /// What is forecast: a rate once records carry sequence numbers, else the mean window.
     pub fn quantity(&self) -> Quantity {
         self.quantity
+    }
+
+    /// Forecasts this from the first record on, whether or not that carries a sequence number: for a flow of which
+    /// it is known whether its records will.
+    #[must_use]
+    pub fn of_quantity(mut self, quantity: Quantity) -> Self {
+        self.quantity = quantity;
+        self
+    }
+
+    /// Takes the counter of packets sent again of the record that [`Forecaster::observe`] takes next; from then on
+    /// losses are what it counts.
+    pub fn count(&mut self, time_s: f64, sent_again: f64) {
+        self.detector.count(time_s, sent_again);
     }
 
     /// Takes the next record.
@@ -224,9 +249,9 @@ impl Forecaster {
         self.interleaving.push(record.cwnd_packets);
         if self.last.is_none() {
             self.start_s = t;
-            if record.snd_nxt_packets.is_some() {
-                self.quantity = Quantity::PacketsPerS;
-            }
+        }
+        if record.snd_nxt_packets.is_some() && self.ticks == 0 {
+            self.quantity = Quantity::PacketsPerS;
         }
         // samples end at whole seconds after the first record; a record at the end still belongs to it
         self.tick_until(t, false);
@@ -234,15 +259,17 @@ impl Forecaster {
             && self.rtt_source != RttSource::Given
         {
             // the law needs the typical round trip: a slow average of the kernel's quick one
-            let gap_s = self.last.map_or(0.0, |last| t - last.time_s);
             let keep = if self.rtt_source == RttSource::Srtt {
-                (-gap_s / 5.0).exp()
+                (-(t - self.srtt_at_s) / SRTT_MEMORY_S).exp()
             } else {
                 0.0
             };
             self.rtt_s = keep * self.rtt_s + (1.0 - keep) * srtt_s;
             self.rtt_source = RttSource::Srtt;
             self.detector.set_rtt_s(self.rtt_s);
+        }
+        if record.srtt_s.is_some() {
+            self.srtt_at_s = t;
         }
         if (self.detector).observe(t, record.cwnd_packets, record.snd_nxt_packets) {
             self.notes.add(Note::IdleRestart);
@@ -266,9 +293,7 @@ impl Forecaster {
         self.follow_changes(record, self.losses.saturating_sub(losses));
         self.range = (self.range.0.min(level), self.range.1.max(level));
         self.cwnd.push(t, record.cwnd_packets);
-        if let Some(snd_nxt) = record.snd_nxt_packets {
-            self.snd_nxt.push(t, snd_nxt);
-        }
+        self.snd_nxt.push(t, record.snd_nxt_packets);
         if matches!(self.rtt_source, RttSource::Assumed | RttSource::Estimated)
             && self
                 .changes
@@ -278,9 +303,29 @@ impl Forecaster {
             self.changes.push_back((t, record.cwnd_packets));
         }
         self.last_level = level;
-        self.last = Some(*record);
+        let before = self.last;
+        self.last = Some(Observation {
+            snd_nxt_packets: (record.snd_nxt_packets)
+                .or(before.and_then(|before| before.snd_nxt_packets)),
+            srtt_s: record.srtt_s.or(before
+                .filter(|_| t - self.srtt_at_s <= SRTT_MEMORY_S)
+                .and_then(|before| before.srtt_s)),
+            ..*record
+        });
         self.records += 1;
         Ok(())
+    }
+
+    /// Takes record `index` of a series, with what it counts as sent again.
+    ///
+    /// # Errors
+    /// As [`Forecaster::observe`].
+    pub fn observe_record(&mut self, series: &Series, index: usize) -> Result<(), ForecastError> {
+        let record = Observation::of(series, index);
+        if let Some(sent_again) = series.retransmits_at(index) {
+            self.count(record.time_s, sent_again);
+        }
+        self.observe(&record)
     }
 
     /// Tells that no record came up to and at `now_s`: samples are closed and forecasts resolved.
@@ -395,7 +440,10 @@ impl Forecaster {
             });
         }
         if let Some(last) = self.last {
-            let before = last.snd_nxt_packets.unwrap_or(snd_nxt);
+            let before = match record.snd_nxt_packets {
+                Some(_) => last.snd_nxt_packets.unwrap_or(snd_nxt),
+                None => snd_nxt,
+            };
             for (column, got, previous) in [
                 ("time_s", record.time_s, last.time_s),
                 ("snd_nxt_packets", snd_nxt, before),
@@ -482,9 +530,38 @@ impl Forecaster {
     /// A second is over: sample, resolve, learn, refit, and forecast for later scoring.
     fn tick(&mut self, now_s: f64) {
         let from_s = now_s - SAMPLE_S;
-        let sample = self.truth(from_s, now_s);
+        self.take_sample(self.truth(from_s, now_s), self.cwnd.mean(from_s, now_s));
+        self.hazard.forget((-SAMPLE_S / LOSS_MEMORY_S).exp());
+        let refit_ticks = (REFIT_S / SAMPLE_S) as u32;
+        if self.ticks <= self.refit_until || self.ticks.is_multiple_of(refit_ticks) {
+            self.refit(now_s);
+        }
+        let mut horizons = std::mem::take(&mut self.horizons);
+        for horizon in &mut horizons {
+            while let Some(&first) = horizon.pending.front()
+                && first.time_s + horizon.horizon_s <= now_s
+            {
+                horizon.pending.pop_front();
+                let truth = self.truth(first.time_s, first.time_s + horizon.horizon_s);
+                if !truth.is_nan() {
+                    horizon.learn(&first, truth.max(VALUE_FLOOR).ln(), now_s);
+                }
+            }
+            horizon.residuals.recut(now_s);
+            let state = self.detector.state(now_s);
+            let (guess, _) = self.guess(horizon, &state, now_s);
+            horizon.pending.push_back(guess);
+        }
+        self.horizons = horizons;
+    }
+
+    /// A second's value, with its mean window; one that is not known is none.
+    fn take_sample(&mut self, sample: f64, window: f64) {
+        if sample.is_nan() {
+            return;
+        }
         self.samples.push_back(sample);
-        self.sample_windows.push_back(self.cwnd.mean(from_s, now_s));
+        self.sample_windows.push_back(window);
         self.sum_of_all.0 += sample;
         self.sum_of_all.1 += 1;
         self.ewma.push(sample);
@@ -498,34 +575,13 @@ impl Forecaster {
             self.samples.pop_front();
             self.sample_windows.pop_front();
         }
-        self.hazard.forget((-SAMPLE_S / LOSS_MEMORY_S).exp());
-        let refit_ticks = (REFIT_S / SAMPLE_S) as u32;
-        if self.ticks <= self.refit_until || self.ticks.is_multiple_of(refit_ticks) {
-            self.refit(now_s);
-        }
-        let mut horizons = std::mem::take(&mut self.horizons);
-        for horizon in &mut horizons {
-            while let Some(&first) = horizon.pending.front()
-                && first.time_s + horizon.horizon_s <= now_s
-            {
-                horizon.pending.pop_front();
-                let truth = self.truth(first.time_s, first.time_s + horizon.horizon_s);
-                horizon.learn(&first, truth.max(VALUE_FLOOR).ln(), now_s);
-            }
-            horizon.residuals.recut(now_s);
-            let state = self.detector.state(now_s);
-            let (guess, _) = self.guess(horizon, &state, now_s);
-            horizon.pending.push_back(guess);
-        }
-        self.horizons = horizons;
     }
 
+    /// What happened; NaN if it is not known.
     fn truth(&self, from_s: f64, to_s: f64) -> f64 {
         match self.quantity {
             Quantity::MeanCwndPackets => self.cwnd.mean(from_s, to_s),
-            Quantity::PacketsPerS => {
-                (self.snd_nxt.at(to_s) - self.snd_nxt.at(from_s)) / (to_s - from_s)
-            }
+            Quantity::PacketsPerS => self.snd_nxt.rate(from_s, to_s),
         }
     }
 
@@ -551,6 +607,9 @@ impl Forecaster {
         self.ceiling_packets = self.detector.ceiling_packets(now_s);
         let seen_s = (now_s - self.start_s).min(LOSS_MEMORY_S);
         let loss_gap_s = seen_s / (self.hazard.losses() + 0.5);
+        if !self.cc.has_law() {
+            return; // the window is worth what it is worth now, and the past says the rest
+        }
         let mut horizons = std::mem::take(&mut self.horizons);
         for horizon in &mut horizons {
             horizon.table = Some(Renewal::new(

@@ -15,7 +15,7 @@ mod horizon;
 mod notes;
 mod regression;
 mod reward;
-mod steps;
+pub(crate) mod steps;
 
 use serde::Serialize;
 use thiserror::Error;
@@ -95,20 +95,20 @@ pub struct Observation {
     pub time_s: f64,
     /// Window, packets, > 0.
     pub cwnd_packets: f64,
-    /// Next sequence number, packets, cumulative. All records of a flow have it or none.
+    /// Next sequence number, packets, cumulative; `None` where a record does not know it.
     pub snd_nxt_packets: Option<f64>,
-    /// Smoothed round-trip time, seconds.
+    /// Smoothed round-trip time, seconds; `None` where a record does not know it.
     pub srtt_s: Option<f64>,
 }
 
 impl Observation {
     /// Record `index` of a series, counted from 0; it must be there.
-    pub(crate) fn of(series: &Series, index: usize) -> Self {
+    pub fn of(series: &Series, index: usize) -> Self {
         Self {
             time_s: series.time_s()[index],
             cwnd_packets: series.cwnd_packets()[index],
-            snd_nxt_packets: series.snd_nxt_packets().map(|column| column[index]),
-            srtt_s: series.srtt_s().map(|column| column[index]),
+            snd_nxt_packets: series.snd_nxt_at(index),
+            srtt_s: series.srtt_at(index),
         }
     }
 }

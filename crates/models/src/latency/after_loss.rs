@@ -396,6 +396,7 @@ fn whole_packets(cc: Cc) -> f64 {
     match cc {
         Cc::Reno => 0.5 + 0.25,
         Cc::Cubic => 0.5 + 0.45,
+        Cc::Other => 0.0,
     }
 }
 

@@ -95,6 +95,7 @@ impl Avoidance {
         let part = if s > 0.0 { free_s / s } else { 1.0 };
         self.held_s = (self.held_s - s).max(0.0);
         let window = match self.epoch.cc {
+            Cc::Other => self.window,
             // one packet for each window of them: W^2 grows by 2 a packet
             Cc::Reno => (self.window * self.window + 2.0 * self.growth * packets * part).sqrt(),
             Cc::Cubic => {

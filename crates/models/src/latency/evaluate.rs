@@ -5,9 +5,10 @@ use serde::Serialize;
 use super::literature;
 use super::{LatencyForecaster, LatencyPath, Loss, Transfer, Until};
 use crate::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
+use crate::estimators::Counter;
 use crate::evaluate::{EvaluateError, MAX_DURATION_S, cc_before, first_prediction_s};
 use crate::fit::{FitOptions, fit};
-use crate::forecast::{Observation, QUANTILES, Quantity, SAMPLE_S, TRAINING_S};
+use crate::forecast::{QUANTILES, Quantity, SAMPLE_S, TRAINING_S};
 use crate::loss_curve::LossCurve;
 use crate::series::{Integral, Series};
 use crate::window::Cc;
@@ -86,7 +87,7 @@ pub struct LatencyScore {
     pub p25_error_pct: Option<f64>,
     /// Its upper quartile.
     pub p75_error_pct: Option<f64>,
-    /// Part of the truths within the 5-95 % band; `None` for models without one.
+    /// Part of the truths within the 5-95 % band; `None` for models without one or that say nothing of the flow.
     pub coverage90: Option<f64>,
 }
 
@@ -154,7 +155,6 @@ pub fn evaluate_latency(
     let cc = options
         .cc
         .unwrap_or_else(|| cc_before(series, start_s + first_s));
-    let mut learned = LatencyForecaster::new(cc, options.rtt_s)?;
     // without sequence numbers the round-trip time is the unit of sizes, the same for all models
     let unit_rtt_s = match (options.rtt_s, series.snd_nxt_packets()) {
         (Some(rtt_s), _) => rtt_s,
@@ -171,6 +171,7 @@ pub fn evaluate_latency(
         (None, Some(_)) => 1.0,
     };
     let sent = Sent::new(series, unit_rtt_s);
+    let mut learned = LatencyForecaster::new(cc, options.rtt_s)?.of_quantity(sent.quantity());
     let mut samples: Vec<f64> = Vec::new();
     let (mut ewma, mut holt_winters) = (Ewma::default(), HoltWinters::default());
     let mut predictions = Vec::new();
@@ -180,14 +181,16 @@ pub fn evaluate_latency(
     for second in 1..=seconds {
         let now_s = start_s + f64::from(second);
         while next < series.len() && series.time_s()[next] <= now_s {
-            learned.observe(&Observation::of(series, next))?;
+            learned.observe_record(series, next)?;
             next += 1;
         }
         learned.advance(now_s);
-        let sample = sent.by(now_s) - sent.by(now_s - SAMPLE_S);
-        samples.push(sample);
-        ewma.push(sample);
-        holt_winters.push(sample);
+        let sample = sent.rate(now_s - SAMPLE_S, now_s) * SAMPLE_S;
+        if !sample.is_nan() {
+            samples.push(sample);
+            ewma.push(sample);
+            holt_winters.push(sample);
+        }
         if second < first || !(second - first).is_multiple_of(every) {
             continue;
         }
@@ -228,10 +231,14 @@ pub fn evaluate_latency(
             };
             let refused = |_| EvaluateError::NoHorizon;
             let pooled = learned.next_bytes(now_s, &transfer).map_err(refused)?;
-            let state = learned.from_state(now_s, &transfer).map_err(refused)?;
+            let (mut state_s, mut state_quantiles_s) = (f64::NAN, [f64::NAN; QUANTILES.len()]);
+            if cc.has_law() {
+                let state = learned.from_state(now_s, &transfer).map_err(refused)?;
+                (state_s, state_quantiles_s) = (state.point_s(), state.quantiles_s);
+            }
             let (econ_s, pftk_s) = by_curve(curve.as_ref(), cc, rtt_s, cwnd, own);
             let mut forecast_s = [0.0; MODELS.len()];
-            forecast_s[..4].copy_from_slice(&[pooled.point_s(), state.point_s(), econ_s, pftk_s]);
+            forecast_s[..4].copy_from_slice(&[pooled.point_s(), state_s, econ_s, pftk_s]);
             for (forecast, rate) in forecast_s[4..].iter_mut().zip(rates) {
                 *forecast = packets / rate;
             }
@@ -240,7 +247,7 @@ pub fn evaluate_latency(
                 size_bytes,
                 truth_s,
                 forecast_s,
-                quantiles_s: [pooled.quantiles_s, state.quantiles_s],
+                quantiles_s: [pooled.quantiles_s, state_quantiles_s],
             });
         }
     }
@@ -291,7 +298,7 @@ pub fn scores(
                 median_error_pct: at(0.5),
                 p25_error_pct: at(0.25),
                 p75_error_pct: at(0.75),
-                coverage90: (m < WITH_QUANTILES && !inside.is_empty())
+                coverage90: (m < WITH_QUANTILES && !errors.is_empty())
                     .then(|| inside.iter().filter(covered).count() as f64 / inside.len() as f64),
             });
         }
@@ -299,9 +306,9 @@ pub fn scores(
     scores
 }
 
-/// ECON's and PFTK's times for so many packets, seconds; NaN without a curve.
+/// ECON's and PFTK's times for so many packets, seconds; NaN without a curve or a window law.
 fn by_curve(curve: Option<&LossCurve>, cc: Cc, rtt_s: f64, cwnd: f64, packets: f64) -> (f64, f64) {
-    let Some(curve) = curve else {
+    let Some(curve) = curve.filter(|_| cc.has_law()) else {
         return (f64::NAN, f64::NAN);
     };
     let path = LatencyPath {
@@ -318,18 +325,40 @@ fn by_curve(curve: Option<&LossCurve>, cc: Cc, rtt_s: f64, cwnd: f64, packets: f
 /// Packets sent by a moment.
 struct Sent<'a> {
     time_s: &'a [f64],
-    snd_nxt: Option<&'a [f64]>,
+    snd_nxt: Option<Vec<f64>>,
+    counter: Option<Counter<'a>>,
     cwnd: Integral,
     rtt_s: f64,
 }
+
+/// A transfer is not judged where the sequence number is not known within this part of its time at its beginning
+/// or end.
+const HOLE_PART: f64 = 0.25;
 
 impl<'a> Sent<'a> {
     fn new(series: &'a Series, rtt_s: f64) -> Self {
         Self {
             time_s: series.time_s(),
-            snd_nxt: series.snd_nxt_packets(),
+            snd_nxt: series.snd_nxt_filled(),
+            counter: Counter::of(series),
             cwnd: Integral::new(series.time_s(), series.cwnd_packets()),
             rtt_s,
+        }
+    }
+
+    /// Packets a second; NaN where the trace does not know.
+    fn rate(&self, from_s: f64, to_s: f64) -> f64 {
+        match &self.counter {
+            Some(counter) => counter.rate(from_s, to_s),
+            None => (self.by(to_s) - self.by(from_s)) / (to_s - from_s),
+        }
+    }
+
+    /// How long before a moment the newest sequence number is known, seconds.
+    fn age_s(&self, now_s: f64) -> f64 {
+        match &self.counter {
+            Some(counter) => (counter.at(now_s)).map_or(f64::INFINITY, |known| now_s - known.0),
+            None => 0.0,
         }
     }
 
@@ -349,7 +378,7 @@ impl<'a> Sent<'a> {
     }
 
     fn by(&self, now_s: f64) -> f64 {
-        match self.snd_nxt {
+        match &self.snd_nxt {
             Some(sent) => sent[self.time_s.partition_point(|&t| t <= now_s).max(1) - 1],
             None => self.cwnd.upto(now_s) / self.rtt_s,
         }
@@ -358,7 +387,7 @@ impl<'a> Sent<'a> {
     /// How long after `now_s` so many more packets are sent; `None` if the trace ends before.
     fn time_for(&self, now_s: f64, packets: f64) -> Option<f64> {
         let wanted = self.by(now_s) + packets;
-        let after = match self.snd_nxt {
+        let after = match &self.snd_nxt {
             Some(sent) => sent.partition_point(|&sent| sent < wanted),
             None => {
                 let (mut low, mut high) = (0, self.time_s.len());
@@ -382,7 +411,10 @@ impl<'a> Sent<'a> {
         } else {
             1.0
         };
-        Some((from_s + part.clamp(0.0, 1.0) * (end_s - from_s) - now_s).max(1e-6))
+        let took_s = (from_s + part.clamp(0.0, 1.0) * (end_s - from_s) - now_s).max(1e-6);
+        let known = self.age_s(now_s) <= HOLE_PART * took_s
+            && self.age_s(now_s + took_s) <= HOLE_PART * took_s;
+        known.then_some(took_s)
     }
 }
 

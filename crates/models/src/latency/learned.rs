@@ -8,6 +8,8 @@ use crate::epochs::FlowState;
 use crate::forecast::{
     ForecastError, Forecaster, ForecasterOptions, Observation, QUANTILES, Quantity,
 };
+use crate::hazard::Hazard;
+use crate::series::Series;
 use crate::window::Cc;
 
 /// Horizons at which packets sent are forecast, seconds; between them times are interpolated.
@@ -57,6 +59,23 @@ impl LatencyForecaster {
         Ok(Self { inner, cc })
     }
 
+    /// The same, of a flow of which it is known whether its records carry sequence numbers.
+    #[must_use]
+    pub fn of_quantity(self, quantity: Quantity) -> Self {
+        Self {
+            inner: self.inner.of_quantity(quantity),
+            ..self
+        }
+    }
+
+    /// Takes record `index` of a series, with what it counts as sent again.
+    ///
+    /// # Errors
+    /// As [`Forecaster::observe`].
+    pub fn observe_record(&mut self, series: &Series, index: usize) -> Result<(), ForecastError> {
+        self.inner.observe_record(series, index)
+    }
+
     /// Takes the next record.
     ///
     /// # Errors
@@ -85,13 +104,35 @@ impl LatencyForecaster {
         self.inner.state(now_s)
     }
 
-    /// What is known of the path by now. The queue's losses are in its curve of losses.
+    /// The losses learned so far.
+    pub fn hazard(&self) -> &Hazard {
+        self.inner.hazard()
+    }
+
+    /// What is known of the path by now. The queue's losses are in its curve of losses; where no window law is known,
+    /// losses do not count and the largest rate seen is the link's.
     pub fn path(&self) -> LatencyPath<'_> {
         let reward = self.inner.reward();
         let (rtt_s, capacity) = match self.inner.quantity() {
             Quantity::PacketsPerS => (1.0 / reward.per_packet, reward.limit),
             Quantity::MeanCwndPackets => (self.inner.rtt_s(), f64::INFINITY),
         };
+        if !self.cc.has_law() {
+            // what it makes of losses is not known; it is not known to send faster than it did
+            let unit = match self.inner.quantity() {
+                Quantity::PacketsPerS => 1.0,
+                Quantity::MeanCwndPackets => 1.0 / rtt_s,
+            };
+            let largest = self
+                .inner
+                .largest_sample()
+                .map_or(f64::INFINITY, |v| v * unit);
+            return LatencyPath {
+                rtt_s,
+                capacity_packets_per_s: capacity.min(largest),
+                ..LatencyPath::unlimited(self.cc)
+            };
+        }
         LatencyPath {
             rtt_s,
             loss: Loss::Hazard(self.inner.hazard()),
@@ -180,7 +221,7 @@ impl LatencyForecaster {
             return Err(ForecastError::NothingObserved.into());
         }
         let mut path = self.path();
-        if self.inner.hazard().losses() >= ENOUGH_LOSSES {
+        if self.cc.has_law() && self.inner.hazard().losses() >= ENOUGH_LOSSES {
             // beyond the largest window ever seen the curve of losses says nothing
             path.max_window_packets = self.inner.largest_window_packets();
         }

@@ -1,36 +1,61 @@
 //! The literature's times for a transfer, by rate: `RTT x N / (B x RTT)`, that is packets over rate.
 //!
-//! Each gives one number, without its uncertainty, counted as [`super::Until::Sent`] but for
-//! [`cardwell`] and [`econ_new`], whose rounds begin with a request: [`super::Until::Answered`].
+//! Each gives one number, without its uncertainty. All are told the same of the path, the link's rate with it, and
+//! their times are of one definition, that of [`Until`]: rounds begin with a request and end with its answer, and
+//! none takes less than the link alone, for a model of rounds that counts a part of one cannot deliver before
+//! the packet has crossed the path.
 
 use serde::Serialize;
 
-use super::{LatencyPath, Loss};
+use super::{LatencyPath, Loss, Until};
 use crate::econ;
 use crate::formulas::{self, PathNumbers};
 
-/// The literature's times for a new connection, seconds, its handshake left aside.
+/// The literature's times for a new connection, seconds, its handshake left aside. NaN where the congestion control
+/// has no window law that they could be of.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Literature {
     /// Cardwell 2000, with the rate of PFTK for what slow start leaves.
     pub cardwell_s: f64,
     /// The paper's slow-start model (equation 4) as a rate for the whole transfer (section 4.2).
     pub econ_s: f64,
-    /// Packets over the rate of PFTK (Padhye 1998).
+    /// A round trip and packets over the rate of PFTK (Padhye 1998).
     pub pftk_s: f64,
-    /// Packets over the link's rate and a round trip: the least that physics allows; infinitely fast if
-    /// the link's rate is not known.
+    /// A round trip and packets over the link's rate: the least that physics allows; infinitely fast if the link's
+    /// rate is not known.
     pub link_s: f64,
 }
 
-/// All of them for a new connection of `packets` packets.
-pub fn new_connection(path: &LatencyPath<'_>, packets: f64, initial_window: f64) -> Literature {
+/// All of them for a new connection of `packets` packets, from the first that is sent (the request, for
+/// [`Until::Answered`]) until `until`.
+pub fn new_connection(
+    path: &LatencyPath<'_>,
+    packets: f64,
+    initial_window: f64,
+    until: Until,
+) -> Literature {
     let numbers = path_numbers(path, initial_window);
+    let link_s = path.rtt_s + packets / path.capacity_packets_per_s;
+    // what a request and its answer's last byte take, less what `until` leaves out
+    let less_s = match until {
+        Until::Sent => path.rtt_s,
+        Until::Arrived => 0.5 * path.rtt_s,
+        Until::Answered => 0.0,
+    };
+    let answered = |s: f64| {
+        if path.cc.has_law() {
+            s.max(link_s) - less_s
+        } else {
+            f64::NAN
+        }
+    };
     Literature {
-        cardwell_s: formulas::cardwell(&numbers, packets, initial_window, 2.0),
-        econ_s: econ_new(path, packets, initial_window),
-        pftk_s: path.rtt_s + packets / formulas::pftk(&numbers).min(path.capacity_packets_per_s),
-        link_s: path.rtt_s + packets / path.capacity_packets_per_s,
+        cardwell_s: answered(formulas::cardwell(&numbers, packets, initial_window, 2.0)),
+        econ_s: answered(econ_new(path, packets, initial_window)),
+        pftk_s: answered(
+            path.rtt_s + packets / formulas::pftk(&numbers).min(path.capacity_packets_per_s),
+        ),
+        link_s: link_s - less_s,
     }
 }
 
@@ -48,14 +73,7 @@ pub fn econ_new(path: &LatencyPath<'_>, packets: f64, initial_window: f64) -> f6
     let rounds = (packets / initial_window + 1.0).log2().ceil().max(1.0);
     let until = (initial_window * (rounds - 1.0).exp2()).min(path.max_window_packets);
     let model = econ::slow_start(initial_window, until, path.rtt_s, |w| path.loss.at(w));
-    let loss = path.loss.at(initial_window);
-    // E[N] counts whole rounds: without a loss the last is not sent whole, and none waits for a loss
-    let rate = model.expected_packets / (model.expected_rounds.max(1.0) * path.rtt_s);
-    if loss > 0.0 {
-        packets / model.rate_packets_per_s.min(path.capacity_packets_per_s)
-    } else {
-        packets / rate.min(path.capacity_packets_per_s)
-    }
+    packets / model.rate_packets_per_s.min(path.capacity_packets_per_s)
 }
 
 /// Packets over the rate of PFTK, seconds.

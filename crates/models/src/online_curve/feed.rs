@@ -61,7 +61,10 @@ pub struct CurveFeed {
     detector: EpochDetector,
     rtt_s: f64,
     rtt_given: bool,
+    /// With the newest sequence number that is known.
     last: Option<FlowRecord>,
+    /// When the round-trip time was last known, seconds.
+    srtt_at_s: Option<f64>,
     last_level: f64,
     /// Losses counted that may still be withdrawn, oldest first: when, window, npc.
     counted: [Option<(f64, f64, u32)>; 4],
@@ -78,10 +81,17 @@ impl CurveFeed {
             rtt_s,
             rtt_given: known.is_some(),
             last: None,
+            srtt_at_s: None,
             last_level: 0.0,
             counted: [None; 4],
             forget_s: f64::NEG_INFINITY,
         }
+    }
+
+    /// Takes the counter of packets sent again of the record that [`CurveFeed::observe`] takes next; from then on
+    /// losses are what it counts.
+    pub fn count(&mut self, time_s: f64, sent_again: f64) {
+        self.detector.count(time_s, sent_again);
     }
 
     /// Takes the next record and adds what it says to the path's curve.
@@ -104,8 +114,8 @@ impl CurveFeed {
             && !self.rtt_given
         {
             // as the forecaster: a slow average of the kernel's quick one
-            let known = self.last.is_some_and(|last| last.srtt_s.is_some());
-            let keep = if known { (-gap_s / 5.0).exp() } else { 0.0 };
+            let keep = (self.srtt_at_s).map_or(0.0, |at_s| (-(now.time_s - at_s) / 5.0).exp());
+            self.srtt_at_s = Some(now.time_s);
             self.rtt_s = keep * self.rtt_s + (1.0 - keep) * srtt_s;
             self.detector.set_rtt_s(self.rtt_s);
         }
@@ -118,6 +128,11 @@ impl CurveFeed {
             let (level, packets) = match (last.snd_nxt_packets, now.snd_nxt_packets) {
                 (Some(before), Some(after)) if after.is_finite() => {
                     (self.detector.level_packets(), (after - before).max(0.0))
+                }
+                // they come with the next record that knows
+                (Some(before), _) => {
+                    now.snd_nxt_packets = Some(before);
+                    (self.last_level, 0.0)
                 }
                 _ => (self.last_level, self.last_level * gap_s / self.rtt_s),
             };
