@@ -51,12 +51,15 @@ pub fn congestion_avoidance(
         Cc::Cubic => CUBIC_C * ((round - 1.0) * rtt_s - k_s).powi(3) + w_max,
         // cwnd_j = scwnd + j - 1  (section 3.4)
         Cc::Reno => start_packets + round - 1.0,
+        Cc::Other => start_packets,
     };
     sums(window, f64::INFINITY, rtt_s, loss_probability)
 }
 
 /// Throughput of slow start from `initial_packets` until a loss or `ssthresh_packets`, equation 4.
-/// Reaching the threshold is counted as the end of the phase, not as cut off.
+/// Reaching the threshold is counted as the end of the phase, not as cut off: neither the packets that go out while a
+/// loss is noticed nor the round trip that this takes are counted for it. So the rate without losses is the limit
+/// of that with ever fewer.
 pub fn slow_start(
     initial_packets: f64,
     ssthresh_packets: f64,
@@ -114,20 +117,16 @@ fn sums(
     let whole = rounds.floor().max(1.0);
     let (low, high) = (window(whole), window(whole + 1.0).min(until_packets));
     let at_loss = (low + (rounds - whole) * (high - low)).max(1.0);
-    // in slow start without a loss nothing is sent while a loss is being noticed
-    let after = if reached {
-        (1.0 - left) * at_loss
-    } else {
-        at_loss
-    };
+    // in slow start without a loss nothing is sent while one is being noticed, and no time passes
+    let noticed = if reached { 1.0 - left } else { 1.0 };
     // E[N] = (E[M] - 1) + cwnd_E[X]  (Eq. 3)
-    let packets = first_loss - 1.0 + after;
+    let packets = first_loss - 1.0 + noticed * at_loss;
     Econ {
         expected_first_loss: first_loss,
         expected_rounds: rounds,
         expected_packets: packets,
         // B = E[N] / ((E[X] + 1) RTT)  (Eq. 2 and 4)
-        rate_packets_per_s: packets / ((rounds + 1.0) * rtt_s),
+        rate_packets_per_s: packets / ((rounds + noticed).max(1.0) * rtt_s),
         cut_off_mass: if reached { 0.0 } else { left },
     }
 }
@@ -195,6 +194,23 @@ mod tests {
         assert!((econ.expected_packets - 150.0).abs() < 1e-9);
         assert!((econ.expected_rounds - 4.0).abs() < 1e-9);
         assert_eq!(econ.cut_off_mass, 0.0);
+    }
+
+    #[test]
+    fn slow_start_s_rate_is_continuous_where_losses_vanish() {
+        for until in [10.0, 100.0, 5000.0] {
+            let rate = |p: f64| slow_start(10.0, until, 0.1, |_| p).rate_packets_per_s;
+            let none = rate(0.0);
+            for p in [1e-15, 1e-12, 1e-9, 1e-8] {
+                assert!(
+                    (rate(p) / none - 1.0).abs() < 2e4 * p,
+                    "{until}, {p}: {} {none}",
+                    rate(p)
+                );
+            }
+        }
+        // 10 + 20 + 40 + 80 packets in four round trips
+        assert!((slow_start(10.0, 100.0, 0.1, |_| 0.0).rate_packets_per_s - 375.0).abs() < 1e-9);
     }
 
     #[test]
