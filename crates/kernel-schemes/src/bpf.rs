@@ -9,13 +9,10 @@ use std::sync::{Mutex, Once};
 use libbpf_rs::{ErrorKind, Link, MapCore, Object, ObjectBuilder, PrintLevel, set_print};
 
 use crate::error::SchemeError;
+use crate::schemes::{DIGITS, DIGITS_IN_NAME};
 
 /// `name` is the first field of `struct tcp_congestion_ops` in bpf/kernel.h; a zero ends it.
 const NAME_BYTES: usize = 16;
-
-/// Names in the kernel are `vegas_` and six of these.
-const DIGITS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
-const DIGITS_IN_NAME: usize = 6;
 
 /// Somebody may have the name: more tries than that mean something else.
 const TRIES: u32 = 8;
@@ -146,6 +143,7 @@ mod tests {
             assert_eq!(names.len(), 1000);
             for name in names {
                 check_name(&name).unwrap();
+                assert!(crate::schemes::is_of_a_run(&name), "{name}");
                 assert!(
                     name.starts_with(scheme) && name.len() < NAME_BYTES,
                     "{name}"

@@ -6,13 +6,16 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::error::SchemeError;
+use crate::schemes::is_of_a_run;
 
-/// The schemes that this kernel has loaded, by name.
+/// The schemes that this kernel has loaded, by name; without those that a run registered for itself by
+/// BPF, which may be gone the next moment.
 pub fn available() -> Vec<String> {
     let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
     let mut names: Vec<String> = names
         .unwrap_or_default()
         .split_whitespace()
+        .filter(|name| !is_of_a_run(name))
         .map(String::from)
         .collect();
     names.sort_unstable();

@@ -2,6 +2,7 @@
 //! that takes `struct_ops`; elsewhere they say so and pass, except where `CI=true` and root and clang
 //! are there.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -38,8 +39,10 @@ fn provided(names: &[&str]) -> Option<Schemes> {
 
 /// What of these is in the kernel's list, in this process's network namespace as in all others.
 fn listed(names: &[String]) -> Vec<String> {
-    let mut listed = available();
-    listed.retain(|name| names.contains(name));
+    let all = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    let listed = all.split_whitespace().map(String::from);
+    let mut listed: Vec<String> = listed.filter(|name| names.contains(name)).collect();
+    listed.sort_unstable();
     listed
 }
 
@@ -55,6 +58,8 @@ fn a_scheme_is_there_as_long_as_it_is_held_and_sockets_keep_it() {
     };
     let names = kernel_names(&schemes);
     assert_eq!(listed(&names), names, "sorted by name, both");
+    // they are this run's, and gone the next moment: nobody else is told of them
+    assert!(available().iter().all(|name| !names.contains(name)));
     let name = schemes.kernel_name("vegas").to_string();
     let tcp = || socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     let before = tcp();
