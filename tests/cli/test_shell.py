@@ -111,6 +111,48 @@ def test_who_ran_sudo_owns_the_command_and_the_logs(path_file, tmp_path):
     assert log.stat().st_uid == 65534
 
 
+# connects out, is connected to in turn, and prints what congestion control each connection has
+SCHEMES = """
+import os, socket, sys
+server = socket.create_server(("", 0))
+out = socket.create_connection((os.environ["PATHCAST_BASE"], int(sys.argv[1])))
+out.sendall(f"{os.environ['PATHCAST_ADDRESS']} {server.getsockname()[1]}\\n".encode())
+back, _ = server.accept()
+for one in (out, back):
+    print(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\\0").decode())
+"""
+
+
+@needs_emulator
+@pytest.mark.parametrize("nested", [False, True])
+def test_connections_inside_have_the_scheme_that_was_asked_for(path_file, nested):
+    """Also where the kernel restricts it to the first namespace: there it was refused."""
+    server, ended = socket.create_server(("", 0)), threading.Event()
+
+    def connect_back():
+        connection, _ = server.accept()
+        address, port = connection.makefile().readline().split()
+        with socket.create_connection((address, int(port)), timeout=30):
+            ended.wait()  # and not for the connection's end, whose packets may be lost with the shell
+
+    thread = threading.Thread(target=connect_back, daemon=True)
+    thread.start()
+    path = path_file(PATH)
+    inner = [PATHCAST, "shell", path, "--quiet", "--"] if nested else []
+    port = server.getsockname()[1]
+    done = run(
+        "shell", path, "--scheme", "cubic", "--", *inner, sys.executable, "-c", SCHEMES, port
+    )
+    ended.set()
+    assert done.returncode == 0, done.stderr
+    thread.join()
+    server.close()
+    assert done.stdout.split() == ["cubic", "cubic"]
+    with open("/proc/sys/net/ipv4/tcp_allowed_congestion_control") as allowed:
+        if "cubic" not in allowed.read().split():
+            assert "connections over the path have cubic by their route" in done.stderr
+
+
 @needs_emulator
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 5)])
 def test_signals_end_the_command_and_not_the_shell_around_it(path_file, number, code):

@@ -48,6 +48,20 @@ pub enum EmulatorError {
     /// A congestion control that cannot be had.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
+    /// A congestion control that a namespace other than the first cannot have.
+    #[error(
+        "this kernel restricts the congestion control {scheme:?} to the first network namespace, and \
+         took it for no route either ({source}); expected one of those in `sysctl \
+         net.ipv4.tcp_allowed_congestion_control`, to which root adds it by `sysctl -w \
+         net.ipv4.tcp_allowed_congestion_control=\"$(sysctl -n \
+         net.ipv4.tcp_allowed_congestion_control) {scheme}\"`"
+    )]
+    RestrictedScheme {
+        /// What was asked for.
+        scheme: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
     /// Neither privileges nor a place where they are not needed.
     #[error(
         "without root (CAP_NET_ADMIN, CAP_SYS_ADMIN) the emulator runs in a user namespace, but \

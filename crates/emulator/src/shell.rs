@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use pathcast_kernel_schemes::Schemes;
+use pathcast_kernel_schemes::{Schemes, check_name};
 use pathcast_netns::{
     Device, DeviceKind, Namespace, Shape, configure, index, ipv4_address, route, set_sysctls,
     switch_on_loopback,
@@ -320,6 +320,11 @@ impl Ends {
         configure(name, &[block.outer().into()], block.shape())
             .map_err(kernel("configuring the outer device"))?;
         let outside = fs::read_to_string(SCHEME).unwrap_or_else(|_| "cubic".into());
+        // a shell around this one may have set its scheme by routes
+        let outside = match around.and_then(|_| std::env::var("PATHCAST_SCHEME").ok()) {
+            Some(name) if check_name(&name).is_ok() => name,
+            _ => outside,
+        };
         let namespace = Namespace::create().map_err(kernel("creating a network namespace"))?;
         let made = namespace.run(|| -> Result<_, EmulatorError> {
             let address = IpAddr::V4(block.inner());
@@ -330,13 +335,19 @@ impl Ends {
             }
             // without a wish, TCP is as it is outside
             let value = scheme.unwrap_or(outside.trim());
-            if let Err(error) = fs::write(SCHEME, value) {
-                let what = format!("net.ipv4.tcp_congestion_control={value}");
-                if scheme.is_some() {
-                    return Err(EmulatorError::from_io(format!("setting {what}"), error));
+            // the kernel keeps restricted schemes from being the default of any namespace but the first,
+            // and takes them as a property of routes
+            let by_route = match fs::write(SCHEME, value) {
+                Ok(()) => None,
+                Err(error) => {
+                    refused.push(format!(
+                        "net.ipv4.tcp_congestion_control={value}: {error}; connections over the path \
+                         have {value} by their route instead, also those that chose another before they \
+                         connected"
+                    ));
+                    Some(value)
                 }
-                refused.push(format!("{what}: {error}"));
-            }
+            };
             let name = format!("{INNER_DEVICE}{}", block.level);
             let device = Device::create(Some(kind), &name, MTU)?;
             switch_on_loopback()
@@ -355,12 +366,18 @@ impl Ends {
             let first = Ipv4Addr::from_bits(block.first);
             index(&name)
                 .and_then(|index| {
-                    route::add(block.outer(), 32, Some(index))?;
+                    route::add(block.outer(), 32, Some(index), by_route)?;
                     // what is not there must not go round in circles
-                    route::add(first, block.prefix() as u8, None)?;
-                    route::add(everywhere, 0, Some(index))
+                    route::add(first, block.prefix() as u8, None, None)?;
+                    route::add(everywhere, 0, Some(index), by_route)
                 })
-                .map_err(kernel("adding routes"))?;
+                .map_err(|error| match by_route {
+                    Some(value) => EmulatorError::RestrictedScheme {
+                        scheme: value.into(),
+                        source: error,
+                    },
+                    None => kernel("adding routes")(error),
+                })?;
             Ok((device, refused))
         });
         let (inner, refused) = made.map_err(kernel("entering a network namespace"))??;

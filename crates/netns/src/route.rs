@@ -18,6 +18,7 @@ const RTA_OIF: u16 = 4;
 const RTA_METRICS: u16 = 8;
 const RTAX_INITCWND: u16 = 11;
 const RTAX_FEATURES: u16 = 12;
+const RTAX_CC_ALGO: u16 = 16;
 const RTAX_FEATURE_ECN: u32 = 1;
 
 /// What connections over a route begin with.
@@ -57,11 +58,17 @@ pub fn add_beginning(address: IpAddr, interface: u32, beginning: Beginning) -> i
 
 /// Adds a route of the calling thread's namespace: packets to the network of `prefix` bits that
 /// `address` is in leave by the interface number `interface`, or, without one, are answered that
-/// nobody can be reached there.
+/// nobody can be reached there. Connections over it have the congestion control `scheme`, if there is
+/// one: also one that the kernel restricts to root, which cannot be the namespace's default.
 ///
 /// # Errors
 /// What the kernel says.
-pub fn add(address: Ipv4Addr, prefix: u8, interface: Option<u32>) -> io::Result<()> {
+pub fn add(
+    address: Ipv4Addr,
+    prefix: u8,
+    interface: Option<u32>,
+    scheme: Option<&str>,
+) -> io::Result<()> {
     let (kind, scope) = match interface {
         Some(_) => (RTN_UNICAST, RT_SCOPE_LINK),
         None => (RTN_UNREACHABLE, RT_SCOPE_UNIVERSE),
@@ -73,6 +80,11 @@ pub fn add(address: Ipv4Addr, prefix: u8, interface: Option<u32>) -> io::Result<
     attribute(&mut body, RTA_DST, &address.octets());
     if let Some(interface) = interface {
         attribute(&mut body, RTA_OIF, &interface.to_ne_bytes());
+    }
+    if let Some(scheme) = scheme {
+        let (mut metrics, name) = (Vec::new(), [scheme.as_bytes(), b"\0"].concat());
+        attribute(&mut metrics, RTAX_CC_ALGO, &name);
+        attribute(&mut body, RTA_METRICS, &metrics);
     }
     request(RTM_NEWROUTE, NLM_F_CREATE, &body)
 }
