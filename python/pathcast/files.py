@@ -1,53 +1,54 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all.
+
+Rust writes them, by descriptors alone: whoever may exchange entries of the folder meanwhile gets no other
+file overwritten, and nobody else's file for their own (SECURITY.md).
+"""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
+from pathcast import _internal
 from pathcast.exceptions import PathcastError
 
+#: A user id and a group id.
+User = tuple[int, int]
 
-def check_output(file: str | os.PathLike[str]) -> None:
+
+def check_output(file: str | os.PathLike[str], user: User | None = None) -> None:
     """Refuses an output file that could not be written, before any long work is done for it.
 
     Raises:
         PathcastError: its folder is not there or not writable, or it is a folder itself.
 
     """
-    path = Path(file)
-    if path.is_dir():
-        raise PathcastError(f"{path}: is a folder, expected the name of a file to write")
-    if not path.parent.is_dir():
-        raise PathcastError(f"{path}: cannot be written: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise PathcastError(f"{path}: cannot be written: no permission in {path.parent}")
+    try:
+        _internal.check_output(Path(file), user)
+    except _internal.TraceError as error:
+        raise PathcastError(str(error)) from None
 
 
-def write_beside(file: str | os.PathLike[str], content: str | bytes) -> None:
+def write_beside(
+    file: str | os.PathLike[str], content: str | bytes, user: User | None = None
+) -> None:
     """Writes a file beside its final place and renames it there, so that nobody sees half of it.
+
+    A link at the final place is replaced. A FIFO or a character device is written to as it is, and so are
+    `/dev/stdout` and the like.
+
+    Args:
+        file: where.
+        content: text is written as UTF-8.
+        user: whose it is to be, who has to be able to write it; needs root. By default this process's.
 
     Raises:
         PathcastError: it cannot be written (no such folder, no permission, a full disk).
 
     """
-    path = Path(file)
-    part = None
+    if isinstance(content, str):
+        content = content.encode(errors="backslashreplace")
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
-        ) as stream:
-            part = Path(stream.name)
-            stream.write(content.encode() if isinstance(content, str) else content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        # a temporary file is private; what replaces it has the rights of any new file
-        umask = os.umask(0)
-        os.umask(umask)
-        part.chmod(0o666 & ~umask)
-        part.replace(path)
-    except OSError as error:
-        if part is not None:
-            part.unlink(missing_ok=True)
-        raise PathcastError(f"{path}: cannot be written: {error.strerror}") from None
+        _internal.write_file(Path(file), content, user)
+    except _internal.TraceError as error:
+        raise PathcastError(str(error)) from None

@@ -20,6 +20,7 @@ from pathcast import _internal, rootless
 from pathcast import scenario as scenarios
 from pathcast.exceptions import EmulatorError, PathcastError, translated
 from pathcast.files import check_output, write_beside
+from pathcast.foreign import utf8, visible
 from pathcast.path import Path
 from pathcast.runs import Device, chosen_device
 
@@ -68,9 +69,9 @@ class Links:
         """
         what = scenarios.load(file)
         if isinstance(what, Path):
-            return cls((what.toml,), str(file), what.toml)
+            return cls((what.toml,), utf8(file), what.toml)
         with translated():
-            return cls(tuple(_internal.first_route(what.toml, what.file)), str(file), what.toml)
+            return cls(tuple(_internal.first_route(what.toml, what.file)), utf8(file), what.toml)
 
     @classmethod
     def from_mahimahi(cls, command_line: str) -> Links:
@@ -202,8 +203,9 @@ def run(
 
     """
     outputs = [FilePath(file) for file in (packets_file, *mm_logs, report_file) if file is not None]
+    user, environment = _invoking_user()
     for file in outputs:
-        check_output(file)
+        check_output(file, user)
     device = chosen_device(device)
     if rootless.needed():
         if not outside:
@@ -224,7 +226,6 @@ def run(
                 report_file=report_file,
                 on_turn=lambda process: process.send_signal(signals.pop(0)) if signals else None,
             )
-    user, environment = _invoking_user()
     with _signals() as signals, translated():
         report = json.loads(
             _internal.run_shell(
@@ -252,10 +253,7 @@ def run(
         refused=tuple(report["refused"]),
     )
     if report_file is not None:
-        write_beside(report_file, json.dumps(result.to_dict()) + "\n")
-    if user is not None:
-        for file in outputs:
-            os.chown(file, *user)
+        write_beside(report_file, json.dumps(result.to_dict()) + "\n", user)
     return result
 
 
@@ -303,7 +301,7 @@ def _signals() -> Iterator[list[int]]:
 
 def say(line: str) -> None:
     """Tells people something, out of the way of what the command writes."""
-    sys.stderr.write(f"pathcast: {line}\n")
+    sys.stderr.write(f"pathcast: {visible(line)}\n")
 
 
 def enter(

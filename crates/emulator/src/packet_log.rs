@@ -10,7 +10,7 @@ use pathcast_path::DropReason;
 use pathcast_quic::seal_of;
 use pathcast_trace::{
     DelaySplit, MessageRecord, Metadata, PacketEvent, PacketRecord, Read, Segment, Splitter,
-    TableWriter, TraceError, write_beside,
+    TableWriter, TraceError, User, write_beside_for,
 };
 
 use crate::addresses::End;
@@ -214,8 +214,8 @@ impl LogWriter {
         began_ns: impl Fn() -> u64,
     ) -> Result<BTreeMap<u32, DelaySplit>, TraceError> {
         let mut summaries = BTreeMap::new();
-        if_wanted(files.packets, |packets| {
-            if_wanted(files.messages, |messages| {
+        if_wanted(None, files.packets, |packets| {
+            if_wanted(None, files.messages, |messages| {
                 let mut sinks = Sinks {
                     packets: packets.map(TableWriter::new).transpose()?,
                     messages: messages.map(TableWriter::new).transpose()?,
@@ -328,13 +328,15 @@ impl Sinks<'_> {
     }
 }
 
-/// Does `work` with a new file that replaces `file` if all went well; without one, with none.
+/// Does `work` with a new file that replaces `file` if all went well; without one, with none. For a
+/// `user`, it is theirs, and made with no more rights than they have.
 pub(crate) fn if_wanted(
+    user: Option<User>,
     file: Option<&PathBuf>,
     work: impl FnOnce(Option<&mut File>) -> Result<(), String>,
 ) -> Result<(), TraceError> {
     match file {
-        Some(file) => write_beside(file, |file| work(Some(file))),
+        Some(file) => write_beside_for(user, file, |file| work(Some(file))),
         None => work(None).map_err(|message| TraceError {
             file: "log".into(),
             place: None,

@@ -53,7 +53,7 @@ pub struct ShellOptions {
     pub outside: Option<(OsString, Vec<OsString>)>,
     /// What the environment of both has beside this process's own.
     pub environment: Vec<(OsString, OsString)>,
-    /// The user and the group that it runs as, if not those of this process.
+    /// The user and the group that it runs as, and whose the files are, if not those of this process.
     pub user: Option<(u32, u32)>,
     /// What the packets go through; by default TUN devices where they can be had, else veth pairs.
     pub device: Option<DeviceKind>,
@@ -547,9 +547,10 @@ fn write(
         .map(|path| (&path.forward, &path.reverse))
         .unzip();
     let [uplink, downlink] = &options.mm_logs;
-    if_wanted(options.packets_file.as_ref(), |packets| {
-        if_wanted(uplink.as_ref(), |uplink| {
-            if_wanted(downlink.as_ref(), |downlink| {
+    let user = options.user;
+    if_wanted(user, options.packets_file.as_ref(), |packets| {
+        if_wanted(user, uplink.as_ref(), |uplink| {
+            if_wanted(user, downlink.as_ref(), |downlink| {
                 let mm_log = |file, name, directions: &[&Direction]| {
                     MmLog::new(file, name, directions, began_ns, epoch_ms)
                 };

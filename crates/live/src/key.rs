@@ -1,11 +1,12 @@
 //! The key that both hosts share.
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use pathcast_trace::write_new_secret;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::error::LiveError;
@@ -80,19 +81,12 @@ impl Key {
             file: file.display().to_string(),
             why: error.to_string(),
         };
-        let mut options = OpenOptions::new();
-        let mut new = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(file)
-            .map_err(io)?;
         let mut text = String::with_capacity(2 * BYTES + 1);
         for byte in self.0 {
             write!(text, "{byte:02x}").expect("strings take all");
         }
         text.push('\n');
-        new.write_all(text.as_bytes()).map_err(io)
+        write_new_secret(file, text.as_bytes()).map_err(io)
     }
 
     pub(crate) const fn bytes(&self) -> &[u8; BYTES] {

@@ -17,6 +17,7 @@ mod live;
 mod min_plus;
 mod models;
 mod namespaces;
+mod output;
 mod path;
 mod probing;
 mod runs;
@@ -62,6 +63,8 @@ mod _internal {
     use crate::models::{Forecaster, evaluate, fit, window_law};
     #[pymodule_export]
     use crate::namespaces::{enter_user_namespace, may_make_namespaces};
+    #[pymodule_export]
+    use crate::output::{check_output, write_file};
     #[pymodule_export]
     use crate::path::{check_path, from_mahimahi, path_as, path_summary};
     #[pymodule_export]

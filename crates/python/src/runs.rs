@@ -231,7 +231,7 @@ mod linux {
         if let Some(error) = raised.into_inner().expect("no panic holds it") {
             // who interrupts a run wants nothing of it
             for file in [packets_file, messages_file].into_iter().flatten() {
-                let _ = std::fs::remove_file(file);
+                pathcast_trace::remove_written(&file);
             }
             return Err(error);
         }

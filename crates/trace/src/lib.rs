@@ -13,6 +13,7 @@ mod error;
 mod export;
 mod file;
 mod import;
+mod output;
 mod pages;
 mod parquet_file;
 mod quiet_panics;
@@ -25,10 +26,13 @@ pub use delay::DelayHistogram;
 pub use delay_split::{Read, Segment, Splitter};
 pub use error::{Place, TraceError};
 pub use export::{write_csv, write_delivery_trace, write_mm_link_log};
-pub use file::{read, write_beside};
+pub use file::read;
 pub use import::{
     Damage, Format, Imported, Packets, PerfRow, ReadOptions, TraceFile, merge_tunnel_ends,
     packets_of_bytes, read_bytes, read_packets, read_pantheon_perf, read_with, recognise,
+};
+pub use output::{
+    User, check_writable, remove_written, write_beside, write_beside_for, write_new_secret,
 };
 pub use parquet_file::{
     Row, TableWriter, read_parquet, write_batch, write_packets, write_parquet, write_rows,

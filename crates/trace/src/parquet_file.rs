@@ -17,7 +17,7 @@ use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::WriterProperties;
 
 use crate::error::TraceError;
-use crate::file::write_beside;
+use crate::output::write_beside;
 use crate::pages;
 use crate::quiet_panics;
 use crate::record::{

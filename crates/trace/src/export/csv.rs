@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use crate::error::TraceError;
-use crate::file::write_beside;
+use crate::output::write_beside;
 use crate::record::Trace;
 
 /// Writes the windows of a trace of one flow, whole or not at all; every number is read back as it

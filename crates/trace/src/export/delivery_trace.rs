@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use crate::error::TraceError;
-use crate::file::write_beside;
+use crate::output::write_beside;
 use crate::record::{Direction, PacketEvent, PacketRecord};
 
 /// What an opportunity carries: a packet of Ethernet's size, without TUN's header.

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use crate::error::TraceError;
-use crate::file::write_beside;
+use crate::output::write_beside;
 use crate::record::{Direction, PacketEvent, PacketRecord};
 
 /// What TUN puts before each packet.

@@ -1,0 +1,676 @@
+//! Output files: whole or not at all, and never anybody else's file.
+//!
+//! Whoever owns the folder of an output can exchange its entries at any time, and may not be who runs
+//! this process. So the folder is opened once, and all that follows goes by descriptors: a part file of a
+//! random name, which must be new and belongs to its owner alone; its rights, set on the descriptor; and
+//! the rename within the folder. A link at the final name is replaced, never followed. For a [`User`],
+//! who ran sudo, each step within the folder has that user's rights instead of root's.
+//!
+//! A FIFO or a character device (`/dev/null`), and this process's own descriptors (`/dev/stdout`), are
+//! written to as they are: there is nothing to replace.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, fchmod, fstat, linkat, open, openat,
+    readlinkat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::error::TraceError;
+
+/// Somebody may have the name of a part file: more tries than that mean something else.
+const TRIES: u32 = 16;
+
+/// Bytes of the final name in that of the part file: most file systems allow 255 in all.
+const NAME_IN_PART: usize = 200;
+
+/// Who a file is for, if not for who runs this process: a user id and a group id.
+pub type User = (u32, u32);
+
+/// Writes a file beside its final place and renames it there once it is whole, so that nobody ever
+/// sees half of it; on an error (a full disk, say) what was begun is removed.
+///
+/// # Errors
+/// A [`TraceError`] that names `path`, with the error of `write`, or of creating or renaming.
+pub fn write_beside<T>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, String>,
+) -> Result<T, TraceError> {
+    write_beside_for(None, path, write)
+}
+
+/// The same, with no more rights than `user` has in the file's folder, and owned by them. That needs
+/// root.
+///
+/// # Errors
+/// As [`write_beside`]; also where `user` may not write there.
+pub fn write_beside_for<T>(
+    user: Option<User>,
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, String>,
+) -> Result<T, TraceError> {
+    let written = || match Place::find(path, user)? {
+        Place::Stream(mut file) => {
+            let value = write(&mut file).map_err(unwritten)?;
+            file.flush().map_err(unwritten)?;
+            Ok(value)
+        }
+        Place::Entry(entry) => {
+            let mode = Mode::from_raw_mode(0o666 & !umask());
+            let part = entry.written(mode, write).map_err(unwritten)?;
+            part.replace(entry.name).map_err(unwritten)
+        }
+    };
+    written().map_err(|message| TraceError::new(path, message))
+}
+
+/// Writes a secret to a new file, which its owner alone may read.
+///
+/// # Errors
+/// There is something of that name already, or it cannot be written.
+pub fn write_new_secret(path: &Path, content: &[u8]) -> io::Result<()> {
+    let entry = Entry {
+        folder: open_folder(path)?,
+        name: name_of(path).map_err(io::Error::other)?,
+        user: None,
+    };
+    let write = |file: &mut File| file.write_all(content).map_err(|e| e.to_string());
+    let part = entry.written(Mode::RUSR | Mode::WUSR, write);
+    part.map_err(io::Error::other)?.link(entry.name)
+}
+
+/// Refuses a file that [`write_beside_for`] could not write, before any long work is done for it.
+///
+/// # Errors
+/// A [`TraceError`] that says what is in the way.
+pub fn check_writable(path: &Path, user: Option<User>) -> Result<(), TraceError> {
+    let found = Place::look(path, user);
+    found
+        .map(drop)
+        .map_err(|message| TraceError::new(path, message))
+}
+
+/// Removes a file that was written; what is no file, and was therefore written to as it is, stays.
+pub fn remove_written(path: &Path) {
+    if let (Ok(folder), Ok(name)) = (open_folder(path), name_of(path))
+        && let Ok(found) = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+    {
+        let _ = unlinkat(&folder, name, AtFlags::empty());
+    }
+}
+
+/// What a path leads to.
+enum Found<'a> {
+    /// A descriptor of this process.
+    Descriptor(OsString),
+    /// A FIFO or a character device, with what tells it from others.
+    Stream(Entry<'a>, (u64, u64)),
+    /// A file, a link or nothing: to be replaced.
+    Entry(Entry<'a>),
+}
+
+/// Where bytes go.
+enum Place<'a> {
+    Stream(File),
+    Entry(Entry<'a>),
+}
+
+impl<'a> Place<'a> {
+    /// What is there, and whether it may be written; opens nothing but the folder.
+    fn look(path: &'a Path, user: Option<User>) -> Result<Found<'a>, String> {
+        if let Some(number) = own_descriptor(path) {
+            return Ok(Found::Descriptor(number));
+        }
+        let name = name_of(path)?;
+        let folder = open_folder(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => unwritten(format_args!(
+                "there is no folder {}",
+                folder_of(path).display()
+            )),
+            _ => unwritten(error),
+        })?;
+        let entry = Entry { folder, name, user };
+        let found = match statat(&entry.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return entry.if_allowed(path).map(Found::Entry),
+            Err(error) => return Err(unwritten(io::Error::from(error))),
+        };
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => entry.if_allowed(path).map(Found::Entry),
+            FileType::Symlink => {
+                let target = readlinkat(&entry.folder, name, Vec::new());
+                let target = target.map_err(|error| unwritten(io::Error::from(error)))?;
+                let target = Path::new(OsStr::from_bytes(target.to_bytes()));
+                if let Some(number) = own_descriptor(target) {
+                    return Ok(Found::Descriptor(number));
+                }
+                match statat(&entry.folder, name, AtFlags::empty()) {
+                    Ok(found) if !is_file(found.st_mode) => Err(format!(
+                        "is a link to {}, expected the name of a file to write",
+                        kind(found.st_mode)
+                    )),
+                    _ => entry.if_allowed(path).map(Found::Entry),
+                }
+            }
+            FileType::Fifo | FileType::CharacterDevice => {
+                let access = || accessat(&entry.folder, name, Access::WRITE_OK, AtFlags::EACCESS);
+                as_user(user, || access().map_err(io::Error::from)).map_err(unwritten)?;
+                let which = (found.st_dev, found.st_ino);
+                Ok(Found::Stream(entry, which))
+            }
+            _ => Err(format!(
+                "is {}, expected the name of a file to write",
+                kind(found.st_mode)
+            )),
+        }
+    }
+
+    fn find(path: &'a Path, user: Option<User>) -> Result<Self, String> {
+        match Self::look(path, user)? {
+            Found::Entry(entry) => Ok(Self::Entry(entry)),
+            Found::Descriptor(number) => {
+                let file = as_user(user, || descriptor(&number)).map_err(unwritten)?;
+                Ok(Self::Stream(file))
+            }
+            Found::Stream(entry, which) => {
+                let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+                let open = || openat(&entry.folder, entry.name, flags, Mode::empty());
+                let opened = as_user(user, || open().map_err(io::Error::from));
+                let opened = opened.map_err(unwritten)?;
+                let found = fstat(&opened).map_err(|error| unwritten(io::Error::from(error)))?;
+                if (found.st_dev, found.st_ino) != which {
+                    return Err(unwritten("it was exchanged for something else"));
+                }
+                Ok(Self::Stream(opened.into()))
+            }
+        }
+    }
+}
+
+/// A name in a folder.
+struct Entry<'a> {
+    folder: OwnedFd,
+    name: &'a OsStr,
+    user: Option<User>,
+}
+
+impl Entry<'_> {
+    /// Itself, if files may be made in its folder.
+    fn if_allowed(self, path: &Path) -> Result<Self, String> {
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        let allowed = || accessat(&self.folder, ".", access, AtFlags::EACCESS);
+        match as_user(self.user, || allowed().map_err(io::Error::from)) {
+            Ok(()) => Ok(self),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let folder = folder_of(path).display();
+                Err(match self.user {
+                    Some((user, _)) => unwritten(format_args!(
+                        "user {user}, who ran sudo, has no permission in {folder}; expected a folder \
+                         that they may write to, for the file is theirs"
+                    )),
+                    None => unwritten(format_args!("no permission in {folder}")),
+                })
+            }
+            Err(error) => Err(unwritten(error)),
+        }
+    }
+
+    /// A new file beside it, with what `write` writes.
+    fn written<T>(
+        &self,
+        mode: Mode,
+        write: impl FnOnce(&mut File) -> Result<T, String>,
+    ) -> Result<Part<'_, T>, String> {
+        let (mut file, mut part) = self.part().map_err(|error| error.to_string())?;
+        part.value = Some(write(&mut file)?);
+        let mut finish = || -> io::Result<()> {
+            file.flush()?;
+            fchmod(&file, mode)?;
+            file.sync_all()
+        };
+        finish().map_err(|error| error.to_string())?;
+        Ok(part)
+    }
+
+    fn part<T>(&self) -> io::Result<(File, Part<'_, T>)> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let name = part_name(self.name);
+            let mode = Mode::RUSR | Mode::WUSR;
+            let open = || openat(&self.folder, &name, flags, mode).map_err(io::Error::from);
+            match as_user(self.user, open) {
+                Ok(opened) => {
+                    let (folder, user) = (&self.folder, self.user);
+                    let part = Part {
+                        folder,
+                        name,
+                        user,
+                        value: None,
+                    };
+                    return Ok((opened.into(), part));
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tried < TRIES => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// A file beside its final place, removed unless it gets there; and what came of writing it.
+struct Part<'a, T> {
+    folder: &'a OwnedFd,
+    /// Empty when there is nothing to remove.
+    name: OsString,
+    user: Option<User>,
+    value: Option<T>,
+}
+
+impl<T> Part<'_, T> {
+    /// Renames it to `name`, in the place of what is there.
+    fn replace(mut self, name: &OsStr) -> io::Result<T> {
+        let rename = || renameat(self.folder, &self.name, self.folder, name);
+        as_user(self.user, || rename().map_err(io::Error::from))?;
+        self.name.clear();
+        Ok(self.value.take().expect("it was written"))
+    }
+
+    /// Gives it `name`, which nothing must have.
+    fn link(mut self, name: &OsStr) -> io::Result<T> {
+        let folder = self.folder;
+        linkat(folder, &self.name, folder, name, AtFlags::empty())?;
+        Ok(self.value.take().expect("it was written"))
+    }
+}
+
+impl<T> Drop for Part<'_, T> {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            let unlink = || unlinkat(self.folder, &self.name, AtFlags::empty());
+            let _ = as_user(self.user, || unlink().map_err(io::Error::from));
+        }
+    }
+}
+
+/// That a file cannot be written, and why.
+fn unwritten(why: impl std::fmt::Display) -> String {
+    format!("cannot be written: {why}")
+}
+
+fn name_of(path: &Path) -> Result<&OsStr, String> {
+    let name = path.file_name();
+    name.ok_or_else(|| "is no file name, expected the name of a file to write".to_string())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// A descriptor of the folder that a file is in.
+fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    #[cfg(target_os = "linux")]
+    let flags = OFlags::PATH; // which needs no right to list the folder
+    #[cfg(not(target_os = "linux"))]
+    let flags = OFlags::RDONLY;
+    let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(CWD, folder_of(path), flags, Mode::empty())?)
+}
+
+/// A hidden name beside `name` that nobody can foresee.
+fn part_name(name: &OsStr) -> OsString {
+    let kept = &name.as_bytes()[..name.len().min(NAME_IN_PART)];
+    // keys of the standard library's hashes are the system's randomness
+    let random = RandomState::new().hash_one(std::process::id());
+    let name = [b".", kept, format!(".{random:016x}.part").as_bytes()].concat();
+    OsStr::from_bytes(&name).to_os_string()
+}
+
+/// The number of this process's descriptor that a path stands for: `/dev/stdout`, `/dev/fd/63`.
+fn own_descriptor(path: &Path) -> Option<OsString> {
+    let mut words = path.components();
+    if words.next() != Some(Component::RootDir) {
+        return None;
+    }
+    let words: Vec<&OsStr> = words.map(Component::as_os_str).collect();
+    let words: Vec<&str> = words
+        .iter()
+        .map(|word| word.to_str().unwrap_or("/"))
+        .collect();
+    let number = match words[..] {
+        ["dev", "stdout"] => "1",
+        ["dev", "stderr"] => "2",
+        ["dev", "fd", number] | ["proc", "self", "fd", number] => number,
+        _ => return None,
+    };
+    let all_digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    all_digits.then(|| number.into())
+}
+
+/// One of this process's descriptors, to write to.
+fn descriptor(number: &OsStr) -> io::Result<File> {
+    // the standard streams as they are: opened again, a file would be written from its beginning
+    match number.as_bytes() {
+        b"1" => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+        b"2" => io::stderr().as_fd().try_clone_to_owned().map(File::from),
+        _ => {
+            let path = Path::new("/dev/fd").join(number);
+            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::CLOEXEC;
+            let file = File::from(open(path, flags, Mode::empty())?);
+            let found = fstat(&file)?;
+            match FileType::from_raw_mode(found.st_mode) {
+                FileType::RegularFile | FileType::Fifo | FileType::CharacterDevice => Ok(file),
+                _ => Err(io::Error::other(format!("is {}", kind(found.st_mode)))),
+            }
+        }
+    }
+}
+
+fn is_file(mode: u32) -> bool {
+    FileType::from_raw_mode(mode) == FileType::RegularFile
+}
+
+fn kind(mode: u32) -> &'static str {
+    match FileType::from_raw_mode(mode) {
+        FileType::Directory => "a folder",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "no file",
+    }
+}
+
+/// Which rights new files of this process do not have.
+fn umask() -> u32 {
+    // reading it by umask(2) would change it for other threads meanwhile
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let told = line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok());
+    told.unwrap_or_else(|| {
+        let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+        rustix::process::umask(before);
+        before.as_raw_mode()
+    })
+}
+
+/// Does `work` with a user's rights in place of root's; in the calling thread alone.
+#[cfg(target_os = "linux")]
+fn as_user<T>(user: Option<User>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+    /// Gives the thread back what it had, also when `work` panics.
+    struct Before(Uid, Gid, Vec<Gid>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            let Self(user, group, groups) = self;
+            let back = set_thread_res_uid(None, Some(*user), None)
+                .and_then(|()| set_thread_res_gid(None, Some(*group), None))
+                .and_then(|()| set_thread_groups(groups));
+            if back.is_err() {
+                std::process::abort(); // nobody must go on with somebody else's rights
+            }
+        }
+    }
+
+    let Some((user, group)) = user else {
+        return work();
+    };
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+    let before = Before(geteuid(), getegid(), getgroups()?);
+    if let Err(error) = set_thread_groups(&[group]) {
+        std::mem::forget(before); // nothing was changed, and nothing may be
+        return Err(error.into());
+    }
+    set_thread_res_gid(None, Some(group), None)?;
+    set_thread_res_uid(None, Some(user), None)?;
+    work()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn as_user<T>(user: Option<User>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    match user {
+        None => work(),
+        Some(_) => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    const NOBODY: u32 = 65534;
+
+    fn put(path: &Path, content: &[u8]) -> Result<(), TraceError> {
+        write_beside(path, |file| {
+            file.write_all(content).map_err(|e| e.to_string())
+        })
+    }
+
+    fn entries(folder: &Path) -> usize {
+        fs::read_dir(folder).unwrap().count()
+    }
+
+    fn is_root() -> bool {
+        let root = rustix::process::geteuid().is_root();
+        if !root {
+            println!("skipped, only root can be attacked so");
+        }
+        root
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_and_spares_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.parquet");
+        put(&path, b"old").unwrap();
+        let error = write_beside(&path, |file| {
+            file.write_all(b"ne").map_err(|e| e.to_string())?;
+            Err::<(), _>("no space left on device".to_string())
+        });
+        assert!(error.unwrap_err().to_string().contains("no space left"));
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(entries(folder.path()), 1);
+    }
+
+    #[test]
+    fn what_a_panic_interrupts_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.parquet");
+        let _quiet = std::panic::catch_unwind(|| {
+            write_beside(&path, |_| -> Result<(), String> { panic!("on purpose") })
+        });
+        assert_eq!(entries(folder.path()), 0);
+    }
+
+    #[test]
+    fn links_at_the_final_name_and_at_names_that_can_be_foreseen_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        let precious = other.path().join("precious");
+        fs::write(&precious, b"precious").unwrap();
+        let path = folder.path().join("log.parquet");
+        let pid = std::process::id();
+        for name in [format!("log.parquet.{pid}.part"), "log.parquet".into()] {
+            symlink(&precious, folder.path().join(name)).unwrap();
+        }
+        put(&path, b"log").unwrap();
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
+        assert_eq!(fs::symlink_metadata(&path).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_part_file_is_its_owners_alone_and_the_file_as_any_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.parquet");
+        let name = "x".repeat(255); // the longest there is
+        for path in [&path, &folder.path().join(name)] {
+            let part_mode = write_beside(path, |file| Ok(file.metadata().unwrap().mode())).unwrap();
+            assert_eq!(part_mode & 0o7777, 0o600);
+        }
+        let usual = folder.path().join("usual");
+        fs::write(&usual, b"").unwrap();
+        let mode = |path| fs::metadata(path).unwrap().mode();
+        assert_eq!(mode(&path), mode(&usual));
+    }
+
+    #[test]
+    fn a_secret_is_its_owners_alone_and_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        write_new_secret(&path, b"one").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        let link = folder.path().join("link");
+        symlink(folder.path().join("elsewhere"), &link).unwrap();
+        for path in [&path, &link] {
+            let error = write_new_secret(path, b"two").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!(
+            (fs::read(&path).unwrap(), entries(folder.path())),
+            (b"one".into(), 2)
+        );
+    }
+
+    #[test]
+    fn what_is_no_file_is_written_to_or_refused_but_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let reader = thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        check_writable(&pipe, None).unwrap();
+        put(&pipe, b"through").unwrap();
+        assert_eq!(reader.join().unwrap(), b"through");
+        remove_written(&pipe);
+        assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+        put(Path::new("/dev/null"), b"away").unwrap();
+        remove_written(Path::new("/dev/null"));
+        let null = fs::symlink_metadata("/dev/null").unwrap();
+        assert!(null.file_type().is_char_device());
+
+        let link = folder.path().join("link");
+        symlink("/dev/null", &link).unwrap();
+        let sub = folder.path().join("folder");
+        fs::create_dir(&sub).unwrap();
+        let missing = folder.path().join("no").join("file");
+        for (path, message) in [
+            (&link, "is a link to a device, expected"),
+            (&sub, "is a folder, expected the name of a file"),
+            (&missing, "cannot be written: there is no folder"),
+        ] {
+            let checked = check_writable(path, None).unwrap_err().to_string();
+            assert!(checked.contains(message), "{checked}");
+            assert_eq!(put(path, b"x").unwrap_err().to_string(), checked);
+        }
+        assert_eq!(entries(folder.path()), 3);
+    }
+
+    #[test]
+    fn paths_of_this_processs_descriptors_are_known() {
+        let number = |path: &str| own_descriptor(Path::new(path));
+        for (path, known) in [
+            ("/dev/stdout", "1"),
+            ("/dev/./stderr", "2"),
+            ("//dev/fd/63", "63"),
+            ("/proc/self/fd/1", "1"),
+        ] {
+            assert_eq!(number(path), Some(known.into()), "{path}");
+        }
+        for path in [
+            "stdout",
+            "/dev/fd/",
+            "/dev/fd/x",
+            "/dev/fd/1/2",
+            "/tmp/dev/stdout",
+        ] {
+            assert_eq!(number(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn root_does_for_a_user_only_what_they_may_do() {
+        if !is_root() {
+            return;
+        }
+        let user = Some((NOBODY, NOBODY));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        for rights in [0o755, 0o1777] {
+            // theirs to write in the second, but not to replace root's file there
+            fs::set_permissions(folder.path(), PermissionsExt::from_mode(rights)).unwrap();
+            fs::write(&path, b"root's").unwrap();
+            let error = write_beside_for(user, &path, |_| Ok(()))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("cannot be written"), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), b"root's");
+            assert_eq!(entries(folder.path()), 1);
+        }
+        fs::remove_file(&path).unwrap();
+        write_beside_for(user, &path, |_| Ok(())).unwrap();
+        let made = fs::metadata(&path).unwrap();
+        assert_eq!((made.uid(), made.gid()), (NOBODY, NOBODY));
+        // the thread has its own rights again
+        assert!(is_root() && fs::write(folder.path().join("mine"), b"").is_ok());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn whoever_exchanges_entries_of_the_folder_meanwhile_gets_no_file_of_roots() {
+        if !is_root() {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let precious = place.path().join("precious");
+        fs::write(&precious, b"precious").unwrap();
+        fs::set_permissions(&precious, PermissionsExt::from_mode(0o600)).unwrap();
+        let folder = place.path().join("theirs");
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // whatever is in the folder becomes a link, as fast as it can
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    for entry in fs::read_dir(&folder).unwrap().flatten() {
+                        let _ = fs::remove_file(entry.path());
+                        let _ = symlink(&precious, entry.path());
+                    }
+                }
+            });
+            for round in 0..300 {
+                let path = folder.join(format!("log{}", round % 3));
+                let user = (round % 2 == 0).then_some((NOBODY, NOBODY));
+                let _ = write_beside_for(user, &path, |file| {
+                    file.write_all(b"log").map_err(|e| e.to_string())
+                });
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let left = fs::metadata(&precious).unwrap();
+        assert_eq!((left.uid(), left.mode() & 0o7777), (0, 0o600));
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
+    }
+}
