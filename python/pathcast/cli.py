@@ -5,7 +5,11 @@ Imports what a command needs once it is known which command that is; `cli_comman
 
 from __future__ import annotations
 
+import re
 import sys
+
+#: An argument that names standard output as a file to write: what is said does not go there, too.
+_STDOUT = re.compile(r"(-o|--[a-z-]+=)?/(dev/stdout|dev/fd/1|proc/self/fd/1)")
 
 #: Exit code for what the caller got wrong.
 BAD_INPUT = 2
@@ -23,22 +27,47 @@ def main() -> None:
 
     from pathcast.cli_commands import app
     from pathcast.exceptions import PathcastError
+    from pathcast.foreign import visible_lines
 
+    if any(_STDOUT.fullmatch(argument) for argument in sys.argv):
+        from pathcast.console import print_on_stderr
+
+        print_on_stderr()
     # what is doubtful about a trace, without the line of ours that found it
-    warnings.formatwarning = lambda message, *_args, **_kwargs: f"{message}\n"
+    warnings.formatwarning = lambda message, *_args, **_kwargs: f"{visible_lines(message)}\n"
     try:
-        app(prog_name="pathcast")
-    except PathcastError as error:
-        from pathcast.console import err
+        code = app(prog_name="pathcast", standalone_mode=False)
+    except _wrong_arguments() as error:
+        from pathcast.console import print_wrong_arguments
 
-        err.print("[bold red]error:[/]", end=" ")
-        err.print(str(error), markup=False, soft_wrap=True)
+        print_wrong_arguments(error)
+        sys.exit(BAD_INPUT)
+    except PathcastError as error:
+        from pathcast.console import print_error
+
+        print_error(error)
+        sys.exit(BAD_INPUT)
+    except UnicodeEncodeError as error:
+        from pathcast.console import print_error
+
+        print_error(f"got {error.object!r}, which is not UTF-8; expected text in UTF-8")
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
         from pathcast.console import INTERRUPTED, err
 
         err.print("interrupted; nothing is left behind")
         sys.exit(INTERRUPTED)
+    sys.exit(code)
+
+
+def _wrong_arguments() -> type[Exception]:
+    """The class of errors that typer raises for arguments; the click that it brings is its own."""
+    import typer
+
+    kind = typer.BadParameter
+    while kind.__base__ is not Exception:
+        kind = kind.__base__  # type: ignore[assignment]
+    return kind
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from pathlib import Path as FilePath
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -221,7 +220,7 @@ def attainable_rate(
     else:
         print_estimate(found)
         if output is not None:
-            out.print(f"written to {escape(str(output))}: estimate.json, *.svg")
+            out.print(f"written to {output}: estimate.json, *.svg")
 
 
 def _live(
@@ -353,9 +352,9 @@ def shown(rate: float, unit: str) -> str:
 def _watched(prober: Prober) -> Iterator[Callable[[float, float, float | None], None]]:
     """A progress bar on standard error, where that is a terminal."""
     with Progress(
-        TextColumn("probing {task.description}"),
+        TextColumn("probing {task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.completed:.0f} s of about {task.total:.0f} s"),
+        TextColumn("{task.completed:.0f} s of about {task.total:.0f} s", markup=False),
         TimeElapsedColumn(),
         console=err,
         transient=True,
@@ -399,10 +398,10 @@ def print_estimate(found: AttainableRate) -> None:
         out.print(table)
     for point in found.used:
         for note in point.notes:
-            out.print(f"{point.rate / by:.5g} {unit}: {escape(note)}")
+            out.print(f"{point.rate / by:.5g} {unit}: {note}")
     for point in found.points:
         if not point.stationary:
-            out.print(f"{point.rate / by:.5g} {unit} has no steady state: {escape(point.because)}")
+            out.print(f"{point.rate / by:.5g} {unit} has no steady state: {point.because}")
     if not found.used:
         out.print("no rate has a steady state: probe smaller ones, or for longer")
         return

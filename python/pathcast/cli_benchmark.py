@@ -6,12 +6,11 @@ from pathlib import Path as FilePath
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from pathcast.attainable_rate import EmulatedProber, Options, SimulatedProber, benchmark, report
 from pathcast.cli_attainable_rate import World, parse_rate
-from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar
+from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar, styled
 from pathcast.exceptions import ProbingError
 
 app = typer.Typer(help="Compare whole configurations.", no_args_is_help=True)
@@ -116,7 +115,7 @@ def attainable_rate(
         of_time = (f"{row['attainable_bps'][time][0] / 1e6:.2f}" for time in _SHOWN)
         delay, video = row["delay_at_5_s"], row["video_s"]
         table.add_row(
-            escape(row["configuration"]),
+            row["configuration"],
             f"{row['greedy_bps'][0] / 1e6:.2f}",
             *of_time,
             "-" if delay is None else f"{1e3 * delay:.0f} ms",
@@ -125,11 +124,9 @@ def attainable_rate(
     out.print(table)
     shown = Table("", "the paper finds", "got")
     for one in collected["claims"]:
-        shown.add_row(
-            "yes" if one["holds"] else "[bold]no[/bold]", escape(one["claim"]), escape(one["got"])
-        )
+        shown.add_row("yes" if one["holds"] else styled(("no", "bold")), one["claim"], one["got"])
     out.print(shown)
-    out.print(f"report written to {escape(str(page))}")
+    out.print(f"report written to {page}")
 
 
 #: Times that the table shows, in seconds.

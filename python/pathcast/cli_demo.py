@@ -10,7 +10,7 @@ import typer
 from pathcast import demo, report, rootless
 from pathcast.cli_models import score_table
 from pathcast.cli_options import Json, Seed
-from pathcast.console import out, print_json, print_run, progress_bar
+from pathcast.console import out, print_json, print_run, progress_bar, styled
 from pathcast.files import check_output, write_beside
 from pathcast.path import Path
 
@@ -67,4 +67,4 @@ def run_demo(
     )
     out.print(score_table(result.evaluation.horizons))
     out.print("one forecast each second from there on; an error is |forecast / truth - 1|")
-    out.print(f"report written to [bold]{output}[/]")
+    out.print(styled("report written to ", (str(output), "bold")))

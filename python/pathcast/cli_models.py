@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from pathcast import cli_clusters, models
 from pathcast.cli_options import Cc, Json, Rtt, Traces
-from pathcast.console import out, print_json
+from pathcast.console import out, print_json, styled
 from pathcast.files import check_output, write_beside
 from pathcast.trace import read_trace
 
@@ -104,14 +105,14 @@ def score_table(scores: tuple[models.HorizonScore, ...]) -> Table:
     """Models down, horizons across; the best of each horizon in bold."""
     table = Table("median error, %", *(f"{score.horizon_s:g} s" for score in scores))
     for model in models.judged(scores):
-        cells = []
+        cells: list[str | Text] = []
         for score in scores:
             errors = [error for error in score.median_error_pct.values() if error is not None]
             error = score.median_error_pct[model]
             if error is None:
                 cells.append("-")
             elif error <= min(errors):
-                cells.append(f"[bold green]{error:.1f}[/]")
+                cells.append(styled((f"{error:.1f}", "bold green")))
             else:
                 cells.append(f"{error:.1f}")
         table.add_row(model, *cells)

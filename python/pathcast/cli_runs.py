@@ -10,7 +10,7 @@ import typer
 from pathcast import rootless, runs
 from pathcast import scenario as scenarios
 from pathcast.cli_options import Device, Json, Seed, WorkloadText
-from pathcast.console import err, finish_run, out, print_json, progress_bar
+from pathcast.console import err, finish_run, out, print_json, progress_bar, styled
 from pathcast.exceptions import PathcastError
 from pathcast.files import check_output
 from pathcast.path import Path
@@ -151,7 +151,7 @@ def capabilities(as_json: Json = False) -> None:
         ("real-time priority", found.fifo),
         ("tcp_probe", found.tcp_probe),
     ):
-        out.print(f"{'[green]yes[/]' if there else '[red]no [/]'}  {name}")
+        out.print(styled(("yes", "green") if there else ("no ", "red"), f"  {name}"))
     out.print(f"congestion controls: {', '.join(found.schemes) or 'none'}")
     if found.bpf_schemes:
         out.print(f"for a run, by BPF: {', '.join(found.bpf_schemes)}")

@@ -9,11 +9,11 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
-from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar
+from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar, styled
 from pathcast.exceptions import PathcastError
 from pathcast.suite import NETWORKS, Form, cells, judge, results, short_flows
 from pathcast.suite import output as pages
@@ -132,7 +132,7 @@ def suite(
             f"{len(chosen) - valid} of {len(chosen)} cells have no valid run and are in no table; the "
             "same command runs them again"
         )
-    out.print(f"report written to [bold]{escape(str(page))}[/]")
+    out.print(styled("report written to ", (str(page), "bold")))
 
 
 def _chosen(
@@ -181,10 +181,10 @@ def _announce(planned: Plan, output: FilePath, cluster: str | None) -> None:
     """What will happen, how long it takes and what it needs, before it begins."""
     there, missing = len(planned.kept), len(planned.missing)
     if there:
-        out.print(f"{there} of {there + missing} cells are in {escape(str(output))} already")
+        out.print(f"{there} of {there + missing} cells are in {output} already")
     damaged = [(cell, why) for cell, why in planned.missing if why != "not run yet"]
     for cell, why in damaged[:10]:
-        out.print(f"{cell.name}: {escape(why)}: it is run again", soft_wrap=True)
+        out.print(f"{cell.name}: {why}: it is run again", soft_wrap=True)
     if len(damaged) > 10:
         out.print(f"and {len(damaged) - 10} more")
     if not missing:
@@ -195,7 +195,7 @@ def _announce(planned: Plan, output: FilePath, cluster: str | None) -> None:
     disk = f"about {_size(planned.disk_bytes)} of traces"
     if cluster is not None:
         hours = _duration(planned.work_s)
-        out.print(f"{missing} cells on {escape(cluster)}: {hours} of runs in all; {disk}")
+        out.print(f"{missing} cells on {cluster}: {hours} of runs in all; {disk}")
         return
     out.print(
         f"{missing} cells in real time, {planned.at_once} at once: about "
@@ -223,9 +223,10 @@ def _running(planned: Plan, output: FilePath) -> Iterator[Callable[[Status], Non
     told = 0
     with Progress(
         BarColumn(bar_width=16),
-        TextColumn("{task.completed:.0f} of {task.total:.0f} cells"),
+        TextColumn("{task.completed:.0f} of {task.total:.0f} cells", markup=False),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}{task.description}"),  # the last is cut where room ends
+        # the last is cut where room ends
+        TextColumn("{task.fields[left]}{task.description}", markup=False),
         console=err,
         transient=True,
         disable=not err.is_terminal or not planned.missing,
@@ -261,18 +262,19 @@ def _running(planned: Plan, output: FilePath) -> Iterator[Callable[[Status], Non
             raise typer.Exit(INTERRUPTED) from None
 
 
-def _ended(name: str, valid: bool, invalid_because: tuple[tuple[str, ...], ...]) -> str:
+def _ended(name: str, valid: bool, invalid_because: tuple[tuple[str, ...], ...]) -> Text:
     if not invalid_because:
-        return f"{name}: done"
-    why = escape("; ".join(dict.fromkeys(reason for one in invalid_because for reason in one)))
+        return styled(f"{name}: done")
+    why = "; ".join(dict.fromkeys(reason for one in invalid_because for reason in one))
     if valid:
-        return f"{name}: done; valid after {len(invalid_because) + 1} runs ({why})"
-    return f"[bold red]{name}: none of {len(invalid_because)} runs was valid[/] ({why})"
+        return styled(f"{name}: done; valid after {len(invalid_because) + 1} runs ({why})")
+    none = f"{name}: none of {len(invalid_because)} runs was valid"
+    return styled((none, "bold red"), f" ({why})")
 
 
 def _print_claims(claims: list[dict[str, Any]]) -> None:
     table = Table("", "what must show", "wanted", "got")
     for row in claims:
-        holds = {True: "[green]yes[/]", False: "[red]no[/]", None: "-"}[row["holds"]]
-        table.add_row(holds, escape(row["claim"]), escape(row["wanted"]), escape(row["got"]))
+        holds = {True: ("yes", "green"), False: ("no", "red"), None: ("-", "")}[row["holds"]]
+        table.add_row(styled(holds), row["claim"], row["wanted"], row["got"])
     out.print(table)

@@ -13,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
 from pathcast.console import err, out, print_json
+from pathcast.foreign import visible
 from pathcast.watch import Method, WatchedFlow, WatchProgress, WatchReport
 from pathcast.watch import watch as watch_flows
 
@@ -97,7 +98,7 @@ def _progress(duration_s: float | None) -> Iterator[WatchProgress]:
     end = "Ctrl-C ends" if duration_s is None else f"of {duration_s:g} s"
     with Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         console=err,
         transient=True,
         disable=not err.is_terminal,
@@ -116,7 +117,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _row(number: int, flow: WatchedFlow) -> tuple[str, ...]:
-    who = () if flow.pid is None else (f"{flow.process} {flow.pid}",)
+    who = () if flow.pid is None else (f"{visible(flow.process)} {flow.pid}",)
     about = ", ".join((*who, *(() if flow.scheme is None else (flow.scheme,))))
     rate = None if flow.goodput_bps is None else flow.goodput_bps / 1e6
     return (

@@ -1,4 +1,8 @@
-"""What the commands have in common: where they print, progress, runs in words."""
+"""What the commands have in common: where they print, progress, runs in words.
+
+What is printed is taken literally, whoever wrote it: no markup, no emoji, and control characters are
+escaped. Styles of our own are `Text`, which `styled` makes.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from pathcast.foreign import visible_lines
 
 if TYPE_CHECKING:
     from pathcast import runs
@@ -19,8 +26,48 @@ if TYPE_CHECKING:
 #: Exit code after Ctrl-C, as shells have it.
 INTERRUPTED = 130
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class LiteralConsole(Console):
+    """A console that shows strings as they are, also those in tables."""
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 - as rich has them
+        """Return the text without markup and emoji, and with its control characters escaped."""
+        literal = {"emoji": False, "markup": False, "highlight": False, "highlighter": None}
+        return super().render_str(visible_lines(text), **(options | literal))
+
+
+out = LiteralConsole(highlight=False)
+err = LiteralConsole(stderr=True, highlight=False)
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """Return text of strings, and of pairs of a string and its style, such as `bold red`."""
+    text = Text()
+    for part in parts:
+        string, style = (part, "") if isinstance(part, str) else part
+        text.append(visible_lines(string), style)
+    return text
+
+
+def print_error(message: object) -> None:
+    """Print why a command could not do what it was to do."""
+    # a line end within a file's name must not begin a line as if it were ours
+    shown = visible_lines(message).replace("\n", "\n  ")
+    err.print(styled(("error:", "bold red"), " ", shown), soft_wrap=True)
+
+
+def print_wrong_arguments(error: Any) -> None:  # noqa: ANN401 - of the click that typer brings
+    """Print what is wrong with the arguments, as typer does; they may hold anything."""
+    from typer.rich_utils import rich_format_error
+
+    if isinstance(getattr(error, "message", None), str):
+        error.message = visible_lines(error.message)
+    rich_format_error(error)
+
+
+def print_on_stderr() -> None:
+    """Print everything on standard error, for standard output is a file to write."""
+    out.file = sys.stderr
 
 
 @contextlib.contextmanager
@@ -44,9 +91,9 @@ def _shown_progress(what: str, total: float, unit: str) -> Iterator[Callable[[fl
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn(f"{{task.completed:.0f}} of {{task.total:.0f}} {unit}"),
+        TextColumn(f"{{task.completed:.0f}} of {{task.total:.0f}} {unit}", markup=False),
         TimeElapsedColumn(),
         console=err,
         transient=True,
@@ -90,7 +137,7 @@ def print_run(run: runs.RunReport) -> None:
         )
     out.print(f"{run.cpu_s:.2f} s of processor time, {run.wall_s:.2f} s on the wall")
     for reason in run.invalid_because:
-        err.print(f"[bold red]this run is not valid:[/] {reason}")
+        err.print(styled(("this run is not valid:", "bold red"), f" {reason}"))
 
 
 def print_workloads(run: runs.RunReport) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path as FilePath
 
 from pathcast import _internal
 from pathcast.exceptions import PathFileError, translated
+from pathcast.foreign import utf8
 
 #: A path file larger than this is no path file.
 _MAX_BYTES = 1 << 20
@@ -89,7 +90,7 @@ class Path:
             PathFileError: it cannot be read, or see `parse`.
 
         """
-        return cls._of(read_text(file), str(file), load_files=True)
+        return cls._of(read_text(file), utf8(file), load_files=True)
 
     @property
     def bdp_bytes(self) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pathcast import _internal
 from pathcast.exceptions import translated
+from pathcast.foreign import utf8
 from pathcast.path import Path, read_text
 
 
@@ -64,7 +65,7 @@ class Scenario:
             PathFileError: it cannot be read, or see `parse`.
 
         """
-        return cls._of(read_text(file), str(file), load_files=True)
+        return cls._of(read_text(file), utf8(file), load_files=True)
 
     @classmethod
     def over(cls, path: Path, schemes: Sequence[str], workload: str = "'bulk'") -> Scenario:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pathcast import _internal
 from pathcast.exceptions import TraceError, translated
+from pathcast.foreign import utf8
 
 if TYPE_CHECKING:
     import numpy as np
@@ -178,4 +179,4 @@ def read_trace(
         inner, said = _internal.import_trace(_internal.TraceFile(FilePath(file)), keep_prefix, flow)
     for warning in json.loads(said)["warnings"]:
         warnings.warn(warning, TraceWarning, stacklevel=2)
-    return Trace(inner, str(file))
+    return Trace(inner, utf8(file))

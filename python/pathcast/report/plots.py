@@ -10,7 +10,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import LogFormatter
 
+from pathcast.foreign import visible_lines
 from pathcast.models import Evaluation, HorizonScore, LossCurve
 from pathcast.trace import FlowSeries
 
@@ -45,12 +48,31 @@ def svg(width_in: float, height_in: float, draw: Callable[[Figure], None]) -> st
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # it wants literal keys
         figure = Figure(figsize=(width_in, height_in), layout="constrained")
         draw(figure)
+        _take_literally(figure)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
     picture = text.getvalue()
     # the page is HTML: no XML declaration, no doctype, and it scales with the column
     picture = picture[picture.index("<svg") :]
     return picture.replace("<svg ", '<svg role="img" style="max-width:100%;height:auto" ', 1)
+
+
+def _take_literally(figure: Figure) -> None:
+    """Shows names as they are, whoever chose them: `$` begins no formula, control characters are escaped.
+
+    Ticks are left alone: powers of ten on a logarithmic axis are formulas.
+    """
+    ticks = {
+        id(label)
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for label in axis.get_ticklabels(which="both")
+        if isinstance(axis.get_major_formatter(), LogFormatter)
+    }
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and id(text) not in ticks:
+            text.set_parse_math(False)
+            text.set_text(visible_lines(text.get_text()))
 
 
 def alone(picture: str) -> str:
