@@ -74,11 +74,13 @@ pub(crate) fn detect(head: &[u8]) -> Option<Format> {
     if text.trim_start().starts_with(['{', '\u{1e}']) {
         return json(text);
     }
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .take(200)
-        .find_map(line)
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let found = lines.clone().take(200).find_map(line);
+    // of a run that failed, Pantheon leaves a header alone
+    let init = |line: &str| line.starts_with("# init timestamp:") && line.contains('.');
+    found
+        .or_else(|| lines.clone().all(init).then_some(Format::PantheonLog))
+        .filter(|_| !text.trim().is_empty())
 }
 
 fn json(text: &str) -> Option<Format> {
@@ -121,9 +123,9 @@ fn line(line: &str) -> Option<Format> {
     }
     if number(0) && words.len() >= 3 && ["+", "-", "#", "d"].contains(&words[1]) {
         return Some(match words[..] {
-            [_, "d", ..] | [_, "#", _] => Format::MahimahiLog,
             [_, "-", _, "-", _] => Format::PantheonEnd,
-            _ if words[0].contains('.') => Format::PantheonLog,
+            // both have opportunities; mm-link counts in whole milliseconds
+            [_, "+" | "-" | "#", ..] if words[0].contains('.') => Format::PantheonLog,
             _ => Format::MahimahiLog,
         });
     }
@@ -192,6 +194,14 @@ mod tests {
                 b"# init timestamp: 15.5\n12.125 + 1500 1\n",
                 Some(Format::PantheonLog),
             ),
+            (b"# init timestamp: 15.5\n", Some(Format::PantheonLog)),
+            (
+                b"# init timestamp: 15.5\n1.000 # 1500\n",
+                Some(Format::PantheonLog),
+            ),
+            (b"1536.000 # 1500\n", Some(Format::PantheonLog)),
+            (b"1536 # 1504\n", Some(Format::MahimahiLog)),
+            (b"# comment\n", None),
             (
                 b"# x ingress: 15.5\n12.125 - 5 - 1500\n",
                 Some(Format::PantheonEnd),

@@ -1,20 +1,21 @@
 //! The merged log of a Pantheon tunnel (`*_datalink_run*.log`, `*_acklink_run*.log`): packets that
 //! enter it and leave it, with their one-way delays.
 //!
-//! Lines are `MS + BYTES FLOW` and `MS - BYTES DELAY_MS FLOW`. The log knows no windows; they are
-//! inferred: a packet is in flight from when it entered until its one-way delay and that of the
-//! acknowledgments have passed.
+//! Lines are `MS + BYTES FLOW` and `MS - BYTES DELAY_MS FLOW`, and where mm-link emulated the path, for
+//! each opportunity to send, `MS # BYTES`; sizes are with the 36 bytes that the tunnel adds: a number
+//! of its own, UDP and IP headers. The log knows no windows; they are inferred: a packet is in flight
+//! from when it entered until its one-way delay and that of the acknowledgments have passed.
+//!
+//! Throughput, delay and loss are those of Pantheon's own analysis (its `tunnel_graph.py`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::{Input, shown};
-use crate::import::rows::{FlowNames, Rows};
+use crate::import::rows::{FlowNames, Rows, Timed};
 use crate::record::{Direction, PacketEvent, PacketRecord, Record, Source};
 
-/// What the tunnel adds to each packet: a number of its own, UDP and IP headers.
-const TUNNEL_BYTES: u32 = 36;
 /// Times are rounded to a microsecond, each for itself.
 const ROUNDING_US: i64 = 2;
 const MAX_IN_TUNNEL: usize = 1 << 20;
@@ -39,7 +40,7 @@ pub(super) fn packets(input: Input<'_>, most: usize) -> Result<Read<PacketRecord
     let mut rows: Rows<PacketRecord> = Rows::new(most);
     let mut tunnels: Vec<Tunnel> = Vec::new();
     let (mut inside, mut unknown) = (0usize, 0u64);
-    let (names, damage, warning) = events(input, |event, line| {
+    let said = events(input, |event, line| {
         if tunnels.len() <= event.flow as usize {
             tunnels.resize_with(event.flow as usize + 1, Tunnel::default);
         }
@@ -48,7 +49,7 @@ pub(super) fn packets(input: Input<'_>, most: usize) -> Result<Read<PacketRecord
             time_s: event.time_us as f64 / 1e6,
             flow: event.flow,
             seq: tunnel.packets,
-            size_bytes: event.bytes.saturating_sub(TUNNEL_BYTES),
+            size_bytes: event.bytes,
             event: PacketEvent::Sent,
             one_way_delay_s: None,
             direction: Direction::Data,
@@ -89,15 +90,13 @@ pub(super) fn packets(input: Input<'_>, most: usize) -> Result<Read<PacketRecord
         }
         rows.push(input.path, at(line), record)
     })?;
-    let mut read = Read::new(Source::Pantheon, rows, damage);
-    read.warnings.extend(warning);
+    let mut read = said.of(input, rows);
     if unknown > 0 {
         let file = input.path.display();
         let message =
             format!("{file}: {unknown} departures of packets that did not enter are left out");
         read.warnings.push(message);
     }
-    read.name_flows(&names);
     Ok(read)
 }
 
@@ -108,37 +107,142 @@ fn at(line: u64) -> Place {
     }
 }
 
-/// Calls `take` with each line, up to the first that is wrong; gives the flows' names, what is
-/// wrong, and what is doubtful.
-#[allow(clippy::type_complexity)]
+/// What a log says beside its rows.
+struct Said {
+    flows: FlowNames,
+    sums: Vec<Sums>,
+    opportunities: u64,
+    damage: Option<TraceError>,
+    /// What is doubtful.
+    warning: Option<String>,
+}
+
+/// What Pantheon's analysis sums up of a flow.
+#[derive(Default)]
+struct Sums {
+    entered_bytes: u64,
+    left_bytes: u64,
+    /// When the first and the last packet left.
+    left_us: Option<(i64, i64)>,
+    delays_us: Vec<i64>,
+}
+
+impl Sums {
+    fn add(&mut self, event: &Event) {
+        let Some(delay_us) = event.delay_us else {
+            self.entered_bytes += u64::from(event.bytes);
+            return;
+        };
+        self.left_bytes += u64::from(event.bytes);
+        let (first, last) = self.left_us.unwrap_or((event.time_us, event.time_us));
+        self.left_us = Some((first, last.max(event.time_us)));
+        self.delays_us.push(delay_us);
+    }
+
+    fn throughput_bps(&self) -> Option<f64> {
+        let (first, last) = self.left_us?;
+        let seconds = (last - first) as f64 / 1e6;
+        (seconds > 0.0).then(|| self.left_bytes as f64 * 8.0 / seconds)
+    }
+
+    /// The sample next to the 95th percentile.
+    fn delay_p95_us(&mut self) -> Option<i64> {
+        let last = self.delays_us.len().checked_sub(1)?;
+        // halves go to the even neighbor, as in NumPy
+        let at = (last as f64 * 0.95).round_ties_even() as usize;
+        Some(*self.delays_us.select_nth_unstable(at).1)
+    }
+
+    /// The share of bytes that did not leave before the end, be they lost or in a queue.
+    fn loss_rate(&self) -> Option<f64> {
+        let entered = self.entered_bytes as f64;
+        (entered > 0.0).then(|| 1.0 - self.left_bytes as f64 / entered)
+    }
+}
+
+impl Said {
+    fn of<R: Timed>(mut self, input: Input<'_>, rows: Rows<R>) -> Read<R> {
+        let packets = self.sums.iter().any(|sums| sums.entered_bytes > 0);
+        let damage = self.damage.or_else(|| {
+            let message = format!(
+                "is a merged log of a Pantheon tunnel without packets ({} opportunities to send): \
+                 its run failed before the first one",
+                self.opportunities
+            );
+            (!packets).then(|| TraceError::new(input.path, message))
+        });
+        let mut read = Read::new(Source::Pantheon, rows, damage);
+        read.warnings.extend(self.warning);
+        read.name_flows(&self.flows.names);
+        let environment = &mut read.metadata.environment;
+        let mut goodput_bps = BTreeMap::new();
+        for (number, sums) in (0..).zip(&mut self.sums) {
+            let numbers = [
+                ("throughput_bps", sums.throughput_bps()),
+                (
+                    "one_way_delay_p95_s",
+                    sums.delay_p95_us().map(|us| us as f64 / 1e6),
+                ),
+                ("loss_rate", sums.loss_rate()),
+            ];
+            for (name, value) in numbers {
+                if let (Some(value), 0..64) = (value, number) {
+                    environment.insert(format!("flow {number} {name}"), value.to_string());
+                }
+            }
+            goodput_bps.extend(numbers[0].1.map(|bps| (number, bps)));
+        }
+        if self.opportunities > 0 {
+            let count = self.opportunities.to_string();
+            environment.insert("opportunities".to_string(), count);
+        }
+        read.goodput_bps = goodput_bps;
+        read
+    }
+}
+
+/// Calls `take` with each packet's line, up to the first that is wrong.
 fn events(
     input: Input<'_>,
     mut take: impl FnMut(Event, u64) -> Result<(), TraceError>,
-) -> Result<(Vec<String>, Option<TraceError>, Option<String>), TraceError> {
-    let mut names = FlowNames::default();
+) -> Result<Said, TraceError> {
     let mut lines = input.lines()?;
+    let mut said = Said {
+        flows: FlowNames::default(),
+        sums: Vec::new(),
+        opportunities: 0,
+        damage: None,
+        warning: None,
+    };
     let mut feed = || -> Result<(), TraceError> {
         while let Some((number, line)) = lines.next()? {
             if line.starts_with('#') || line.trim().is_empty() {
                 continue;
             }
             let wrong = |message: String| TraceError::at(input.path, number, "", message);
-            let Some(event) = parse(line, &mut names).map_err(wrong)? else {
+            let Some(event) = parse(line, &mut said.flows).map_err(wrong)? else {
+                said.opportunities += 1;
                 continue;
             };
+            if said.sums.len() <= event.flow as usize {
+                said.sums
+                    .resize_with(event.flow as usize + 1, Sums::default);
+            }
+            said.sums[event.flow as usize].add(&event);
             take(event, number)?;
         }
         Ok(())
     };
-    let damage = feed().err();
-    Ok((names.names, damage, lines.warning()))
+    said.damage = feed().err();
+    said.warning = lines.warning();
+    Ok(said)
 }
 
 /// `None` for an opportunity of the link below.
 fn parse(line: &str, names: &mut FlowNames) -> Result<Option<Event>, String> {
     let words: Vec<&str> = line.split_whitespace().take(6).collect();
     let (time, bytes, delay, flow) = match words[..] {
-        [_, "#", ..] => return Ok(None),
+        [time, "#", ..] if time.parse::<f64>().is_ok() => return Ok(None),
         [time, "+", bytes] => (time, bytes, None, "0"),
         [time, "+", bytes, flow] => (time, bytes, None, flow),
         [time, "-", bytes, delay] => (time, bytes, Some(delay), "0"),
@@ -208,7 +312,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
 
     let mut rows: Rows<Record> = Rows::new(most);
     let mut flights: Vec<Flight> = Vec::new();
-    let (names, damage, warning) = events(input, |event, line| {
+    let said = events(input, |event, line| {
         if flights.len() <= event.flow as usize {
             flights.resize_with(event.flow as usize + 1, Flight::default);
         }
@@ -222,7 +326,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
             acknowledge(flight, at_us, bytes, rtt_us, event.flow)
                 .map_or(Ok(()), |record| rows.push(input.path, at(line), record))?;
         }
-        let bytes = event.bytes.saturating_sub(TUNNEL_BYTES);
+        let bytes = event.bytes;
         match event.delay_us {
             None => {
                 flight.sent_bytes += u64::from(bytes);
@@ -255,10 +359,8 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
     for record in rows.iter_mut() {
         record.cwnd_packets /= f64::from(mss_bytes);
     }
-    let mut read = Read::new(Source::Pantheon, rows, damage);
+    let mut read = said.of(input, rows);
     read.metadata.mss_bytes = Some(mss_bytes);
-    read.warnings.extend(warning);
-    read.name_flows(&names);
     let environment = &mut read.metadata.environment;
     let inferred = format!(
         "inferred from the packets in flight, acknowledgments being taken to need {:.3} ms, the \
@@ -268,7 +370,8 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
     environment.insert("cwnd_packets".to_string(), inferred);
     environment.insert(
         "snd_nxt_bytes".to_string(),
-        "IP packets with headers, what is sent again counted again".to_string(),
+        "IP packets with their headers and the tunnel's, what is sent again counted again"
+            .to_string(),
     );
     Ok(read)
 }
@@ -302,6 +405,7 @@ fn acknowledge(
 
 #[cfg(test)]
 mod tests {
+    use crate::import::Format;
     use crate::import::testing::{never_panics, packets, read, read_prefix};
     use crate::record::PacketEvent::{Delivered, Sent};
 
@@ -329,7 +433,7 @@ mod tests {
         assert_eq!((rows[0].1, rows[1].1, rows[2].1), (3.0, 2.0, 1.0));
         assert!((rows[1].0 - 0.0002).abs() < 1e-9);
         assert!((rows[1].2.unwrap() - 0.04).abs() < 1e-9);
-        assert_eq!(read.trace.metadata.mss_bytes, Some(1464));
+        assert_eq!(read.trace.metadata.mss_bytes, Some(1500));
         assert!(read.trace.metadata.environment["cwnd_packets"].contains("20.000 ms"));
     }
 
@@ -341,6 +445,56 @@ mod tests {
         assert_eq!((last.seq, last.event), (3, Delivered));
         assert_eq!(last.one_way_delay_s, Some(0.02));
         assert_eq!((records[8].seq, records[8].event), (5, Sent));
+    }
+
+    /// As where mm-link emulated the path: it begins and ends with opportunities.
+    fn emulated() -> String {
+        let opportunities = "0.000 # 1500\n".repeat(9000);
+        let (header, lines) = LOG.split_once('\n').unwrap();
+        format!("{header}\n{opportunities}{lines}121.000 # 1500\n")
+    }
+
+    #[test]
+    fn a_log_that_begins_with_opportunities_is_of_a_tunnel_all_the_same() {
+        let read = read(emulated()).unwrap();
+        assert_eq!(read.format, Format::PantheonLog);
+        assert_eq!(read.trace.records.len(), 3);
+        let packets = packets(emulated()).unwrap();
+        assert_eq!(packets.records.len(), 9);
+        assert_eq!(packets.metadata.environment["opportunities"], "9001");
+        // of mm-link, which counts whole milliseconds
+        let link = emulated().replace(".000 #", " #");
+        assert_eq!(
+            packets_of(&link[link.find("0 #").unwrap()..]),
+            Format::MahimahiLog
+        );
+    }
+
+    fn packets_of(text: &str) -> Format {
+        crate::import::detect::detect(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn throughput_delay_and_loss_are_those_of_pantheons_analysis() {
+        let read = read(LOG).unwrap();
+        // 3 of 6 packets left within 40.3 ms
+        let bps = 3.0 * 1500.0 * 8.0 / 0.0403;
+        assert!((read.goodput_bps[&0] - bps).abs() < 1.0);
+        let environment = &read.trace.metadata.environment;
+        assert_eq!(environment["flow 0 one_way_delay_p95_s"], "0.02");
+        assert_eq!(environment["flow 0 loss_rate"], "0.5");
+    }
+
+    #[test]
+    fn a_run_that_failed_is_refused_as_one() {
+        for text in [
+            "# init timestamp: 1700000000000.125\n",
+            "# init timestamp: 1.5\n2.000 # 1500\n",
+        ] {
+            for error in [read(text).unwrap_err(), packets(text).unwrap_err()] {
+                assert!(error.contains("Pantheon tunnel without packets"), "{error}");
+            }
+        }
     }
 
     #[test]
@@ -357,5 +511,5 @@ mod tests {
         assert!(error.contains("knows packets of one end only"), "{error}");
     }
 
-    never_panics!(LOG);
+    never_panics!(LOG, emulated());
 }
