@@ -74,6 +74,11 @@ pub(crate) fn detect(head: &[u8]) -> Option<Format> {
     if text.trim_start().starts_with(['{', '\u{1e}']) {
         return json(text);
     }
+    // the oldest lie in scripts; the reader says so
+    let script = ["var ", "let ", "const "];
+    if script.iter().any(|word| text.starts_with(word)) && text.contains("qlog_version") {
+        return Some(Format::Qlog);
+    }
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let found = lines.clone().take(200).find_map(line);
     // of a run that failed, Pantheon leaves a header alone
@@ -89,6 +94,7 @@ fn json(text: &str) -> Option<Format> {
         || has("\"qlog_format\"")
         || has("urn:ietf:params:qlog")
         || (has("metrics_updated\"") && has("\"time\""))
+        || (has(":packet_sent\"") && has("\"time\""))
     {
         return Some(Format::Qlog);
     }

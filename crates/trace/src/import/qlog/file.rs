@@ -8,18 +8,21 @@ use std::rc::Rc;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::events::{Number, Object, RawEvent, Text, What};
+use super::events::{Object, RawEvent, Text, Time, What};
+use super::rtt_unit::RttCheck;
 use crate::error::TraceError;
 use crate::import::input::{Budget, Input, Metered, json_error};
 use crate::import::rows::FlowNames;
 
 /// Traces of one file after this many count as the last of them.
 const MAX_TRACES: usize = 65_536;
+/// As much of a file as shows that it is of before the drafts.
+const HEAD_BYTES: usize = 4 << 10;
 
 /// What is kept of an event.
 pub struct Event {
     pub flow: u32,
-    /// The event's own number, and the sum of all up to it, in milliseconds.
+    /// The event's own number, and the sum of all up to it, in the trace's unit.
     time: f64,
     total: f64,
     trace: u32,
@@ -28,33 +31,106 @@ pub struct Event {
     pub line: u64,
 }
 
-/// How one of the file's traces counts time.
-#[derive(Clone, Copy, Default)]
-struct TraceClock {
+/// One of the file's traces: who logs, and how it counts time.
+struct Trace {
     since_previous: bool,
     total: f64,
+    /// The unit of time.
+    unit_s: f64,
+    vantage_point: String,
+    group: String,
+    /// What stands where in events that are lists.
+    fields: Rc<[Field]>,
+    rtts: RttCheck,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self {
+            since_previous: false,
+            total: 0.0,
+            unit_s: 1e-3,
+            vantage_point: String::new(),
+            group: String::new(),
+            fields: Rc::new([Field::Time, Field::Other, Field::Name, Field::Data]),
+            rtts: RttCheck::default(),
+        }
+    }
+}
+
+/// What an element of an event that is a list means (drafts 00 and 01).
+#[derive(Clone, Copy, PartialEq)]
+enum Field {
+    Time,
+    Name,
+    Group,
+    Path,
+    Data,
+    Other,
+}
+
+impl Field {
+    fn of(name: &str) -> Self {
+        match name {
+            "time" | "relative_time" | "delta_time" | "reference_time" | "absolute_time" => {
+                Self::Time
+            }
+            "event" | "event_type" | "name" | "type" => Self::Name,
+            "group_id" => Self::Group,
+            "path" | "path_id" => Self::Path,
+            "data" => Self::Data,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// Everything of a file that matters.
 #[derive(Default)]
 pub struct Log {
     pub events: Vec<Event>,
-    /// Who each flow is: the vantage point and the group.
+    /// Who each flow is: the vantage point, the group and the path.
     pub flows: Vec<String>,
     /// The size of a full datagram, told or seen.
     pub datagram_bytes: Option<u32>,
-    clocks: Vec<TraceClock>,
+    /// Events of all kinds.
+    pub seen: u64,
+    traces: Vec<Trace>,
 }
 
 impl Log {
     pub fn time_s(&self, event: &Event) -> f64 {
-        let since_previous = self.clocks[event.trace as usize].since_previous;
-        let milliseconds = if since_previous {
+        let trace = &self.traces[event.trace as usize];
+        let time = if trace.since_previous {
             event.total
         } else {
             event.time
         };
-        milliseconds / 1e3
+        time * trace.unit_s
+    }
+
+    /// What a round-trip time that an event tells is to be multiplied by to be in seconds.
+    pub fn rtt_unit_s(&self, event: &Event) -> f64 {
+        let trace = &self.traces[event.trace as usize];
+        trace.unit_s * trace.rtts.factor()
+    }
+
+    /// The unit of round-trip times, where it is not that of the traces' times.
+    pub fn odd_rtt_unit(&self) -> Option<String> {
+        let mut factors = self.traces.iter().map(|t| (t.rtts.factor(), t.unit_s));
+        let (factor, unit_s) = factors.find(|(factor, _)| *factor != 1.0)?;
+        let unit = match (factor * unit_s * 1e6).round() as u64 {
+            1_000_000 => "seconds",
+            1000 => "milliseconds",
+            _ => "microseconds",
+        };
+        Some(unit.to_string())
+    }
+
+    /// The events, in order of time: traces may lie behind one another.
+    pub fn in_order(&self) -> Vec<&Event> {
+        let mut events: Vec<&Event> = self.events.iter().collect();
+        events.sort_by(|a, b| self.time_s(a).total_cmp(&self.time_s(b)));
+        events
     }
 }
 
@@ -64,6 +140,14 @@ struct CommonFields {
     time_format: Text,
     #[serde(default)]
     group_id: Text,
+    #[serde(default, rename = "ODCID")]
+    odcid: Text,
+}
+
+#[derive(Default, Deserialize)]
+struct Configuration {
+    #[serde(default)]
+    time_units: Text,
 }
 
 #[derive(Default, Deserialize)]
@@ -74,17 +158,9 @@ struct VantagePoint {
     name: Text,
 }
 
-/// Who logs, as far as it was told before an event; names of flows are made of it.
-#[derive(Clone, Default)]
-struct Trace {
-    vantage_point: String,
-    group: String,
-}
-
 struct State {
     log: Log,
     names: FlowNames,
-    trace: Trace,
     told_bytes: Option<u32>,
     seen_bytes: u32,
     budget: Budget,
@@ -94,46 +170,70 @@ struct State {
 
 impl State {
     fn begin_trace(&mut self) {
-        if self.log.clocks.len() < MAX_TRACES {
-            self.log.clocks.push(TraceClock::default());
+        if self.log.traces.len() < MAX_TRACES {
+            self.log.traces.push(Trace::default());
         }
-        self.trace = Trace::default();
+    }
+
+    /// The trace that is being read; events may have no header.
+    fn trace(&mut self) -> &mut Trace {
+        if self.log.traces.is_empty() {
+            self.begin_trace();
+        }
+        self.log.traces.last_mut().expect("there is one")
     }
 
     fn take(&mut self, event: &RawEvent) -> Result<(), String> {
         self.budget.renew();
-        if self.log.clocks.is_empty() {
-            self.begin_trace(); // events without a header
-        }
-        let trace = self.log.clocks.len() - 1;
-        let clock = &mut self.log.clocks[trace];
+        self.log.seen += 1;
+        self.trace();
+        let number = self.log.traces.len() - 1;
+        let trace = &mut self.log.traces[number];
         let time = event.time.0.unwrap_or(0.0);
-        clock.total += time;
-        let total = clock.total;
+        trace.total += time;
+        let total = trace.total;
         let (what, datagram_bytes) = event.what();
         self.told_bytes = self.told_bytes.max(datagram_bytes);
         let Some(what) = what else { return Ok(()) };
         if event.time.0.is_none() {
             return Err("an event has no time, expected a number".to_string());
         }
-        if let What::Sent { size_bytes, .. } = what {
-            self.seen_bytes = self.seen_bytes.max(size_bytes);
+        let group = match event.group_id.0.as_str() {
+            "" => &trace.group,
+            group => group,
+        };
+        // most connections have one path, which not all of their events name
+        let path = Some(event.path()).filter(|path| !["", "0"].contains(path));
+        let path = path.map_or(String::new(), |path| format!("path {path}"));
+        // traces of one name are different connections all the same
+        let flow = self.names.number(&format!("{number}\n{group} {path}"))?;
+        let now = if trace.since_previous { total } else { time };
+        match what {
+            What::Sent { number, size_bytes } => {
+                self.seen_bytes = self.seen_bytes.max(size_bytes);
+                trace.rtts.sent(flow, number, now);
+            }
+            What::Acknowledged { number } => {
+                trace.rtts.acknowledged(flow, number, now);
+                return Ok(());
+            }
+            What::Metrics {
+                srtt, least_rtt, ..
+            } => {
+                srtt.into_iter()
+                    .chain(least_rtt)
+                    .for_each(|rtt| trace.rtts.told(rtt));
+            }
+            What::Lost { .. } => {}
         }
         if self.log.events.len() == self.most {
             return Err(format!("more than {} events", self.most));
         }
-        let group = match event.group_id.0.as_str() {
-            "" => &self.trace.group,
-            group => group,
-        };
-        let name = format!("{} {group}", self.trace.vantage_point);
-        // traces of one name are different connections all the same
-        let flow = self.names.number(&format!("{trace} {}", name.trim()))?;
         self.log.events.push(Event {
             flow,
             time,
             total,
-            trace: trace as u32,
+            trace: number as u32,
             what,
             line: self.line.get(),
         });
@@ -165,8 +265,31 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
+/// Why a file that begins so is not read, whatever follows.
+fn refusal(head: &str) -> Option<String> {
+    let (_, after) = head.split_once("qlog_version")?;
+    let version: String = after
+        .chars()
+        .skip_while(|c| "\"': ".contains(*c))
+        .take_while(|c| c.is_ascii_alphanumeric() || ".-".contains(*c))
+        .take(20)
+        .collect();
+    let expected = "expected JSON of draft-00 to the newest (qlog_version draft-00 to 0.4)";
+    if head.contains("\"connections\"") && !head.contains("\"traces\"") {
+        let what = format!("is a qlog of before the drafts (qlog_version {version})");
+        return Some(format!("{what}, which is not read; {expected}"));
+    }
+    let json = head.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{1e}');
+    let script = !json.trim_start_matches('\u{feff}').starts_with('{');
+    script.then(|| format!("is a qlog within a script (qlog_version {version}); {expected}"))
+}
+
 /// Reads all events, up to the end or to what is wrong.
 pub fn read(input: Input<'_>, most: usize) -> Result<(Log, Option<TraceError>), TraceError> {
+    let head = input.head(HEAD_BYTES)?;
+    if let Some(refusal) = refusal(&String::from_utf8_lossy(&head)) {
+        return Err(TraceError::new(input.path, refusal));
+    }
     let (budget, line) = (Budget::new(), Rc::new(Cell::new(1)));
     let source = Counted {
         source: io::BufReader::new(Metered {
@@ -178,7 +301,6 @@ pub fn read(input: Input<'_>, most: usize) -> Result<(Log, Option<TraceError>), 
     let mut state = State {
         log: Log::default(),
         names: FlowNames::default(),
-        trace: Trace::default(),
         told_bytes: None,
         seen_bytes: 0,
         budget,
@@ -207,10 +329,13 @@ pub fn read(input: Input<'_>, most: usize) -> Result<(Log, Option<TraceError>), 
     } = state;
     let sane = |bytes: &u32| (64..=65_535).contains(bytes);
     log.datagram_bytes = told_bytes.filter(sane).or(Some(seen_bytes).filter(sane));
-    // without the trace's number
+    // with the vantage point, which may stand behind the events, for the trace's number
     let named = |name: &String| {
-        name.split_once(' ')
-            .map_or("", |(_, rest)| rest)
+        let (trace, rest) = name.split_once('\n').unwrap_or_default();
+        let trace = trace.parse().ok().and_then(|at: usize| log.traces.get(at));
+        let vantage_point = trace.map_or("", |trace| &trace.vantage_point);
+        format!("{vantage_point} {}", rest.trim())
+            .trim()
             .to_string()
     };
     log.flows = names.names.iter().map(named).collect();
@@ -232,6 +357,9 @@ struct List<'a> {
     of_traces: bool,
 }
 
+/// One of `events`: an object, or a list as `event_fields` says.
+struct EventText<'a>(&'a mut State);
+
 macro_rules! seed {
     ($kind:ident, $deserialize:ident) => {
         impl<'de> DeserializeSeed<'de> for $kind<'_> {
@@ -247,6 +375,64 @@ macro_rules! seed {
 seed!(TopLevel, deserialize_map);
 seed!(TraceText, deserialize_map);
 seed!(List, deserialize_seq);
+seed!(EventText, deserialize_any);
+
+/// Takes the value of `key`, if an event has such a field.
+fn event_field<'de, A: MapAccess<'de>>(
+    event: &mut RawEvent,
+    key: &str,
+    map: &mut A,
+) -> Result<(), A::Error> {
+    match Field::of(key) {
+        Field::Time => event.time = map.next_value::<Time>()?,
+        Field::Name => event.name = map.next_value()?,
+        Field::Group => event.group_id = map.next_value()?,
+        Field::Path => event.path = map.next_value()?,
+        Field::Data => event.data = map.next_value()?,
+        Field::Other => _ = map.next_value::<IgnoredAny>()?,
+    }
+    Ok(())
+}
+
+impl<'de> Visitor<'de> for EventText<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event, as an object or a list")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut event = RawEvent::default();
+        while let Some(key) = map.next_key::<String>()? {
+            event_field(&mut event, &key, &mut map)?;
+        }
+        self.0.take(&event).map_err(A::Error::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut event = RawEvent::default();
+        let fields = Rc::clone(&self.0.trace().fields);
+        let mut count = 0;
+        loop {
+            let there = match fields.get(count).unwrap_or(&Field::Other) {
+                Field::Time => list.next_element()?.map(|time| event.time = time),
+                Field::Name => list.next_element()?.map(|name| event.name = name),
+                Field::Group => list.next_element()?.map(|group| event.group_id = group),
+                Field::Path => list.next_element()?.map(|path| event.path = path),
+                Field::Data => list.next_element()?.map(|data| event.data = data),
+                Field::Other => list.next_element::<IgnoredAny>()?.map(|_| ()),
+            };
+            if there.is_none() {
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(()); // some logs end with an empty list
+        }
+        self.0.take(&event).map_err(A::Error::custom)
+    }
+}
 
 impl<'de> Visitor<'de> for TopLevel<'_> {
     type Value = ();
@@ -259,7 +445,7 @@ impl<'de> Visitor<'de> for TopLevel<'_> {
         let state = self.state;
         *self.entered = true;
         let mut event = RawEvent::default();
-        let mut any = false;
+        let mut header = false;
         while let Some(key) = map.next_key::<String>()? {
             state.budget.renew();
             match key.as_str() {
@@ -268,14 +454,14 @@ impl<'de> Visitor<'de> for TopLevel<'_> {
                     of_traces: true,
                 })?,
                 "trace" => map.next_value_seed(TraceText(state))?,
-                "time" => event.time = map.next_value::<Number>()?,
-                "name" => (event.name, any) = (map.next_value::<Text>()?, true),
-                "group_id" => event.group_id = map.next_value::<Text>()?,
-                "data" => event.data = map.next_value()?,
-                _ => _ = map.next_value::<IgnoredAny>()?,
+                "qlog_version" | "qlog_format" | "file_schema" => {
+                    header = true;
+                    map.next_value::<IgnoredAny>()?;
+                }
+                key => event_field(&mut event, key, &mut map)?,
             }
         }
-        if any {
+        if !header && !event.name.0.is_empty() {
             state.take(&event).map_err(A::Error::custom)?;
         }
         Ok(())
@@ -298,19 +484,33 @@ impl<'de> Visitor<'de> for TraceText<'_> {
                 "common_fields" => {
                     let common = map.next_value::<Object<CommonFields>>()?.0;
                     let format = common.time_format.0.as_str();
-                    if let Some(clock) = state.log.clocks.last_mut() {
-                        clock.since_previous =
-                            matches!(format, "delta" | "relative_to_previous_event");
-                    }
-                    state.trace.group = common.group_id.0;
+                    let trace = state.trace();
+                    trace.since_previous |=
+                        matches!(format, "delta" | "relative_to_previous_event");
+                    let groups = [common.group_id.0, common.odcid.0];
+                    let group = groups.into_iter().find(|group| !group.is_empty());
+                    trace.group = group.unwrap_or_default();
+                }
+                "configuration" => {
+                    let configuration = map.next_value::<Object<Configuration>>()?.0;
+                    state.trace().unit_s = match configuration.time_units.0.as_str() {
+                        "us" => 1e-6,
+                        "ns" => 1e-9,
+                        "s" => 1.0,
+                        _ => 1e-3,
+                    };
+                }
+                "event_fields" => {
+                    let names = map.next_value::<Vec<Text>>()?;
+                    let trace = state.trace();
+                    trace.since_previous |= names.iter().any(|name| name.0 == "delta_time");
+                    trace.fields = names.iter().map(|name| Field::of(&name.0)).collect();
                 }
                 "vantage_point" => {
                     let point = map.next_value::<Object<VantagePoint>>()?.0;
                     let known = [point.r#type.0, point.name.0];
-                    state.trace.vantage_point = known
-                        .into_iter()
-                        .find(|name| !name.is_empty())
-                        .unwrap_or_default();
+                    let name = known.into_iter().find(|name| !name.is_empty());
+                    state.trace().vantage_point = name.unwrap_or_default();
                 }
                 "events" => map.next_value_seed(List {
                     state: &mut *state,
@@ -338,9 +538,10 @@ impl<'de> Visitor<'de> for List<'_> {
             {}
             return Ok(());
         }
-        while let Some(event) = list.next_element::<RawEvent>()? {
-            self.state.take(&event).map_err(A::Error::custom)?;
-        }
+        while list
+            .next_element_seed(EventText(&mut *self.state))?
+            .is_some()
+        {}
         Ok(())
     }
 }

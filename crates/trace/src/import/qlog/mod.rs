@@ -1,12 +1,16 @@
 //! qlog, the log of QUIC endpoints: one JSON text (`.qlog`) or a sequence of them (`.sqlog`, split
 //! by newlines or record separators).
 //!
-//! Events are known by the last part of their names, so that both those of draft 0.3
-//! (`recovery:metrics_updated`, `transport:packet_sent`) and the newer ones
-//! (`quic:recovery_metrics_updated`, `quic:packet_sent`) are read.
+//! Events are objects, or, of drafts 00 and 01, lists whose `event_fields` say what stands where.
+//! They are known by the last part of their names, so that those of the drafts
+//! (`metrics_updated`), of 0.3 (`recovery:metrics_updated`), the newer ones
+//! (`quic:recovery_metrics_updated`) and mvfst's (`congestion_metric_update`) are read. Times are in
+//! the unit of `time_units`, by default milliseconds; so are round-trip times, unless packets and
+//! their acknowledgments show that they are not.
 
 mod events;
 mod file;
+mod rtt_unit;
 
 use crate::error::{Place, TraceError};
 use crate::import::Read;
@@ -38,7 +42,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
     let mut rows = Rows::new(most);
     let mut flows = vec![Flow::default(); log.flows.len()];
     let mut wrong = None;
-    for event in &log.events {
+    for event in log.in_order() {
         let flow = &mut flows[event.flow as usize];
         match event.what {
             What::Sent { size_bytes, .. } => {
@@ -46,18 +50,20 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
                 flow.sent_bytes += u64::from(size_bytes);
                 continue;
             }
-            What::Lost { .. } => {
-                flow.lost += 1;
+            What::Lost { packets, .. } => {
+                flow.lost += u64::from(packets);
                 continue;
             }
+            What::Acknowledged { .. } => continue,
             What::Metrics {
                 cwnd_bytes,
                 ssthresh_bytes,
-                srtt_ms,
+                srtt,
+                ..
             } => {
                 flow.cwnd_bytes = cwnd_bytes.or(flow.cwnd_bytes);
                 flow.ssthresh_bytes = ssthresh_bytes.or(flow.ssthresh_bytes);
-                flow.srtt_s = srtt_ms.map(|ms| ms / 1e3).or(flow.srtt_s);
+                flow.srtt_s = srtt.map(|rtt| rtt * log.rtt_unit_s(event)).or(flow.srtt_s);
             }
         }
         let Some(cwnd_bytes) = flow.cwnd_bytes else {
@@ -83,10 +89,19 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
     let rows_missing = rows.len() == 0 && damage.is_none() && wrong.is_none();
     let damage = wrong.or(damage).or_else(|| {
         rows_missing.then(|| {
+            let packets = log
+                .events
+                .iter()
+                .any(|e| matches!(e.what, What::Sent { .. }));
+            let instead = if packets {
+                "; it tells of packets, which `convert --packets` reads"
+            } else {
+                ""
+            };
             let message = format!(
-                "none of its {} recovery events tells of a congestion window, expected \
-                 metrics_updated with congestion_window",
-                log.events.len()
+                "none of its {} events tells of a congestion window, expected metrics_updated with \
+                 congestion_window or cwnd{instead}",
+                log.seen
             );
             TraceError::new(input.path, message)
         })
@@ -101,11 +116,13 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
 pub(super) fn packets(input: Input<'_>, most: usize) -> Result<Read<PacketRecord>, TraceError> {
     let (log, mut damage) = file::read(input, most)?;
     let mut rows = Rows::new(most);
-    for event in &log.events {
+    for event in log.in_order() {
         let (seq, size_bytes, what) = match event.what {
             What::Sent { number, size_bytes } => (number, size_bytes, PacketEvent::Sent),
-            What::Lost { number, size_bytes } => (number, size_bytes, PacketEvent::DroppedByLoss),
-            What::Metrics { .. } => continue,
+            What::Lost {
+                number, size_bytes, ..
+            } => (number, size_bytes, PacketEvent::DroppedByLoss),
+            What::Metrics { .. } | What::Acknowledged { .. } => continue,
         };
         let record = PacketRecord {
             time_s: log.time_s(event),
@@ -120,6 +137,13 @@ pub(super) fn packets(input: Input<'_>, most: usize) -> Result<Read<PacketRecord
             damage = Some(error);
             break;
         }
+    }
+    if rows.len() == 0 && damage.is_none() {
+        let message = format!(
+            "none of its {} events tells of a packet sent or lost",
+            log.seen
+        );
+        damage = Some(TraceError::new(input.path, message));
     }
     Ok(described(
         input,
@@ -148,6 +172,14 @@ fn described<R: super::rows::Timed>(input: Input<'_>, mut read: Read<R>, log: &L
             "{}: the size of a datagram is not told; taken to be {DATAGRAM_BYTES} B",
             input.path.display()
         ));
+    }
+    if let Some(unit) = log.odd_rtt_unit() {
+        let said = "round-trip times are taken to be in";
+        let why = "for that is what packets and their acknowledgments took";
+        read.warnings
+            .push(format!("{}: {said} {unit}, {why}", input.path.display()));
+        let environment = &mut read.metadata.environment;
+        environment.insert("srtt_s".to_string(), format!("inferred: {unit}"));
     }
     read.name_flows(&log.flows);
     read
@@ -225,6 +257,149 @@ mod tests {
         assert!((rows[1].time_s - 0.005).abs() < 1e-9);
     }
 
+    /// As picoquic writes it today.
+    const POSITIONAL: &str = r#"{ "qlog_version": "draft-00", "title": "picoquic", "traces": [
+{ "vantage_point": { "name": "backend-67", "type": "server" },
+"event_fields": ["relative_time", "path_id", "category", "event", "data"],
+"configuration": {"time_units": "us"},
+"common_fields": { "protocol_type": "QUIC_HTTP3", "reference_time": "11001"},
+"events": [
+[0, 0, "transport", "datagram_received", { "byte_length": 1252, "addr_from" : {"port_v4":1234}}],
+[1000, 0, "recovery", "metrics_updated", {"cwnd": 15360, "smoothed_rtt": 0, "bytes_in_flight": 0}],
+[2000, 0, "transport", "packet_sent", { "packet_type": "1RTT", "header": { "packet_size": 1200, "packet_number": 7 }, "frames": [{ "frame_type": "padding"}]}],
+[3000, 0, "transport", "packet_sent", { "packet_type": "initial", "header": { "packet_size": 900, "packet_number": 0 }}],
+[22000, 0, "recovery", "metrics_updated", {"cwnd": 16560,"smoothed_rtt": 20000}],
+["23000", 1, "recovery", "metrics_updated", {"cwnd": 12000}],
+[24000, 0, "recovery", "packet_lost", { "packet_type" : "1RTT", "trigger": "repeat", "header": { "packet_type": "1RTT", "packet_number": 7, "packet_size": 1200}}],
+[25000, 0, "recovery", "metrics_updated", {"cwnd": 8280}],
+[]]}]}
+"#;
+
+    #[test]
+    fn events_that_are_lists_are_read_by_their_fields_and_units() {
+        let read = read(POSITIONAL).unwrap();
+        let rows: Vec<_> = (read.trace.records.iter())
+            .map(|r| (r.flow, r.cwnd_packets, r.srtt_s, r.retransmits))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                (0, 12.8, None, Some(0)),
+                (0, 13.8, Some(0.02), Some(0)),
+                (1, 10.0, None, Some(0)),
+                (0, 6.9, Some(0.02), Some(1)),
+            ]
+        );
+        assert!((read.trace.records[3].time_s - 0.024).abs() < 1e-9);
+        assert_eq!(read.trace.metadata.environment["flow 1"], "server path 1");
+        let records = packets(POSITIONAL).unwrap().records;
+        assert_eq!(records.len(), 2);
+        assert!((records[1].time_s - 0.022).abs() < 1e-9);
+    }
+
+    #[test]
+    fn times_since_the_event_before_are_summed() {
+        let text = r#"{"qlog_version":"draft-01","traces":[{"configuration":{"time_units":"us"},
+            "event_fields":["delta_time","category","event","trigger","data"],
+            "events":[[1400652327546,"transport","packet_received","default",{}],
+            [500,"recovery","metrics_updated","default",{"cwnd":12000}],
+            [500,"recovery","metrics_updated","default",{"cwnd":13200}]]}]}"#;
+        let rows = read(text).unwrap().trace.records;
+        assert!((rows[1].time_s - 0.0005).abs() < 1e-6);
+    }
+
+    #[test]
+    fn aioquic_and_mvfst_have_names_of_their_own() {
+        let aioquic = r#"{"qlog_format": "JSON", "qlog_version": "0.3", "traces": [{"common_fields": {"ODCID": "3f48"}, "events": [
+            {"data": {"cwnd": 12800, "bytes_in_flight": 0}, "name": "recovery:metrics_updated", "time": 1744082002713.5},
+            {"data": {"latest_rtt": 20.5, "smoothed_rtt": 20.5}, "name": "recovery:metrics_updated", "time": 1744082002734.5}],
+            "vantage_point": {"name": "aioquic", "type": "client"}}]}"#;
+        let read_back = read(aioquic).unwrap();
+        let rows = &read_back.trace.records;
+        assert_eq!((rows.len(), rows[1].srtt_s), (2, Some(0.0205)));
+        let name = &read_back.trace.metadata.environment["flow 0"];
+        assert_eq!(name, "client 3f48");
+        let mvfst = r#"{"qlog_version":"draft-00","traces":[{"configuration":{"time_units":"us"},
+            "event_fields":["relative_time","category","event","data"],"events":[
+            ["1000","metric_update","congestion_metric_update",{"current_cwnd":12000,"state":"x"}],
+            ["2000","loss","packets_lost",{"largest_lost_packet_num":9,"lost_bytes":2400,"lost_packets":2}],
+            ["3000","metric_update","metric_update",{"smoothed_rtt":31000,"min_rtt":30000}]]}]}"#;
+        let rows = read(mvfst).unwrap().trace.records;
+        assert_eq!(
+            (rows[1].srtt_s, rows[1].retransmits),
+            (Some(0.031), Some(2))
+        );
+    }
+
+    /// 20 round trips of 25 ms, told as `told`.
+    fn round_trips(told: &str) -> String {
+        let mut text =
+            "\u{1e}{\"qlog_version\":\"0.3\",\"qlog_format\":\"JSON-SEQ\",\"trace\":{}}\n"
+                .to_string();
+        for i in 0..20 {
+            let ms = i * 30;
+            text += &format!(
+                "\u{1e}{{\"time\":{ms},\"name\":\"transport:packet_sent\",\"data\":{{\"header\":{{\"packet_type\":\"1RTT\",\"packet_number\":{i}}},\"raw\":{{\"length\":1200}}}}}}\n\
+                 \u{1e}{{\"time\":{},\"name\":\"transport:packet_received\",\"data\":{{\"header\":{{\"packet_type\":\"1RTT\",\"packet_number\":{i}}},\"frames\":[{{\"frame_type\":\"ack\",\"acked_ranges\":[[0,{i}]]}}]}}}}\n\
+                 \u{1e}{{\"time\":{},\"name\":\"recovery:metrics_updated\",\"data\":{{\"congestion_window\":12000,\"smoothed_rtt\":{told}}}}}\n",
+                ms + 25,
+                ms + 25,
+            );
+        }
+        text
+    }
+
+    #[test]
+    fn round_trip_times_in_another_unit_are_shown_by_acknowledgments() {
+        for (told, unit) in [
+            ("25.5", ""),
+            ("0.0255", "seconds"),
+            ("25500", "microseconds"),
+        ] {
+            let read = read(round_trips(told)).unwrap();
+            let srtt_s = read.trace.records[5].srtt_s.unwrap();
+            assert!((srtt_s - 0.0255).abs() < 1e-9, "{told}: {srtt_s}");
+            assert_eq!(read.warnings.len(), usize::from(!unit.is_empty()));
+            assert!(read.warnings.iter().all(|warning| warning.contains(unit)));
+        }
+    }
+
+    #[test]
+    fn what_is_of_before_the_drafts_or_tells_nothing_is_refused_by_name() {
+        let script = "var x = {\n \"qlog_version\": \"0.1\",\n \"connections\": [{}]};";
+        let error = read(script).unwrap_err();
+        assert!(
+            error.contains("before the drafts (qlog_version 0.1)"),
+            "{error}"
+        );
+        let json = "{\"qlog_version\": \"0.1\",\"connections\": []}";
+        assert!(packets(json).unwrap_err().contains("before the drafts"));
+        let script = "var x = {\"qlog_version\": \"draft-01\", \"traces\": []};";
+        assert!(read(script).unwrap_err().contains("within a script"));
+        let sent = round_trips("1")
+            .replace("congestion_window", "x")
+            .replace("smoothed_rtt", "y");
+        let error = read(sent).unwrap_err();
+        assert!(error.contains("`convert --packets`"), "{error}");
+        let messages = r#"{"qlog_version":"draft-00","traces":[{"event_fields":["relative_time","category",
+            "event","data"],"events":[[0,"info","message",{"message":"s:x"}]]}]}"#;
+        let error = packets(messages).unwrap_err();
+        assert_eq!(
+            error,
+            "f: none of its 1 events tells of a packet sent or lost"
+        );
+    }
+
+    #[test]
+    fn traces_behind_one_another_are_put_in_order() {
+        let trace = r#"{"events":[{"time":1,"name":"recovery:metrics_updated","data":{"cwnd":12000}},
+            {"time":9000,"name":"recovery:metrics_updated","data":{"cwnd":12000}}]}"#;
+        let text = format!("{{\"qlog_version\":\"0.3\",\"traces\":[{trace},{trace}]}}");
+        let rows = read(text).unwrap().trace.records;
+        let flows: Vec<u32> = rows.iter().map(|row| row.flow).collect();
+        assert_eq!(flows, [0, 1, 0, 1]);
+    }
+
     #[test]
     fn a_cut_log_is_refused_by_line_or_kept_so_far() {
         let cut = &SEQUENCE[..SEQUENCE.len() - 9];
@@ -239,5 +414,5 @@ mod tests {
         );
     }
 
-    never_panics!(CONTAINED, SEQUENCE);
+    never_panics!(CONTAINED, SEQUENCE, POSITIONAL, round_trips("0.0255"));
 }
