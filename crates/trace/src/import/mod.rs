@@ -14,6 +14,7 @@ mod pantheon;
 mod pantheon_ends;
 mod pantheon_perf;
 mod pcap;
+mod probe_srtt;
 mod qlog;
 mod rows;
 mod ss;

@@ -1,11 +1,14 @@
 //! tcp_probe as text: the lines of the old `/proc/net/tcpprobe` (kernels up to 4.15) and those that
 //! tracefs prints of the tracepoint `tcp:tcp_probe`.
 //!
+//! The unit in which srtt is printed is told by [`probe_srtt`].
+//!
 //! Rows come from both ends if both are on one machine; receivers, which never send, are left out.
 
 use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::{Input, shown};
+use crate::import::probe_srtt::{self, SrttUnit};
 use crate::import::rows::{FlowNames, Rows};
 use crate::record::{Record, Source};
 
@@ -21,7 +24,9 @@ struct Sample<'a> {
     cwnd: &'a str,
     ssthresh: u64,
     snd_wnd: u64,
-    srtt_us: u64,
+    /// As printed.
+    srtt: u64,
+    traced: bool,
 }
 
 /// The counters of one flow, as they go past 2^32.
@@ -68,7 +73,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
     let mut flows: Vec<Counters> = Vec::new();
     let mut rows = Rows::new(most);
     let mut lines = input.lines()?;
-    let (mut lost, mut warnings) = (0u64, Vec::new());
+    let (mut lost, mut warnings, mut traced) = (0u64, Vec::new(), false);
     let mut feed = || -> Result<(), TraceError> {
         while let Some((number, line)) = lines.next()? {
             let line = line.trim();
@@ -85,6 +90,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
             let Some(sample) = parse(line).map_err(wrong)? else {
                 continue;
             };
+            traced |= sample.traced;
             let flow = names.number(&sample.flow).map_err(wrong)?;
             if flow as usize == flows.len() {
                 flows.push(Counters::default());
@@ -107,7 +113,8 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
                 flow,
                 cwnd_packets,
                 ssthresh_packets: known.then_some(sample.ssthresh as f64),
-                srtt_s: (sample.srtt_us > 0).then_some(sample.srtt_us as f64 / 1e6),
+                // as printed, until it is known in which unit
+                srtt_s: (sample.srtt > 0).then_some(sample.srtt as f64),
                 snd_nxt_bytes: Some(snd_nxt),
                 snd_una_bytes: Some(snd_una),
                 rwnd_bytes: Some(sample.snd_wnd),
@@ -140,9 +147,29 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
         let mut kept = numbers.iter().map(Option::is_some);
         names.retain(|_| kept.next().unwrap_or(false));
     }
+    let any_srtt = rows.iter_mut().any(|record| record.srtt_s.is_some());
+    let unit = probe_srtt::convert(&mut rows, traced);
     let mut read = Read::new(Source::TcpProbe, rows, damage);
+    let file = input.path.display();
+    let environment = &mut read.metadata.environment;
+    match unit {
+        _ if !any_srtt => {}
+        SrttUnit::Known(_, name) => {
+            environment.insert("srtt_s".to_string(), format!("inferred: printed in {name}"));
+            if name != "microseconds" {
+                warnings.push(format!(
+                    "{file}: round-trip times are taken to be printed in {name}, as sequence \
+                     numbers and times show"
+                ));
+            }
+        }
+        SrttUnit::Undecided => {
+            let why = "left out: microseconds or jiffies, which its rows do not show";
+            environment.insert("srtt_s".to_string(), why.to_string());
+            warnings.push(format!("{file}: round-trip times are {why}"));
+        }
+    }
     if lost > 0 {
-        let file = input.path.display();
         warnings.push(format!("{file}: the kernel lost {lost} events"));
         read.metadata.valid = false;
     }
@@ -216,7 +243,8 @@ fn parse(line: &str) -> Result<Option<Sample<'_>>, String> {
         cwnd,
         ssthresh: number_of(ssthresh, "ssthresh")?,
         snd_wnd: number_of(wnd, "snd_wnd")?,
-        srtt_us: number_of(srtt, "srtt")?,
+        srtt: number_of(srtt, "srtt")?,
+        traced: false,
     }))
 }
 
@@ -242,7 +270,8 @@ fn traced<'a>(before: &'a str, fields: &'a str) -> Result<Sample<'a>, String> {
         cwnd: field("snd_cwnd")?,
         ssthresh: number_of(field("ssthresh")?, "ssthresh")?,
         snd_wnd: number_of(field("snd_wnd")?, "snd_wnd")?,
-        srtt_us: number_of(field("srtt")?, "srtt")?,
+        srtt: number_of(field("srtt")?, "srtt")?,
+        traced: true,
     })
 }
 
@@ -294,6 +323,57 @@ CPU:1 [LOST 12 EVENTS]
         assert_eq!(flow, "10.0.0.1:5001 -> 10.0.0.2:6001");
     }
 
+    /// A flow of 500 rows, of which an acknowledgment comes each `ack_s`, `flight` segments being
+    /// under way, with `srtt` in the column; rows that leave the window as it was are not printed.
+    fn clocked(ack_s: f64, flight: u32, srtt: u64) -> String {
+        let rows = (0..500).filter(|row| row % 7 != 3 && row % 11 != 5);
+        rows.map(|row| {
+            let (una, nxt) = (row * 1448, (row + flight) * 1448);
+            let time_s = f64::from(row) * ack_s;
+            format!(
+                "{time_s:.9} 10.0.0.1:5001 10.0.0.2:6001 32 {nxt:#x} {una:#x} {flight} 99 65792 \
+                 {srtt} 229376\n"
+            )
+        })
+        .collect()
+    }
+
+    #[test]
+    fn the_unit_of_srtt_is_shown_by_sequence_numbers_and_times() {
+        // a round trip of 0.8 s: 100 segments, one each 8 ms; and of 2 ms on a fast network
+        for (ack_s, flight, srtt, seconds, name) in [
+            (0.008, 100, 800_000, 0.8, "microseconds"),
+            (0.008, 100, 6_400_000, 0.8, "eighths of a microsecond"),
+            (0.008, 100, 800, 0.8, "jiffies of 1 ms"),
+            (0.008, 100, 200, 0.8, "jiffies of 4 ms"),
+            (0.008, 100, 80, 0.8, "jiffies of 10 ms"),
+            (0.000_02, 100, 2000, 0.002, "microseconds"),
+        ] {
+            let read = read(clocked(ack_s, flight, srtt)).unwrap();
+            let got = read.trace.records[9].srtt_s.unwrap();
+            assert!((got - seconds).abs() < 1e-9, "{name}: {got}");
+            let inferred = &read.trace.metadata.environment["srtt_s"];
+            assert_eq!(inferred, &format!("inferred: printed in {name}"));
+            let warned = read.warnings.iter().any(|w| w.contains(name));
+            assert_eq!(warned, name != "microseconds");
+        }
+    }
+
+    #[test]
+    fn srtt_whose_unit_is_not_shown_is_missing() {
+        let few: String = clocked(0.008, 100, 200)
+            .lines()
+            .take(20)
+            .fold(String::new(), |text, line| text + line + "\n");
+        let read = read(few).unwrap();
+        assert!(read.trace.records.iter().all(|row| row.srtt_s.is_none()));
+        assert!(
+            read.warnings.iter().any(|w| w.contains("left out")),
+            "{:?}",
+            read.warnings
+        );
+    }
+
     #[test]
     fn what_is_wrong_is_told_by_line_and_the_rows_before_it_kept() {
         let text = format!("{OLD}12.02 10.0.0.1:5001 10.0.0.2:6001 32 0x3d9e1cc 0x3d9d");
@@ -319,5 +399,5 @@ CPU:1 [LOST 12 EVENTS]
         );
     }
 
-    never_panics!(TRACED, OLD);
+    never_panics!(TRACED, OLD, clocked(0.008, 100, 200));
 }
