@@ -63,8 +63,6 @@ def expected(file: Path) -> Usable | Unusable:
 
 def found(file: Path, scratch: Path) -> dict[str, float]:
     """The same of the packet table; of a tunnel's log, the sums that stand in its description, too."""
-    import json
-
     import pyarrow.parquet
 
     import pathcast
@@ -89,7 +87,7 @@ def found(file: Path, scratch: Path) -> dict[str, float]:
     trace = pathcast.convert(file, scratch / "trace.parquet", keep_prefix=True)
     for flow, rate_bps in trace.goodput_bps.items():
         facts[f"flow {flow} throughput_bps"] = rate_bps
-    environment = json.loads(table.schema.metadata[b"pathcast"])["environment"]
+    environment = pathcast.read_trace(scratch / "trace.parquet").metadata["environment"]
     for flow in np.unique(columns["flow"]):
         facts[f"flow {flow} delay_p95_s"] = float(environment[f"flow {flow} one_way_delay_p95_s"])
     return facts

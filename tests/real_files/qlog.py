@@ -31,10 +31,11 @@ def _documents(text: str) -> list[Any] | None:
 
 
 def _events(documents: list[Any]):
-    """Seconds, the last part of the name, and the data of each event."""
+    """Seconds, the last part of the name, the data, the unit of time and the path of each event."""
     for document in documents:
         if "name" in document and "qlog_version" not in document:
-            yield document["time"] / 1e3, document["name"].split(":")[-1], document["data"]
+            data = document["data"]
+            yield document["time"] / 1e3, document["name"].split(":")[-1], data, 1e-3, 0
         for trace in document.get("traces", []):
             unit = {"us": 1e-6, "s": 1.0}.get(
                 trace.get("configuration", {}).get("time_units", ""), 1e-3
@@ -51,7 +52,9 @@ def _events(documents: list[Any]):
                 if "delta_time" in event:
                     time = total
                 name = event.get("name") or event.get("event") or event.get("event_type")
-                yield time * unit, name.split(":")[-1].lower(), event.get("data", {})
+                data = event.get("data", {})
+                path = (id(trace), event.get("path_id", 0))
+                yield time * unit, name.split(":")[-1].lower(), data, unit, path
 
 
 def _kind_and_number(data: Any) -> tuple[str, float | None]:
@@ -68,47 +71,56 @@ def _size(data: Any) -> int:
 
 
 def expected(file: Path) -> Usable | Unusable:
+    """Facts of all connections of a file."""
     text = file.read_text(errors="replace")
     documents = _documents(text)
     if documents is None:
         return Unusable("a log of before the drafts", ("before the drafts", "within a script"))
     if any("connections" in document for document in documents):
         return Unusable("a log of before the drafts", ("before the drafts",))
-    sizes, lost, windows, srtts = [], 0, [], []
-    first = None
-    for time, name, data in _events(documents):
+    sizes: list[int] = []
+    lost, windows, srtts = 0, [], []
+    known: dict[object, dict[str, float]] = {}
+    for _, name, data, unit, path in sorted(_events(documents), key=lambda event: event[0]):
         kind, number = _kind_and_number(data)
         application = number is not None and kind in APPLICATION
         if name == "packet_sent" and application:
             sizes.append(_size(data))
-            first = time if first is None else min(first, time)
         elif name == "packet_lost" and application:
             lost += 1
         elif name in ("metrics_updated", "recovery_metrics_updated"):
+            # what did not change is not told again
+            now = known.setdefault(path, {})
             window = data.get("congestion_window", data.get("cwnd"))
             if window:
-                windows.append((time, float(window)))
+                now["window"] = float(window)
             if data.get("smoothed_rtt"):
-                srtts.append(float(data["smoothed_rtt"]))
+                now["srtt"] = float(data["smoothed_rtt"]) * unit
+            told = (
+                "congestion_window",
+                "cwnd",
+                "smoothed_rtt",
+                "ssthresh",
+                "min_rtt",
+                "latest_rtt",
+            )
+            if "window" in now and any(data.get(key) for key in told):
+                windows.append(now["window"])
+                srtts += [now["srtt"]] if "srtt" in now else []
     if not sizes and not windows:
         return Unusable("a log of neither packets nor windows", ("none of its",))
     facts = {"packets": float(len(sizes)), "bytes": float(sum(sizes)), "lost": float(lost)}
     if windows:
-        by_value = [window for _, window in windows]
-        facts |= {"largest window": max(by_value), "least window": min(by_value)}
-    if windows and srtts:
-        unit = 1e-6 if any(
-            trace.get("configuration", {}).get("time_units") == "us"
-            for document in documents
-            for trace in document.get("traces", [])
-        ) else 1e-3
-        facts["largest srtt_s"] = max(srtts) * unit
-        facts["least srtt_s"] = min(srtts) * unit
-        facts["median srtt_s"] = statistics.median(srtts) * unit
+        facts |= {"rows": float(len(windows)), "median window": statistics.median(windows)}
+        facts |= {"largest window": max(windows), "least window": min(windows)}
+    if srtts:
+        facts |= {"largest srtt_s": max(srtts), "least srtt_s": min(srtts)}
+        facts["median srtt_s"] = statistics.median(srtts)
     return Usable(facts)
 
 
 def found(file: Path, scratch: Path) -> dict[str, float]:
+    """The same by Pathcast, of the packet table and the trace, or of that which the file has."""
     import numpy as np
     import pyarrow.parquet
 
@@ -130,14 +142,13 @@ def found(file: Path, scratch: Path) -> dict[str, float]:
         pathcast.convert(file, scratch / "trace.parquet", keep_prefix=True)
         trace = pathcast.read_trace(scratch / "trace.parquet")
         windows = trace.columns["cwnd_packets"] * trace.metadata["mss_bytes"]
+        facts |= {"rows": float(len(windows)), "median window": float(np.median(windows))}
         facts |= {"largest window": windows.max(), "least window": windows.min()}
         srtt = trace.columns["srtt_s"]
         if (~np.isnan(srtt)).any():
             facts["largest srtt_s"] = np.nanmax(srtt)
             facts["least srtt_s"] = np.nanmin(srtt)
-            # a row for each metric that changed; srtt holds
-            changes = srtt[~np.isnan(srtt)]
-            facts["median srtt_s"] = float(np.median(changes))
+            facts["median srtt_s"] = float(np.nanmedian(srtt))
     except TraceError as error:
         refusals.append(error)
     if len(refusals) == 2:

@@ -6,7 +6,7 @@ from . import KINDS
 from .judge import files_of, has_reader, judged, missing
 
 #: Kinds whose mends are still under way.
-UNFINISHED = ("qlog", "tcpprobe", "ss", "iperf3")
+UNFINISHED = ("ss", "iperf3")
 
 
 @pytest.mark.parametrize(
