@@ -147,8 +147,16 @@ def attainable_rate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of all that is random.", min=0)] = 1,
     at_once: Annotated[
-        int, typer.Option(help="Trains at once; 0: one for each processor, in real time one.", min=0)
+        int,
+        typer.Option(
+            help="Run so many trains at the same time, which changes no result; 0: one for each processor, in real time one.",
+            min=0,
+        ),
     ] = 0,
+    trains: Annotated[
+        int,
+        typer.Option(help="Divide the samples of a rate among so many trains, each of 60 samples or more.", min=1),
+    ] = 4,
     output: Annotated[
         FilePath | None,
         typer.Option(
@@ -186,6 +194,7 @@ def attainable_rate(
         at_once=at_once,
         seed=seed,
         pilot_s=min(60.0, longest),
+        trains=trains,
     )
     by = 1e6 if prober.unit == "bit" else 100.0
     if step is not None:
@@ -401,7 +410,8 @@ def print_estimate(found: AttainableRate) -> None:
             out.print(f"{point.rate / by:.5g} {unit}: {note}")
     for point in found.points:
         if not point.stationary:
-            out.print(f"{point.rate / by:.5g} {unit} has no steady state: {point.because}")
+            verdict = "is undecided" if point.undecided else "has no steady state"
+            out.print(f"{point.rate / by:.5g} {unit} {verdict}: {point.because}")
     if not found.used:
         out.print("no rate has a steady state: probe smaller ones, or for longer")
         return

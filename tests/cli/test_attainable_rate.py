@@ -28,6 +28,7 @@ from pathcast.attainable_rate import (
     estimate,
     estimate_adaptively,
     statistics,
+    steady,
     steps,
     video,
 )
@@ -302,6 +303,7 @@ def test_estimates_are_read_back_and_other_files_refused():
         text.replace('"rate": 1000', '"rate": "1000"'),
         text.replace('"rate": 1000', '"rate": 3000'),
         text.replace('"stationary": true', '"stationary": true, "more": 1'),
+        text.replace('"undecided": false', '"undecided": "no"'),
         text.replace('"points": [', '"points": [3, '),
         "[" * 100_000,
     ):
@@ -318,19 +320,17 @@ def ar1(correlation, count, seed):
 
 
 def test_the_tests_tell_steady_from_unsteady_and_independent_from_dependent():
-    steady = [statistics.is_stationary(ar1(0.5, 400, seed)) for seed in range(50)]
+    level = [statistics.is_stationary(ar1(0.5, 400, seed)) for seed in range(50)]
     walks = [statistics.is_stationary(np.cumsum(ar1(0, 400, seed))) for seed in range(50)]
     growing = [statistics.is_stationary(np.arange(400) + ar1(0.5, 400, seed)) for seed in range(20)]
-    assert sum(steady) >= 49
+    assert sum(level) >= 49
     assert sum(walks) <= 3
     assert sum(growing) == 0
-    white = [statistics.are_independent(ar1(0, 400, seed)) for seed in range(100)]
-    joined = [statistics.are_independent(ar1(0.5, 400, seed)) for seed in range(20)]
-    assert sum(white) >= 95
-    assert sum(joined) == 0
+    joined = [steady.decide([ar1(0.5, 400, seed)], 0.05, seed) for seed in range(10)]
+    assert all(one.adjusted_p["runs"] <= steady.PERMUTATION_LEVEL for one in joined)
     assert statistics.is_stationary(np.full(50, 0.05))
-    assert statistics.are_independent(np.full(50, 0.05))
-    assert not statistics.halves_agree(np.concatenate([ar1(0, 200, 1), 1 + ar1(0, 200, 2)]))
+    moved = steady.decide([np.concatenate([ar1(0, 200, 1), 1 + ar1(0, 200, 2)])], 0.05)
+    assert moved.because and not moved.dependent
     assert statistics.decorrelation(ar1(0, 2000, 3)) <= 2
     assert 5 <= statistics.decorrelation(ar1(0.9, 2000, 3)) <= 100
 
@@ -381,6 +381,7 @@ def test_a_video_has_its_rate_rhythm_and_scenes():
         {"pilot_s": 100, "most_s": 10},
         {"confidence": 1.0},
         {"seed": -1},
+        {"trains": 0},
     ],
 )
 def test_options_out_of_range_are_refused(wrong):

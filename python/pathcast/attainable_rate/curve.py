@@ -39,6 +39,8 @@ class Point:
         median_delay_s: of all samples.
         because: why it is not stationary, in words; empty: it is.
         notes: what else was seen, in words.
+        undecided: not stationary only because samples still depended on each other when the time was over; whether
+            there is a steady state is not known.
 
     """
 
@@ -55,6 +57,7 @@ class Point:
     median_delay_s: float | None = None
     because: str = ""
     notes: tuple[str, ...] = ()
+    undecided: bool = False
 
 
 @dataclass(frozen=True)
@@ -264,6 +267,8 @@ def _point(values: dict[str, Any]) -> Point:
             or not math.isfinite(number)
         ):
             raise ValueError(f"{number!r} is no number")
+    if not isinstance(point.undecided, bool):
+        raise ValueError(f"{point.undecided!r} is neither true nor false")
     if (
         point.rate <= 0
         or not 0 <= point.epsilon <= 1

@@ -4,9 +4,12 @@ Lübben and Fidler, section III-B: rates ascend in equal steps; of each, delays 
 tested for stationarity and independence; a train whose samples are stationary but not independent is extended, and
 the samples are thinned; the first rate without a steady state is the last.
 
-Beyond it: the distance at which samples are independent is taken from the autocorrelation of a short train, so that
-few trains are sent in vain; halves must agree, so that a slow beginning is not taken for a steady state; quantiles
-have bounds; and rates can be chosen by what they add to the curve.
+Beyond it: a pilot run estimates the lag at which delays decorrelate, so that few trains are sent in vain; `steady` makes
+one decision of all tests of all trains, which also look at large delays, halves and trains; quantiles have bounds; and
+rates can be chosen by what they add to the curve.
+
+Results follow from the options alone: the number of processors decides how many trains run at the same time, not how
+many there are.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pathcast.attainable_rate import statistics
+from pathcast.attainable_rate import statistics, steady
 from pathcast.attainable_rate.curve import AttainableRate, Point
 from pathcast.attainable_rate.probes import ATTEMPTS, Plan, Prober, Train
 from pathcast.attainable_rate.statistics import FEWEST_SAMPLES, decorrelation, samples_needed
@@ -34,6 +37,8 @@ Floats = npt.NDArray[np.float64]
 _PILOT_SAMPLES = 2000
 #: A train is at least so many times as long as its samples' distance.
 _SPACINGS = 60
+#: Samples of a pilot train that are tested for a unit root.
+_UNIT_ROOT_SAMPLES = 200
 #: Of the window, for pictures; lags of its autocorrelation, and how many of them at most.
 _WINDOWS, _LAGS, _ROWS = 2000, 100, 20
 #: Of a train, the part before the first sample.
@@ -51,8 +56,12 @@ class Options:
         confidence: of the bounds of delays, each rate by itself.
         pilot_s: length of a rate's first train, in seconds; longer ones follow where samples hang together longer.
         most_s: at most so long is a rate probed, in seconds; what is not stationary by then is taken not to be.
-        at_once: trains at once; 0: one for each processor, in real time one.
+        at_once: how many trains run at the same time, which changes no result; 0: one for each processor, in real time
+            one.
         seed: of all that is random.
+        trains: among which the samples of a rate are divided; fewer where each would have less than 60 samples, more
+            where a train would be longer than the prober carries. More trains use more processors, and each has a
+            warm-up of a quarter of its length.
 
     """
 
@@ -63,6 +72,7 @@ class Options:
     most_s: float = 20_000.0
     at_once: int = 0
     seed: int = 1
+    trains: int = 4
 
     def __post_init__(self) -> None:
         """Checks them.
@@ -88,6 +98,8 @@ class Options:
             )
         if self.at_once < 0 or self.seed < 0:
             raise ProbingError("trains at once and seed must not be below 0")
+        if self.trains < 1:
+            raise ProbingError(f"the number of trains must be at least 1, got {self.trains}")
 
 
 @dataclass(frozen=True)
@@ -191,6 +203,7 @@ class _Rate:
             every_s = self._whole(duration_s / _PILOT_SAMPLES)
             pilot = self.send(1, duration_s, every_s)[0]
             why = self._unstable(pilot)
+            undecided = not why
             if not why:
                 spacing = decorrelation(self._coarse(pilot))
                 if spacing * _SPACINGS <= len(pilot.delay_s):
@@ -204,22 +217,29 @@ class _Rate:
                 longer_s > self.most_of_train_s
                 or self.probed_s + (1 + _WARM_UP) * longer_s > options.most_s
             ):
-                return self._without(why, [pilot])
+                return self._without(why, [pilot], undecided=undecided)
             duration_s = longer_s
         # what the pilot saw little of must be in the samples too
         spacing_s = self._whole(max(spacing * every_s, duration_s / options.samples))
+        most = self.most_of_train_s
+        if not self._can_be_sampled(spacing_s):
+            why = f"samples are {spacing_s:.3g} s apart, and no train may last longer than {most:.3g} s"
+            return self._without(why, [pilot], undecided=True)
         while True:
-            most = self.most_of_train_s
-            if self._lasts_s(spacing_s, max(1, options.samples // FEWEST_SAMPLES)) > most:
-                why = f"samples are {spacing_s:.3g} s apart, and no train may last longer than {most:.3g} s"
-                return self._without(why, [pilot])
             trains, thinned = self._sample(spacing_s)
-            why = self._not_independent(thinned)
+            again_s = self.probed_s + options.samples * 2 * spacing_s * (1 + _WARM_UP)
+            last = again_s > options.most_s or not self._can_be_sampled(2 * spacing_s)
+            why, undecided = self._refused(trains, thinned, last=last)
             if not why:
                 return self._with(trains, spacing_s)
+            if last:
+                return self._without(why, trains, undecided=undecided)
             spacing_s *= 2
-            if self.probed_s + options.samples * spacing_s * (1 + _WARM_UP) > options.most_s:
-                return self._without(why, trains)
+
+    def _can_be_sampled(self, spacing_s: float) -> bool:
+        """Whether trains that the prober carries hold enough samples at this distance."""
+        count = max(1, self.options.samples // FEWEST_SAMPLES)
+        return self._lasts_s(spacing_s, count) <= self.most_of_train_s
 
     def _coarse(self, train: Train) -> Floats:
         """Delays for the tests: what differs from the median by less than they are exact is the same, since what a
@@ -235,9 +255,8 @@ class _Rate:
     def _sample(self, spacing_s: float) -> tuple[list[Train], list[Floats]]:
         """As many samples as are wanted, at this distance."""
         options = self.options
-        # enough of them that each is long
-        at_once = _at_once(self.prober, options)
-        count = max(1, min(at_once, math.floor(options.samples / _SPACINGS)))
+        # few enough that each is long
+        count = max(1, min(options.trains, math.floor(options.samples / _SPACINGS)))
         while (duration_s := self._lasts_s(spacing_s, count)) > self.most_of_train_s:
             count += 1
         trains = self.send(count, duration_s, spacing_s)
@@ -251,25 +270,26 @@ class _Rate:
 
     def _unstable(self, train: Train) -> str:
         """Why a train's delays have no steady state; empty: nothing speaks against it."""
-        if train.missing:
-            return f"{train.missing} messages had not arrived when the run ended"
-        if len(train.delay_s) < FEWEST_SAMPLES:
-            return f"{len(train.delay_s)} samples tell nothing"
-        thinned = self._coarse(train)[:: max(1, len(train.delay_s) // 200)]
-        if not statistics.is_stationary(thinned):
-            return "the test of Elliott, Rothenberg and Stock finds a unit root"
-        return ""
+        why = _incomplete(train)
+        if why:
+            return why
+        thinned = self._coarse(train)[:: max(1, len(train.delay_s) // _UNIT_ROOT_SAMPLES)]
+        return "" if statistics.is_stationary(thinned) else steady.UNIT_ROOT
 
-    def _not_independent(self, thinned: Sequence[Floats]) -> str:
-        for samples, train in zip(thinned, self.trains[-len(thinned) :], strict=True):
-            why = self._unstable(train)
+    def _refused(
+        self, trains: Sequence[Train], thinned: Sequence[Floats], *, last: bool
+    ) -> tuple[str, bool]:
+        """Why the samples of all trains are not used, empty: they are; and whether dependence is the only reason.
+
+        Unless this is the last attempt, suspected dependence costs only time, so that it is tested at a higher level.
+        """
+        for train in trains:
+            why = _incomplete(train)
             if why:
-                return why
-            if not statistics.are_independent(samples):
-                return "the runs test finds that samples depend on each other"
-            if not statistics.halves_agree(samples):
-                return "the halves of a train are of different distributions"
-        return ""
+                return why, False
+        level = steady.PERMUTATION_LEVEL if last else steady.GUARD_LEVEL
+        verdict = steady.decide(thinned, self.options.epsilon, self.options.seed, level)
+        return verdict.because, verdict.dependent
 
     def _with(self, trains: list[Train], spacing_s: float) -> Probed:
         options = self.options
@@ -291,9 +311,13 @@ class _Rate:
         )
         return self._probed(point, trains)
 
-    def _without(self, why: str, trains: list[Train]) -> Probed:
+    def _without(self, why: str, trains: list[Train], *, undecided: bool = False) -> Probed:
         point = Point(
-            self.rate, False, probed_s=self.probed_s, because=f"{why}, after {self.probed_s:.4g} s"
+            self.rate,
+            False,
+            probed_s=self.probed_s,
+            because=f"{why}, after {self.probed_s:.4g} s",
+            undecided=undecided,
         )
         if trains:
             point = replace(point, buffered=trains[-1].buffered)
@@ -316,8 +340,19 @@ class _Rate:
         )
 
 
+def _incomplete(train: Train) -> str:
+    """Why a train cannot be judged; empty: it can."""
+    if train.missing:
+        return f"{train.missing} messages had not arrived when the run ended"
+    if len(train.delay_s) < FEWEST_SAMPLES:
+        return (
+            f"{len(train.delay_s)} samples are too few to test, expected at least {FEWEST_SAMPLES}"
+        )
+    return ""
+
+
 def _at_once(prober: Prober, options: Options) -> int:
-    """How many trains are sent at once."""
+    """How many trains run at the same time."""
     return options.at_once or (1 if prober.real_time else os.cpu_count() or 1)
 
 

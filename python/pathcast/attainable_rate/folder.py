@@ -15,6 +15,7 @@ from pathlib import Path as FilePath
 
 import numpy as np
 
+from pathcast.attainable_rate import steady
 from pathcast.attainable_rate.curve import _point
 from pathcast.attainable_rate.estimator import Options, Probed
 from pathcast.attainable_rate.probes import Prober, fingerprint
@@ -50,7 +51,7 @@ class Folder:
             raise PathcastError(f"{path}: cannot be made: {error.strerror}") from None
         self.path = path
         chosen = {name: value for name, value in asdict(options).items() if name not in _BESIDE}
-        # trains at once are as many as processors, and part the samples
+        chosen["statistics"] = steady.VERSION
         self._fingerprint = hashlib.sha256(
             (fingerprint(prober) + json.dumps(chosen, sort_keys=True)).encode()
         ).hexdigest()

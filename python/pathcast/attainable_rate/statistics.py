@@ -1,8 +1,7 @@
 """Statistics of delays: stationary, independent, a quantile and what is known of it.
 
-As in Lübben and Fidler, section III-B, by kept libraries: `arch` has the test of Elliott, Rothenberg and Stock 1996,
-`statsmodels` the runs test. Beyond the paper: bounds of quantiles, and a comparison of the halves of a train, since
-the test for a unit root does not see a slow beginning.
+The test of Elliott, Rothenberg and Stock 1996 is that of `arch`; Lübben and Fidler use it in section III-B. `steady`
+combines it with the other tests of one decision.
 """
 
 from __future__ import annotations
@@ -19,17 +18,21 @@ from pathcast.exceptions import ProbingError
 
 Floats = npt.NDArray[np.float64]
 
-#: A test that says no by chance does so once in so many.
+#: Level at which a unit root is rejected.
 SIGNIFICANCE = 0.01
 #: Tests of fewer samples tell nothing.
 FEWEST_SAMPLES = 20
 #: Delays that differ by less than this are the same: the simulator's clock has nanoseconds.
-_SAME_S = 1e-9
-#: Samples above a cutoff, and below, that the runs test takes.
-_FEWEST_RUNS = 10
+SAME_S = 1e-9
 
 
-def _library(name: str) -> ModuleType:
+def library(name: str) -> ModuleType:
+    """Import a module of the extra `probing`.
+
+    Raises:
+        ProbingError: it is not installed.
+
+    """
     import importlib
 
     try:
@@ -41,65 +44,32 @@ def _library(name: str) -> ModuleType:
         ) from None
 
 
-def is_stationary(samples: Floats) -> bool:
-    """Whether a series has no unit root, by the test of Elliott, Rothenberg and Stock 1996 (DF-GLS).
+def unit_root_p(samples: Floats) -> float:
+    """Return the p-value of a unit root by the test of Elliott, Rothenberg and Stock 1996 (DF-GLS).
 
-    A series that does not vary has none.
+    A series that does not vary has 0; one that the test cannot be made of has 1.
 
     Args:
         samples: delays in the order of time, in seconds; at least `FEWEST_SAMPLES`.
 
     """
-    _enough(samples)
-    if np.ptp(samples) <= _SAME_S:
-        return True
-    unitroot = _library("arch.unitroot")
+    enough(samples)
+    if np.ptp(samples) <= SAME_S:
+        return 0.0
+    unitroot = library("arch.unitroot")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of short or nearly constant series, which then fail
         try:
             lags = min(len(samples) // 3 - 1, math.ceil(12 * (len(samples) / 100) ** 0.25))
-            p_value = unitroot.DFGLS(samples, trend="c", max_lags=lags).pvalue
+            p_value = float(unitroot.DFGLS(samples, trend="c", max_lags=lags, method="bic").pvalue)
         except Exception:
-            return False
-    return bool(p_value < SIGNIFICANCE)
+            return 1.0
+    return p_value if math.isfinite(p_value) else 1.0
 
 
-def halves_agree(samples: Floats) -> bool:
-    """Whether the first half and the second are of the same distribution, by Kolmogorov and Smirnov.
-
-    Args:
-        samples: independent delays in the order of time, in seconds; at least `FEWEST_SAMPLES`.
-
-    """
-    _enough(samples)
-    half = len(samples) // 2
-    rounded = np.round(samples / _SAME_S)
-    test = _library("scipy.stats").ks_2samp(rounded[:half], rounded[half:], method="asymp")
-    return bool(test.pvalue >= SIGNIFICANCE)
-
-
-def are_independent(samples: Floats) -> bool:
-    """Whether values above and below come in runs as by chance: Wald and Wolfowitz's test.
-
-    Above and below the median, as usual, and the mean: delays are often the least possible more than half of the
-    time, and it is the bunches of the others that matter. Of fewer than `_FEWEST_RUNS` on one side the test, whose
-    statistic is normal only of many, says nothing.
-
-    Args:
-        samples: delays in the order of time, in seconds; at least `FEWEST_SAMPLES`.
-
-    """
-    _enough(samples)
-    if np.ptp(samples) <= _SAME_S:
-        return True
-    runs = _library("statsmodels.sandbox.stats.runs")
-    for cutoff in (float(np.median(samples)), float(np.mean(samples))):
-        above = samples > cutoff + _SAME_S
-        if _FEWEST_RUNS <= above.sum() <= len(samples) - _FEWEST_RUNS:
-            _, p_value = runs.runstest_1samp(above.astype(float), cutoff=0.5, correction=False)
-            if p_value < SIGNIFICANCE / 2:
-                return False
-    return True
+def is_stationary(samples: Floats) -> bool:
+    """Return whether a series has no unit root, at `SIGNIFICANCE`; arguments as of `unit_root_p`."""
+    return unit_root_p(samples) < SIGNIFICANCE
 
 
 @dataclass(frozen=True)
@@ -144,7 +114,7 @@ def upper_quantile(samples: Floats, epsilon: float, confidence: float = 0.95) ->
     if epsilon == 0:
         return Quantile(float(ordered[-1]), float(ordered[-1]), float(ordered[-1]), count)
     at = min(count - 1, math.ceil((1 - epsilon) * count - 1e-9) - 1)
-    binomial = _library("scipy.stats").binom(count, 1 - epsilon)
+    binomial = library("scipy.stats").binom(count, 1 - epsilon)
     tail = (1 - confidence) / 2
     # X samples lie at or below the quantile: P[X_(k) > quantile] = P[X < k]
     low = int(binomial.ppf(tail)) - 1
@@ -164,6 +134,15 @@ def samples_needed(epsilon: float) -> int:
     has no bound above.
     """
     return FEWEST_SAMPLES if epsilon == 0 else max(FEWEST_SAMPLES, math.ceil(5 / epsilon))
+
+
+def share_bounds(share: float, count: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return bounds of a probability of which a share was seen in so many independent samples (Clopper and Pearson)."""
+    beta = library("scipy.stats").beta
+    seen, tail = share * count, (1 - confidence) / 2
+    low = 0.0 if seen <= 0 else float(beta.ppf(tail, seen, count - seen + 1))
+    high = 1.0 if seen >= count else float(beta.isf(tail, seen + 1, count - seen))
+    return low, high
 
 
 def exceedance(samples: Floats, points: int = 200) -> tuple[Floats, Floats]:
@@ -227,33 +206,36 @@ def mean_with_bounds(runs: Floats, confidence: float = 0.95) -> tuple[Floats, Fl
     if count < 2:
         raise ProbingError(f"{count} runs have no bounds of their mean, expected at least 2")
     mean = runs.mean(axis=0)
-    t = float(_library("scipy.stats").t.ppf((1 + confidence) / 2, count - 1))
+    t = float(library("scipy.stats").t.ppf((1 + confidence) / 2, count - 1))
     error = t * runs.std(axis=0, ddof=1) / math.sqrt(count)
     return mean, mean - error, mean + error
 
 
 def decorrelation(samples: Floats) -> int:
-    """The first lag at which a series looks like independent values, at least 1; its length if none does.
+    """Return the first lag at which a series looks like independent values, at least 1; its length if none does.
 
-    Where the autocorrelation stays within twice its standard error of white noise, for both the values and their
-    being above the mean, which rare large ones do not dominate.
+    At that lag the autocorrelation is within twice its standard error of white noise, for the values, for their being
+    above the mean, which rare large ones do not dominate, and for their being in the upper 10 % and 2 %, whose bunches
+    decide how well a quantile is known.
     """
     count = len(samples)
-    if np.ptp(samples) <= _SAME_S:
+    if np.ptp(samples) <= SAME_S:
         return 1
     most = count // 4
     bound = 2 / math.sqrt(count)
     worst = 1
-    for series in (samples, (samples > samples.mean() + _SAME_S).astype(float)):
+    cutoffs = (float(samples.mean()), *map(float, np.quantile(samples, (0.9, 0.98))))
+    for series in (samples, *((samples > cutoff + SAME_S).astype(float) for cutoff in cutoffs)):
         if np.ptp(series) == 0:
             continue
-        inside = np.abs(autocorrelation(series, most)) <= bound
+        inside = autocorrelation(series, most) <= bound
         first = int(np.argmax(inside)) if inside.any() else count
         worst = max(worst, first)
     return worst
 
 
-def _enough(samples: Floats) -> None:
+def enough(samples: Floats) -> None:
+    """Refuse fewer samples than `FEWEST_SAMPLES`."""
     if len(samples) < FEWEST_SAMPLES:
         raise ProbingError(
             f"{len(samples)} samples tell nothing, expected at least {FEWEST_SAMPLES}"
