@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pathcast.attainable_rate import EmulatedProber, Options, SimulatedProber, benchmark, report
+from pathcast.attainable_rate import (
+    EmulatedProber,
+    Options,
+    SimulatedProber,
+    benchmark,
+    claims,
+    report,
+)
 from pathcast.cli_attainable_rate import World, parse_rate
 from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar, styled
 from pathcast.exceptions import ProbingError
@@ -49,7 +56,7 @@ def attainable_rate(
         typer.Option(
             min=0,
             metavar="N",
-            help="Runs at once; default: as many as processors, in real time one.",
+            help="Run so many trains at the same time, which changes no result; default: one for each processor, in real time one.",
         ),
     ] = 0,
     longest: Annotated[
@@ -124,8 +131,16 @@ def attainable_rate(
     out.print(table)
     shown = Table("", "the paper finds", "got")
     for one in collected["claims"]:
-        shown.add_row("yes" if one["holds"] else styled(("no", "bold")), one["claim"], one["got"])
+        verdict = one["verdict"]
+        shown.add_row(
+            styled((verdict, "bold")) if verdict == claims.FAILS else verdict,
+            one["claim"],
+            one["got"],
+        )
     out.print(shown)
+    out.print(f"of the paper's findings {report.counted(collected, 'tested')}")
+    if any(one["tuned"] for one in collected["claims"]):
+        out.print(f"of what losses were tuned to give {report.counted(collected, 'tuned')}")
     out.print(f"report written to {page}")
 
 

@@ -8,11 +8,10 @@ the same long-term rate.
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pathcast.attainable_rate.claims import Estimate, buffered, judged, origin
 from pathcast.attainable_rate.curve import AttainableRate, Point
 from pathcast.attainable_rate.estimator import Options, Probed, estimate, greedy_rate
 from pathcast.attainable_rate.folder import Folder, resumed
@@ -154,14 +154,6 @@ def chosen(names: Iterable[str] | None, world: str = "simulator") -> list[Config
 RATES_BPS = (1e6, 2e6, 4e6, 5e6, 6e6, 8e6)
 #: Times on which rates are compared, in seconds.
 TIMES_S = (0.1, 0.3, 1.0, 3.0, 10.0)
-#: Paper: order of the attainable rate on short times, best first; those together are about equal (section VI).
-ORDER: tuple[tuple[str, ...], ...] = (
-    ("periodic",),
-    ("scalable",),
-    ("bernoulli", "red"),
-    ("codel",),
-    ("base", "cubic"),
-)
 
 
 @dataclass(frozen=True)
@@ -284,6 +276,7 @@ def table(results: Sequence[Result]) -> list[dict[str, Any]]:
     for one in results:
         curve = one.curve
         at5 = next((p for p in one.probed if p.point.rate == 5e6 and p.point.stationary), None)
+        start, share = origin(curve), buffered(curve, 5e6)
         assert curve.greedy is not None, "run measures it"  # noqa: S101
         rows.append(
             {
@@ -303,76 +296,29 @@ def table(results: Sequence[Result]) -> list[dict[str, Any]]:
                     ]
                     for time in TIMES_S
                 },
-                "origin_s": _origin(curve),
+                "origin_s": None if start is None else _finite(start),
                 "buffered_at_5": None if at5 is None else at5.point.buffered,
+                "buffered_at_5_bounds": None if share is None else [share.low, share.high],
                 "delay_at_5_s": None if at5 is None else at5.point.delay_s,
                 "video_s": None if one.video_s is None else list(one.video_s),
                 "probed_s": curve.probed_s,
+                "steady_bps": [point.rate for point in curve.used],
+                "undecided_bps": [point.rate for point in curve.points if point.undecided],
             }
         )
     return rows
 
 
-def _origin(curve: AttainableRate) -> list[float] | None:
-    """When the curve leaves 0, with bounds, in seconds: the least delay."""
-    if not curve.used:
-        return None
-    first = min(curve.used, key=lambda point: point.delay_s or 0.0)
-    value = first.delay_s or 0.0
-    low = value if first.delay_low_s is None else first.delay_low_s
-    high = value if first.delay_high_s is None else first.delay_high_s
-    return [value, low, high]
+def _finite(found: Estimate) -> list[float | None]:
+    """An estimate as JSON: a bound that is not known is null."""
+    return [end if math.isfinite(end) else None for end in (found.value, found.low, found.high)]
 
 
-def claims(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What the paper finds, and whether it is found here: claim, got, holds; those of configurations that were run."""
-    by_name = {row["configuration"]: row for row in rows}
-    found: list[dict[str, Any]] = []
-
-    def claim(text: str, got: str, holds: bool) -> None:
-        found.append({"claim": text, "got": got, "holds": holds})
-
-    def at(name: str, time: str = "1") -> float:
-        return float(by_name[name]["attainable_bps"][time][0]) / 1e6
-
-    if "base" in by_name and by_name["base"]["origin_s"] is not None:
-        value, low, high = (1e3 * bound for bound in by_name["base"]["origin_s"])
-        got = f"{value:.1f} ms ({low:.1f} to {high:.1f})"
-        claim("origin of the attainable rate at 30 ms", got, low - 1 <= 30 <= high + 1)
-    for name, row in by_name.items():
-        if row["paper_bps"] is None:
-            continue
-        greedy = row["greedy_bps"][0] / 1e6
-        paper = row["paper_bps"] / 1e6
-        # on the paper's grid of 1 Mbit/s
-        claim(f"{name}: long-term rate of {paper:g} Mbit/s, probed in steps of 1", f"{greedy:.2f} Mbit/s",
-              math.floor(greedy) == paper)  # fmt: skip
-    if {"base", "buffer-83"} <= set(by_name):
-        gain = (
-            max(at(name) for name in ("buffer-21", "buffer-83") if name in by_name) / at("base") - 1
-        )
-        claim("smaller buffers: up to 50 % more within 1 s", f"{100 * gain:.0f} %", gain > 0.2)
-    for better, worse in itertools.pairwise(ORDER):
-        for one, other in itertools.product(better, worse):
-            if one in by_name and other in by_name:
-                claim(f"within 1 s {one} attains more than {other}", f"{at(one):.2f}, {at(other):.2f} Mbit/s",
-                      at(one) > at(other))  # fmt: skip
-    for group in ORDER:
-        if len(group) == 2 and set(group) <= set(by_name):
-            low, high = sorted(map(at, group))
-            claim(f"within 1 s {group[0]} and {group[1]} attain about the same",
-                  f"{at(group[0]):.2f}, {at(group[1]):.2f} Mbit/s", high < 1.25 * low)  # fmt: skip
-    if "base" in by_name and by_name["base"]["buffered_at_5"] is not None:
-        share = by_name["base"]["buffered_at_5"]
-        claim(
-            "5 Mbit/s are buffered in the sender with probability 0.3",
-            f"{share:.2f}",
-            abs(share - 0.3) <= 0.1,
-        )
-    if {"base", "periodic", "bernoulli", "scalable"} <= set(by_name):
-        delays = {name: by_name[name]["video_s"] for name in ("periodic", "scalable", "base")}
-        if all(delays.values()):
-            shown = ", ".join(f"{name} {1e3 * delay[1]:.0f} ms" for name, delay in delays.items())
-            claim("delay bounds of a video: periodic losses best, then Scalable, then NewReno", shown,
-                  delays["periodic"][1] <= delays["scalable"][1] <= delays["base"][1])  # fmt: skip
-    return found
+def claims(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Judge what the paper finds by these results; see `claims.judged`."""
+    written_s = video(VIDEO_BPS / MESSAGE_BITS, VIDEO_PACKETS)
+    return judged(
+        {one.configuration.name: one.curve for one in results},
+        {one.configuration.name: one.configuration.paper_mbps for one in results},
+        (written_s, MESSAGE_BITS, VIDEO_BPS),
+    )

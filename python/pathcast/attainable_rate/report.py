@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast import __version__
-from pathcast.attainable_rate import benchmark, figures
+from pathcast.attainable_rate import benchmark, claims, figures, steady
 from pathcast.attainable_rate.benchmark import BASE, Result
 from pathcast.attainable_rate.estimator import Options, Probed
 from pathcast.attainable_rate.probes import MESSAGE_BITS
@@ -37,6 +37,7 @@ _COMPARED = (
 def collect(results: Sequence[Result], options: Options, world: str) -> dict[str, Any]:
     """All of it as JSON."""
     rows = benchmark.table(results)
+    judged = benchmark.claims(results)
     return {
         "schema": SCHEMA,
         "pathcast": __version__,
@@ -47,7 +48,10 @@ def collect(results: Sequence[Result], options: Options, world: str) -> dict[str
         "baseline_video_s": list(benchmark.baseline_video_s()),
         "configurations": rows,
         "estimates": {one.configuration.name: one.curve.to_dict() for one in results},
-        "claims": benchmark.claims(rows),
+        "claims": judged,
+        "claims_counted": claims.summary(judged),
+        "statistics": steady.VERSION,
+        "trains": options.trains,
     }
 
 
@@ -77,7 +81,14 @@ def write(folder: FilePath, results: Sequence[Result], collected: Mapping[str, A
         epsilon=f"{collected['epsilon']:g}",
         rates=", ".join(f"{rate:g}" for rate in rates) + " Mbit/s",
         version=__version__,
-        claims=collected["claims"],
+        groups=[
+            (
+                title,
+                [one for one in collected["claims"] if one["tuned"] == tuned],
+                counted(collected, kind),
+            )
+            for title, kind, tuned in _CLAIMS
+        ],
         columns=COLUMNS,
         rows=[cells(row) for row in collected["configurations"]],
         pictures=[(title, picture) for _, title, picture in pictures],
@@ -87,6 +98,17 @@ def write(folder: FilePath, results: Sequence[Result], collected: Mapping[str, A
     return page
 
 
+def counted(collected: Mapping[str, Any], kind: str) -> str:
+    """How many claims of a kind, `tested` or `tuned`, hold, fail and are undecided, in words."""
+    counts = collected["claims_counted"][kind]
+    return f"{counts['holds']} hold, {counts['fails']} fail, {counts['undecided']} are undecided"
+
+
+#: Groups of claims on the page: title, kind, and whether they were tuned.
+_CLAIMS = (
+    ("What the paper finds", "tested", False),
+    ("What the losses were tuned to give: no test", "tuned", True),
+)
 _WORLDS = {"simulator": "in the simulator", "emulator": "the kernel's TCP in the emulator"}
 
 #: Headers of the table of configurations.
