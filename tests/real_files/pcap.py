@@ -31,6 +31,8 @@ FIELDS = (
     "vlan.id",
     "ip.src",
     "ip.dst",
+    "ipv6.src",
+    "ipv6.dst",
     "ip.id",
     "ip.ttl",
     "tcp.srcport",
