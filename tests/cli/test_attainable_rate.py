@@ -6,14 +6,13 @@ import math
 import os
 import signal
 import subprocess
-import time
 import zipfile
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
-from conftest import PATHCAST, ROOT, run
+from conftest import PATHCAST, ROOT, cpu_s, run, wait_until
 from pathcast import PathcastError, ProbingError, Scenario
 from pathcast.attainable_rate import (
     AttainableRate,
@@ -517,8 +516,7 @@ def test_ctrl_c_ends_the_probing(asked, tmp_path):
     process = subprocess.Popen(
         [str(PATHCAST), *asked, "-o", str(tmp_path / "out")], stderr=subprocess.PIPE, text=True
     )
-    time.sleep(5)
-    assert process.poll() is None
+    wait_until(lambda: cpu_s(process) > 5, "some seconds of probing")
     os.kill(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr

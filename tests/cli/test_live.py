@@ -18,7 +18,7 @@ import pyarrow.parquet
 import pytest
 
 import pathcast
-from conftest import PATHCAST, run, stolen_ticks
+from conftest import PATHCAST, run, until_valid
 from pathcast import live
 from pathcast.attainable_rate import LiveProber
 
@@ -87,19 +87,17 @@ def over_path(path, server, key, *options, log=None):
 
 
 def valid_run(path, server, key, *options, log=None):
-    """The report of a run that neither the emulated path nor the hosts spoilt, of at most six."""
-    stolen_in_all = True
-    for _ in range(6):
-        before = stolen_ticks()
+    """The report of a run that neither the emulated path nor the hosts spoilt; see `until_valid`."""
+
+    def attempt():
         done = over_path(path, server, key, *options, log=log)
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
-        if report["valid"] and report["clock"]["jitter_s"] < 3e-4:
-            return report
-        stolen_in_all &= stolen_ticks() > before
-    if stolen_in_all:
-        pytest.skip("the host takes the processors away too often for a run in real time")
-    raise AssertionError(f"six runs were spoilt: {report}")
+        jitter_s = report["clock"]["jitter_s"]
+        why = "; ".join([*report["invalid_because"], f"the clocks differ by {jitter_s:g} s"])
+        return (report if report["valid"] and jitter_s < 3e-4 else None), why
+
+    return until_valid(attempt, 6)
 
 
 def delays(file, direction, *, sizes):
@@ -473,7 +471,7 @@ def test_a_server_takes_no_more_than_it_says_and_goes_on_when_a_client_dies(key)
         first = subprocess.Popen(
             [PATHCAST, *arguments, "--duration", "25"], stdout=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not any("runs 1 flows" in line for line in server.lines):
             assert time.monotonic() < deadline, server.lines
             time.sleep(0.05)
@@ -504,7 +502,7 @@ def test_a_client_says_so_when_its_server_dies(key):
             stderr=subprocess.PIPE,
             text=True,
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not any("runs 1 flows" in line for line in server.lines):
             assert time.monotonic() < deadline, server.lines
             time.sleep(0.05)

@@ -1,17 +1,17 @@
 """Without root: the emulator and shells in a user namespace, as a user without privileges."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import pathcast
-from conftest import PATHCAST, run, stolen_ticks
+from conftest import PATHCAST, run, until_valid, wait_until
 from nobody import NOBODY, as_nobody, environment, may_make_user_namespaces, run_as_nobody
 
 # a long way: packets may leave 1 ms late, which an ordinary thread mostly keeps
@@ -36,21 +36,6 @@ def home(tmp_path):
     return folder
 
 
-def eventually_valid(attempt):
-    """The first of eight attempts that gives something; skips if the host takes the processors away in
-    all of them."""
-    stolen_in_all = True
-    for _ in range(8):
-        before = stolen_ticks()
-        found, why = attempt()
-        if found is not None:
-            return found
-        stolen_in_all &= stolen_ticks() > before
-    if stolen_in_all:
-        pytest.skip("the host takes the processors away too often for a run in real time")
-    raise AssertionError(f"eight runs were not valid: {why}")
-
-
 def emulated(home, *options, **more):
     """The report and the trace of a valid run."""
 
@@ -63,7 +48,7 @@ def emulated(home, *options, **more):
         report = json.loads(done.stdout)
         return ((report, done) if report["valid"] else None), report["invalid_because"]
 
-    report, done = eventually_valid(attempt)
+    report, done = until_valid(attempt)
     return report, pathcast.read_trace(home / "trace.parquet"), done
 
 
@@ -165,6 +150,16 @@ def machine(home):
     return namespaces, ours, sorted(file.name for file in home.iterdir())
 
 
+def networks_of(home):
+    """The network namespaces of the processes that have this home."""
+    found = set()
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if str(home) in Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace"):
+                found.add(os.readlink(f"/proc/{process}/ns/net"))
+    return found
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (signal.SIGKILL, -9)]
 )
@@ -175,18 +170,20 @@ def test_nothing_is_left_of_a_run_that_is_ended(home, number, code):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=home,
         env=environment(home),
     )  # fmt: skip
-    deadline = time.monotonic() + 20
-    while len(machine(home)[1]) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(2)
+
+    def run_is_in_namespaces():
+        _, processes, _ = machine(home)
+        own = os.readlink("/proc/self/ns/net")
+        return len(processes) == 2 and networks_of(home) - {own}
+
+    wait_until(run_is_in_namespaces, "a run in namespaces of its own")
     namespaces, processes, _ = machine(home)
     assert len(processes) == 2, processes  # the command, and what it started
     process.send_signal(number)
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == code, stderr
-    deadline = time.monotonic() + 10  # the kernel ends the other process, but does not wait for it
-    while machine(home)[1] and time.monotonic() < deadline:
-        time.sleep(0.02)
+    # the kernel ends the other process, but does not wait for it
+    wait_until(lambda: not machine(home)[1], "the end of the other process")
     after, processes, files = machine(home)
     assert processes == []
     assert after < namespaces  # those that the run had are gone

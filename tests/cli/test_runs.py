@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pyarrow.parquet
 import pytest
 
 import pathcast
-from conftest import PATHCAST, run
+from conftest import PATHCAST, network_namespaces_of, run, wait_until
 
 PATH = "rate = '20 Mbit/s'\ndelay = '10 ms'\nqueue = '1 BDP'\nloss = 0.0005\n"
 KEYS = {
@@ -174,8 +173,9 @@ def test_ctrl_c_ends_an_emulation_and_leaves_nothing(emulator, path_file, tmp_pa
         [str(PATHCAST), "emulate", str(path_file(PATH)), "--duration", "60", "-o", str(output)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(3)
-    assert process.poll() is None
+    wait_until(
+        lambda: network_namespaces_of(process.pid) - before, "a run in namespaces of its own"
+    )
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == 130, stderr

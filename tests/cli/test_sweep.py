@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import numpy as np
 import pyarrow
@@ -12,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 import pathcast
-from conftest import PATHCAST, run
+from conftest import PATHCAST, cpu_s, run, wait_until
 
 PATH = "rate = '20 Mbit/s'\ndelay = '10 ms'\nloss = 0.001\n"
 
@@ -67,8 +66,7 @@ def test_ctrl_c_ends_a_sweep(path_file):
         [str(PATHCAST), "sweep", str(path_file(PATH)), "--seeds", "200", "--duration", "20000"],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(3)
-    assert process.poll() is None
+    wait_until(lambda: cpu_s(process) > 3, "three seconds of simulating")
     os.kill(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == 130, stderr

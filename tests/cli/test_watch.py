@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import pathcast
-from conftest import PATHCAST, run
+from conftest import PATHCAST, run, tcp_info, wait_until, wait_until_acknowledged
 
 BYTES = 3_000_000
 
@@ -78,21 +77,23 @@ def send(process):
     assert process.stdout.readline() == "sent\n"
 
 
-def start(*arguments, **options):
-    """`pathcast watch` beside us, when it has begun."""
-    command = [PATHCAST, "watch", "--json", *map(str, arguments)]
+def start(*arguments, before=(), **options):
+    """`pathcast watch` beside us, when it has begun; by way of the command `before`."""
+    command = [*before, PATHCAST, "watch", "--json", *map(str, arguments)]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
     watch = subprocess.Popen(command, **options)
-    # its threads are there when the first list has been read
-    for _ in range(1000):
-        with contextlib.suppress(OSError):
-            threads = Path(f"/proc/{watch.pid}/task")
-            names = [(thread / "comm").read_text() for thread in threads.iterdir()]
-            if "pathcast-watch\n" in names:
-                return watch
+
+    def begun():
+        """Its thread is there when the first list has been read."""
         assert watch.poll() is None, watch.communicate()
-        time.sleep(0.01)
-    raise AssertionError("the watch did not begin")
+        names = set()
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{watch.pid}/task").iterdir():
+                names.add((thread / "comm").read_text())
+        return "pathcast-watch\n" in names
+
+    wait_until(begun, "the beginning of the watch")
+    return watch
 
 
 def end(watch, number=signal.SIGINT):
@@ -134,16 +135,13 @@ def test_a_process_of_ours_is_found_without_any_rights(sink, tmp_path):
         pytest.skip("only root can give up its rights; other users have none to give up")
     if shutil.which("setpriv") is None:
         pytest.skip("there is no setpriv")
-    command = [PATHCAST, "watch", "--port", str(sink[1]), "--duration", "1", "--json"]
     nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
     if subprocess.run([*nobody, PATHCAST, "--version"], capture_output=True).returncode != 0:
         pytest.skip("nobody may not read this environment")
     with sender(*sink, BYTES) as process:
-        watch = subprocess.Popen([*nobody, *command], stdout=subprocess.PIPE, text=True)
-        time.sleep(0.3)
+        watch = start("--port", sink[1], before=nobody)
         send(process)
-        output, _ = watch.communicate(timeout=30)
-    report = json.loads(output)
+        report, _ = end(watch)
     assert report["method"] == "sock_diag"
     assert (
         "needs CAP_PERFMON" in report["fallback_because"]
@@ -178,14 +176,13 @@ def test_retransmissions_are_those_that_the_socket_counts(emulator, path_file, t
     connection, peer = server.accept()
     connection.sendall(bytes(BYTES))
     assert connection.recv(1) == b"x"  # all has arrived
-    time.sleep(0.2)  # the last of it has been acknowledged, and looked at
-    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    wait_until_acknowledged(connection)
+    total_retrans = tcp_info(connection, 100)
     report, _ = end(watch)
     connection.close()
     assert shell.wait(timeout=30) == 0
     server.close()
     (flow,) = report["flows"]
-    (total_retrans,) = struct.unpack_from("I", info, 100)
     assert flow["retransmits"] == total_retrans > 0
     assert flow["acked_bytes"] == BYTES
     assert flow["remote"] == f"{peer[0]}:{peer[1]}"
@@ -241,7 +238,7 @@ def test_own_sockets_are_watched_by_every_method(sink, method):
         for _ in range(100):
             own.sendall(bytes(10_000))
             time.sleep(0.002)
-        time.sleep(0.05)
+        wait_until_acknowledged(own)
     own.close()
     (flow,) = watch.report.flows
     assert flow.acked_bytes == 1_000_000
@@ -310,7 +307,7 @@ def test_records_that_came_faster_than_they_were_read_are_counted(emulator, tmp_
         other.recv(1)
         other.send(b"x")
         one.recv(1)
-    time.sleep(0.2)  # the last one is acknowledged late, for nothing goes the other way
+    wait_until_acknowledged(other)  # late, for nothing goes the other way
     watch.send_signal(signal.SIGCONT)
     report, _ = end(watch)
     assert report["records_lost"] > 10_000

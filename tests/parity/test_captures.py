@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections import defaultdict
 
 import numpy as np
@@ -34,25 +33,24 @@ s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, sys.argv[1].encode())
 s.connect(("10.99.2.1", {PORT}))
 end = time.monotonic() + {DURATION_S}
 while time.monotonic() < end: s.send(bytes(1 << 16))
-s.close()
+s.shutdown(socket.SHUT_WR)
+assert s.recv(1) == b""  # all has arrived, and been read
 """
 
 # 33 is SO_RCVBUFFORCE, 35 SO_TIMESTAMPNS, 3 all protocols; Python tells no packet's length beyond its buffer, so it is
 # taken from the IP header
+# it ends when a line comes and nothing is left to read
 CAPTURE = """
-import socket, struct, sys, time
+import select, socket, struct, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
 s.setsockopt(socket.SOL_SOCKET, 33, 1 << 25)
 s.setsockopt(socket.SOL_SOCKET, 35, 1)
 s.bind((sys.argv[1], 3))
-s.settimeout(0.2)
 with open(sys.argv[2], "wb") as file:
     file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 128, 1))
     print("ready", flush=True)
-    end = time.monotonic() + float(sys.argv[3])
-    while time.monotonic() < end:
-        try: data, extra, _, _ = s.recvmsg(128, 256)
-        except TimeoutError: continue
+    while s in select.select([s, sys.stdin], [], [])[0]:
+        data, extra, _, _ = s.recvmsg(128, 256)
         if data[12:14] != b"\\x08\\x00": continue
         length = max(struct.unpack(">H", data[16:18])[0] + 14, len(data))
         seconds, nanoseconds = struct.unpack("qq", extra[0][2])
@@ -67,7 +65,9 @@ echo 'sport=={PORT}||dport=={PORT}' > events/tcp/tcp_probe/filter
 echo 1 > events/tcp/tcp_probe/enable || exit 3
 cat trace_pipe > $1 & pipe=$!
 echo ready; read _
-echo 0 > events/tcp/tcp_probe/enable; sleep 0.3; kill $pipe; wait $pipe; cd ..; rmdir $0
+echo 0 > events/tcp/tcp_probe/enable; echo the end > trace_marker
+for _ in $(seq 600); do grep -q 'the end' $1 && break; sleep 0.05; done
+kill $pipe; wait $pipe; sed -i '/the end/d' $1; cd ..; rmdir $0
 """
 
 
@@ -124,14 +124,13 @@ def traces(network, folder, scheme):
     probe = started(["unshare", "-m", "sh", "-c", PROBE, network, str(probe_file)])
     if probe is None:
         pytest.skip("tracefs has no tcp_probe here")
-    capturing = [*within("s"), CAPTURE, f"{network}s1", str(capture_file), str(DURATION_S + 2)]
+    capturing = [*within("s"), CAPTURE, f"{network}s1", str(capture_file)]
     capture, sink = started(capturing), started([*within("c"), SINK])
     try:
         subprocess.run([*within("s"), SOURCE, scheme], timeout=60, check=True)
-        capture.wait(timeout=30)
-        time.sleep(0.2)
+        capture.communicate("\n", timeout=60)
     finally:
-        probe.communicate("\n", timeout=30)
+        probe.communicate("\n", timeout=60)
         for process in (capture, sink):
             process.kill()
             process.communicate()

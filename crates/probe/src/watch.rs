@@ -58,11 +58,14 @@ pub struct WatchProgress {
     pub flows: u64,
     /// Records taken so far; of own sockets known at the end only.
     pub records: u64,
+    /// Flows of these that have ended; of own sockets none.
+    pub ended: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) flows: AtomicU64,
+    pub(crate) ended: AtomicU64,
     pub(crate) records: AtomicU64,
 }
 
@@ -187,6 +190,7 @@ impl Watch {
         WatchProgress {
             flows: self.counts.flows.load(Ordering::Relaxed),
             records: self.counts.records.load(Ordering::Relaxed),
+            ended: self.counts.ended.load(Ordering::Relaxed),
         }
     }
 
@@ -372,6 +376,10 @@ impl Output {
 
     pub(crate) fn found(&self, flows: usize) {
         self.counts.flows.store(flows as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ended(&self, flows: usize) {
+        self.counts.ended.store(flows as u64, Ordering::Relaxed);
     }
 
     fn flush(&mut self) {

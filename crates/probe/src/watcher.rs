@@ -343,6 +343,9 @@ impl Watcher {
 
     /// Flows that the kernel says have ended, and those so short that only this tells of them.
     fn note_ends(&mut self) {
+        if self.ends.is_empty() {
+            return;
+        }
         let now_ns = monotonic_ns();
         for socket in std::mem::take(&mut self.ends) {
             let Some(info) = socket.info else { continue };
@@ -365,11 +368,18 @@ impl Watcher {
                     number
                 }
             };
-            if !self.flows[number as usize].ended {
+            // one that the list lacked already has its last counts here, unless it was handed on
+            if !self.flows[number as usize].ended || !self.owners.matter() {
                 self.see(number, &socket, now_ns);
                 self.flows[number as usize].ended = true;
             }
         }
+        self.count_ended();
+    }
+
+    fn count_ended(&self) {
+        let ended = self.flows.iter().filter(|flow| flow.ended);
+        self.output.ended(ended.count());
     }
 
     /// Notes what the kernel says of a flow.
@@ -441,6 +451,7 @@ impl Watcher {
             // what its owner handed to somebody else is over for us, too
             flow.ended |= flow.is_listed() && !there.contains(&number);
         }
+        self.count_ended();
         self.look_up_processes();
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_probe::{
@@ -106,8 +106,16 @@ fn send(stream: &mut TcpStream) {
     while acked() < BYTES as u64 {
         thread::sleep(Duration::from_millis(1));
     }
-    // a look at the quiet flow
-    thread::sleep(Duration::from_millis(150));
+}
+
+/// Waits until a watch knows of that many flows that have ended; the kernel tells of it in the background.
+fn wait_for_ends(watch: &Watch, number: u64) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while watch.progress().ended < number {
+        let progress = watch.progress();
+        assert!(Instant::now() < deadline, "{progress:?}, {number} ends");
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 #[test]
@@ -181,7 +189,7 @@ fn a_flow_that_begins_later_is_found_and_counted_from_its_first_byte_to_its_end(
             let mut stream = TcpStream::connect(address).unwrap();
             send(&mut stream);
             drop(stream);
-            thread::sleep(Duration::from_millis(250));
+            wait_for_ends(&watch, 2);
             let progress = watch.progress();
             let (report, _) = finish(watch);
             assert_eq!((progress.flows, progress.records), (2, report.records));
@@ -218,12 +226,13 @@ fn ipv4_over_an_ipv6_socket_is_ipv4() {
 fn what_is_too_short_to_be_listed_is_told_by_its_end() {
     let address = sink("127.0.0.1:0");
     let watch = start(port(address.port()), Method::SockDiag);
+    // ends that are told in the first tenth of a second may be of flows from before the watch
     thread::sleep(Duration::from_millis(150));
     for _ in 0..5 {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(&[1; 1000]).unwrap();
     }
-    thread::sleep(Duration::from_millis(300));
+    wait_for_ends(&watch, 10);
     let (report, _) = finish(watch);
     let to = address.to_string();
     let sent = report.flows.iter().filter(|flow| flow.remote == to);
