@@ -5,6 +5,7 @@ The unit of the column is that which agrees best with Little's law: bytes in fli
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from pathlib import Path
@@ -37,16 +38,32 @@ def _flows(text: str) -> dict[tuple[str, str], list[tuple[float, int, int, int]]
     return flows
 
 
-def _rtt_s(rows: list[tuple[float, int, int, int]]) -> float | None:
-    """By Little's law, over the third fifth of the flow; None of a flow that hardly sent."""
-    middle = rows[2 * len(rows) // 5 : 3 * len(rows) // 5]
-    if len(middle) < 50:
+def _steady(rows: list[tuple[float, int, int, int]]) -> bool:
+    """Whether flight and round-trip times hardly change, and every row acknowledges something."""
+    flight = [(nxt - una) % 2**32 for _, nxt, una, _ in rows]
+    printed = [srtt for _, _, _, srtt in rows]
+    grows = all(0 < (b[2] - a[2]) % 2**32 < 2**31 for a, b in itertools.pairwise(rows))
+    return (
+        grows
+        and min(flight) > 10_000
+        and max(flight) < 1.15 * min(flight)
+        and max(printed) < 1.05 * min(printed)
+    )
+
+
+def _unit_s(flows: list[list[tuple[float, int, int, int]]]) -> float | None:
+    """By Little's law, where flows are steady; None where none ever is."""
+    units = []
+    for part in (rows[i : i + 20] for rows in flows for i in range(0, len(rows) - 20, 5)):
+        if not _steady(part):
+            continue
+        rate = ((part[-1][2] - part[0][2]) % 2**32) / (part[-1][0] - part[0][0])
+        flight = statistics.mean((nxt - una) % 2**32 for _, nxt, una, _ in part)
+        units.append(flight / rate / statistics.median(srtt for _, _, _, srtt in part))
+    if not units:
         return None
-    acked = (middle[-1][2] - middle[0][2]) % 2**32
-    if not 50_000 < acked < 2**31:
-        return None
-    rate = acked / (middle[-1][0] - middle[0][0])
-    return statistics.mean((nxt - una) % 2**32 for _, nxt, una, _ in middle) / rate
+    unit = statistics.median(units)
+    return min(UNITS_S, key=lambda known: abs(math.log(known / unit)))
 
 
 def expected(file: Path) -> Usable | Unusable:
@@ -70,14 +87,9 @@ def expected(file: Path) -> Usable | Unusable:
             )
         ),
     }
-    busiest = max(senders.values(), key=len)
-    rtt_s = _rtt_s(busiest)
+    unit_s = _unit_s(list(senders.values()))
     printed = [srtt for rows in senders.values() for _, _, _, srtt in rows if srtt]
-    middle = busiest[2 * len(busiest) // 5 : 3 * len(busiest) // 5]
-    there = [srtt for _, _, _, srtt in middle if srtt]
-    if rtt_s is not None and there:
-        told = statistics.median(there)
-        unit_s = min(UNITS_S, key=lambda unit: abs(math.log(told * unit / rtt_s)))
+    if unit_s is not None:
         facts["rtt_s"] = statistics.median(printed) * unit_s
     return Usable(facts)
 
