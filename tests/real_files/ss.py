@@ -16,8 +16,21 @@ def _number(line: str, pattern: str) -> float | None:
     return None if match is None else float(match[1])
 
 
+def _unnamed(flows: dict[str, list[str]], line: str) -> str:
+    """The name of the socket without addresses of which a line with as many segments may be the next."""
+    segments = _number(line, r"segs_out:(\d+)") or 0.0
+    before = {
+        name: _number(lines[-1], r"segs_out:(\d+)") or 0.0
+        for name, lines in flows.items()
+        if name.startswith("unnamed")
+    }
+    fits = {name: count for name, count in before.items() if count <= segments}
+    return max(fits, key=fits.__getitem__) if fits else f"unnamed {len(before)}"
+
+
 def expected(file: Path) -> Usable | Unusable:
-    """Facts of the lines that have a window and are of no listening socket; of one flow if no addresses are there."""
+    """Facts of the lines that have a window and are of no listening socket; without addresses, a socket's count of
+    segments that falls is another socket's."""
     text = file.read_text(errors="replace")
     if not text.strip():
         return Unusable("an empty file", ("empty",))
@@ -29,8 +42,8 @@ def expected(file: Path) -> Usable | Unusable:
         ends = re.findall(r"(?<!\S)(?:\[[^\]\s]+\]|[\d.]+|\*)(?:%[^\s:]+)?:(?:\d+|\*)(?!\S)", line)
         if len(ends) >= 2:
             peer, listening = " -> ".join(ends[:2]), line.split()[0] == "LISTEN"
-        if WINDOW.search(line) and not listening:
-            flows.setdefault(peer, []).append(line)
+        if WINDOW.search(line) and not listening and (peer or " rto:" in line):
+            flows.setdefault(peer or _unnamed(flows, line), []).append(line)
     if not flows:
         return Unusable("no sockets with a window", ("no rows", "expected"))
     facts = {

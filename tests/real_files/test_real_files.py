@@ -5,14 +5,8 @@ import pytest
 from . import KINDS
 from .judge import files_of, has_reader, judged, missing
 
-#: Kinds whose mends are still under way.
-UNFINISHED = ("ss", "iperf3")
 
-
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(k, marks=pytest.mark.xfail) if k in UNFINISHED else k for k in KINDS],
-)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore::pathcast.trace.TraceWarning")
 def test_real_files(real_data, kind):
     if not has_reader(kind):

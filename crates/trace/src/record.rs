@@ -41,6 +41,10 @@ pub enum Source {
     Mahimahi,
     /// The log of a Pantheon tunnel; windows are inferred.
     Pantheon,
+    /// Flent's data, with what ss said of sockets.
+    Flent,
+    /// A test of ndt7: TCP_INFO of its server.
+    Ndt7,
 }
 
 /// The state of one TCP sender at one moment: after it processed an acknowledgment, or whenever

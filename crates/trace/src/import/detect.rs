@@ -18,6 +18,10 @@ pub enum Format {
     TcpProbe,
     /// `ss -tin`.
     Ss,
+    /// Flent's data.
+    Flent,
+    /// ndt7's archive, or its client's lines.
+    Ndt7,
     /// pcap or pcapng.
     Pcap,
     /// qlog, JSON or a sequence of JSON texts.
@@ -36,8 +40,8 @@ pub enum Format {
 
 /// What an unknown file is held against.
 pub(crate) const KNOWN: &str = "Parquet of pathcast, CSV with time_s and cwnd_packets, iperf3 -J, \
-    tcp_probe text, ss -tin, pcap or pcapng, qlog, a log of mm-link, a datalink or acklink log of \
-    Pantheon, pantheon_perf.json; all but the first gzipped or not";
+    tcp_probe text, ss -tin, data of flent, ndt7 JSON, pcap or pcapng, qlog, a log of mm-link, a datalink or acklink log of \
+    Pantheon, pantheon_perf.json; all but the first as they are or packed by gzip, xz, zstd or bzip2";
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,6 +51,8 @@ impl fmt::Display for Format {
             Self::Iperf3 => "iperf3 JSON",
             Self::TcpProbe => "tcp_probe text",
             Self::Ss => "ss -tin",
+            Self::Flent => "flent's data",
+            Self::Ndt7 => "ndt7 JSON",
             Self::Pcap => "packet capture",
             Self::Qlog => "qlog",
             Self::MahimahiLog => "log of mm-link",
@@ -74,6 +80,11 @@ pub(crate) fn detect(head: &[u8]) -> Option<Format> {
     if text.trim_start().starts_with(['{', '\u{1e}']) {
         return json(text);
     }
+    // a terminal shows that a key was pressed; a program warns
+    let at = text.find('{').unwrap_or(usize::MAX);
+    if at <= 256 && json(&text[at..]) == Some(Format::Iperf3) {
+        return Some(Format::Iperf3);
+    }
     // the oldest lie in scripts; the reader says so
     let script = ["var ", "let ", "const "];
     if script.iter().any(|word| text.starts_with(word)) && text.contains("qlog_version") {
@@ -98,6 +109,16 @@ fn json(text: &str) -> Option<Format> {
     {
         return Some(Format::Qlog);
     }
+    if has("\"FLENT_VERSION\"") || has("\"NETPERF_WRAPPER_VERSION\"") || has("\"raw_values\"") {
+        return Some(Format::Flent);
+    }
+    let of_ndt7 = has("\"TCPInfo\"") || has("\"AppInfo\"") || has("\"Key\"");
+    if has("\"ServerMeasurements\"")
+        || has("\"ClientMeasurements\"")
+        || (of_ndt7 && has("\"Test\""))
+    {
+        return Some(Format::Ndt7);
+    }
     let event = has("\"event\"") && (has("\"interval\"") || has("\"start\""));
     let document = has("\"intervals\"") || (has("\"start\"") && has("\"connected\""));
     if event || document {
@@ -116,7 +137,7 @@ fn line(line: &str) -> Option<Format> {
     if line.starts_with('#') {
         return None; // a comment of which the next line may tell more
     }
-    if line.contains(" tcp_probe: ") {
+    if line.contains(" tcp_probe: ") || line.contains(" tcp:tcp_probe: ") {
         return Some(Format::TcpProbe);
     }
     if words.len() >= 10
@@ -135,7 +156,9 @@ fn line(line: &str) -> Option<Format> {
             _ => Format::MahimahiLog,
         });
     }
-    if words.iter().any(|word| word.starts_with("cwnd:"))
+    if line
+        .split_whitespace()
+        .any(|word| word.starts_with("cwnd:"))
         || (line.contains("Recv-Q") && line.contains("Send-Q"))
     {
         return Some(Format::Ss);
@@ -174,7 +197,20 @@ mod tests {
             (b"\xd4\xc3\xb2\xa1", Some(Format::Pcap)),
             (b"\x0a\x0d\x0d\x0a", Some(Format::Pcap)),
             (b"{\"start\": {\"connected\": []}}", Some(Format::Iperf3)),
+            (b"^C{\"start\": {\"connected\": []}}", Some(Format::Iperf3)),
             (b"{\"event\":\"start\",\"data\":{}}", Some(Format::Iperf3)),
+            (
+                b"{\"metadata\": {\"FLENT_VERSION\": \"2.1\"}}",
+                Some(Format::Flent),
+            ),
+            (
+                b"{\"Key\":\"starting\",\"Value\":{\"Test\":\"download\"}}",
+                Some(Format::Ndt7),
+            ),
+            (
+                b"{\"ClientIP\":\"::1\",\"Download\":{\"ServerMeasurements\":[]}}",
+                Some(Format::Ndt7),
+            ),
             (b"\x1e{\"qlog_version\":\"0.3\"}\n", Some(Format::Qlog)),
             (
                 b"{\"bbr\":{\"1\":{\"all\":{\"tput\":1}}}}",
@@ -188,9 +224,17 @@ mod tests {
                 b"0.1 10.0.0.1:5 10.0.0.2:6 32 0x3d9 0x3d8 10 100 200 23",
                 Some(Format::TcpProbe),
             ),
+            (
+                b"swapper 0 [000] 1.5: tcp:tcp_probe: family=AF_INET",
+                Some(Format::TcpProbe),
+            ),
             (b"State Recv-Q Send-Q Local\n", Some(Format::Ss)),
             (
                 b"1700000000.5\nESTAB 0 0 1.1.1.1:1 2.2.2.2:2\n\t cubic cwnd:10",
+                Some(Format::Ss),
+            ),
+            (
+                b"ESTAB 0 0 1.1.1.1:1 2.2.2.2:2 a b c d e f g h i j k l m n cubic cwnd:10",
                 Some(Format::Ss),
             ),
             (b"# mahimahi mm-link (uplink)\n", Some(Format::MahimahiLog)),

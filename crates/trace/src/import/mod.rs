@@ -5,9 +5,13 @@
 //! `docs/trace-format.md` says what each format gives and how far inferred columns are off.
 
 mod detect;
+mod each;
+mod flent;
+mod hints;
 mod input;
 mod iperf3;
 mod mahimahi;
+mod ndt7;
 mod opened;
 mod packed;
 mod pantheon;
@@ -21,6 +25,7 @@ mod ss;
 mod tcp_probe;
 #[cfg(test)]
 mod testing;
+mod zstd;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -145,7 +150,7 @@ pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Imported, TraceEr
     TraceFile::open(path)?.read(options)
 }
 
-/// Reads a trace out of the bytes of a file, gzipped or not; `name` stands for it in errors. Not
+/// Reads a trace out of the bytes of a file, packed or not; `name` stands for it in errors. Not
 /// for Parquet.
 ///
 /// # Errors
@@ -184,6 +189,8 @@ fn read_input(input: Input<'_>, options: &ReadOptions) -> Result<Imported, Trace
         Format::Iperf3 => iperf3::read(input, most)?,
         Format::TcpProbe => tcp_probe::read(input, most)?,
         Format::Ss => ss::read(input, most)?,
+        Format::Flent => flent::read(input, most)?,
+        Format::Ndt7 => ndt7::read(input, most)?,
         Format::Pcap => pcap::read(input, most, options.flow.unwrap_or(0))?,
         Format::Qlog => qlog::read(input, most)?,
         Format::PantheonLog => pantheon::read(input, most)?,
@@ -227,7 +234,7 @@ pub fn read_packets(path: &Path, options: &ReadOptions) -> Result<Packets, Trace
     TraceFile::open(path)?.packets(options)
 }
 
-/// Reads the packets out of the bytes of a file, gzipped or not; `name` stands for it in errors.
+/// Reads the packets out of the bytes of a file, packed or not; `name` stands for it in errors.
 ///
 /// # Errors
 /// As [`read_packets`].
@@ -283,6 +290,9 @@ fn format_of(input: Input<'_>) -> Result<Format, TraceError> {
     match detect(&head) {
         Some(format) => Ok(format),
         None => {
+            if let Some(hint) = hints::hint(&head) {
+                return wrong(hint.to_string());
+            }
             let start = input::shown(&head[..head.len().min(60)]);
             wrong(format!("begins with {start}, expected one of: {KNOWN}"))
         }

@@ -137,7 +137,7 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 }
 
-/// Reads `pantheon_perf.json`, gzipped or not: rows in the file's order, and what a user should
+/// Reads `pantheon_perf.json`, packed or not: rows in the file's order, and what a user should
 /// know of how it was read.
 ///
 /// # Errors

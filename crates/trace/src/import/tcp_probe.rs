@@ -198,13 +198,15 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// `None` if the line is of another event.
 fn parse(line: &str) -> Result<Option<Sample<'_>>, String> {
-    if let Some((before, fields)) = line.split_once(" tcp_probe: ") {
+    // perf script names the event with its group
+    let event = (line.split_once(" tcp_probe: ")).or_else(|| line.split_once(" tcp:tcp_probe: "));
+    if let Some((before, fields)) = event {
         return traced(before, fields).map(Some);
     }
     let words: Vec<&str> = line.split_whitespace().take(12).collect();
     let event = words
         .iter()
-        .any(|w| w.starts_with("tcp_") && w.ends_with(':'));
+        .any(|w| w.trim_start_matches("tcp:").starts_with("tcp_") && w.ends_with(':'));
     if event && line.contains('[') {
         return Ok(None);
     }
@@ -397,6 +399,14 @@ CPU:1 [LOST 12 EVENTS]
             error,
             "f:2: time: got 2.01 s after 12 s, expected times in order"
         );
+    }
+
+    #[test]
+    fn what_perf_script_prints_is_read_as_what_tracefs_prints() {
+        let of_perf = TRACED.replace(": tcp_probe: ", ": tcp:tcp_probe: ");
+        let other = "iperf3 7 [001] 100.2: tcp:tcp_retransmit_skb: skbaddr=0x1 sport=1 dport=2\n";
+        let of_perf = read(of_perf + other).unwrap();
+        assert_eq!(of_perf.trace, read(TRACED).unwrap().trace);
     }
 
     never_panics!(TRACED, OLD, clocked(0.008, 100, 200));

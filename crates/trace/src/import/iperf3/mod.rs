@@ -6,7 +6,8 @@
 
 mod report;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, BufRead, BufReader};
 
 use serde::de::DeserializeSeed;
 
@@ -29,11 +30,10 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
         budget: budget.clone(),
         most,
     };
-    let source = Metered {
-        source: input.open()?,
-        budget,
-    };
-    let mut json = serde_json::Deserializer::from_reader(std::io::BufReader::new(source));
+    let mut source = BufReader::new(input.open()?);
+    let first_line = 1 + skip_to_object(input, &mut source)?;
+    let source = Metered { source, budget };
+    let mut json = serde_json::Deserializer::from_reader(BufReader::new(source));
     // one object as of `-J`, or one for each event
     let mut damage = loop {
         let mut entered = false;
@@ -45,23 +45,55 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
         match document.deserialize(&mut json) {
             Ok(()) => {}
             Err(error) if error.is_eof() && !entered => break None,
-            Err(error) => break Some(json_error(input.path, &error, 1)),
+            Err(error) => break Some(json_error(input.path, &error, first_line)),
         }
     };
     let State { client, server, .. } = state;
     let from_server = client.raw.is_empty() && !server.raw.is_empty();
     let report = if from_server { server } else { client };
-    if damage.is_none() && report.raw.is_empty() {
-        let why = match &report.error {
-            Some(error) => format!("iperf3 reports the error {}", shown(error)),
-            None if report.intervals == 0 => "it has no intervals".to_string(),
-            None => "no interval has snd_cwnd: it is a receiver's report, or UDP, or of a system \
-                 without TCP_INFO; expected the sender's, or --get-server-output"
-                .to_string(),
-        };
-        damage = Some(TraceError::new(input.path, why));
+    if report.raw.is_empty() && (damage.is_none() || report.intervals > 0) {
+        damage = Some(TraceError::new(input.path, why_no_rows(&report)));
     }
     Ok(finish(input, report, from_server, damage, most))
+}
+
+/// Passes over what a terminal or a warning put before a report, and counts the lines of it.
+fn skip_to_object(input: Input<'_>, source: &mut impl BufRead) -> Result<u64, TraceError> {
+    let error = |error: io::Error| TraceError::new(input.path, format!("cannot be read: {error}"));
+    let mut lines = 0;
+    loop {
+        let buffer = source.fill_buf().map_err(error)?;
+        let at = buffer.iter().position(|byte| *byte == b'{');
+        let before = &buffer[..at.unwrap_or(buffer.len())];
+        lines += before.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let (count, ended) = (before.len(), buffer.is_empty());
+        source.consume(count);
+        if at.is_some() || ended {
+            return Ok(lines);
+        }
+    }
+}
+
+fn why_no_rows(report: &Report) -> String {
+    let protocol = (report.start.as_ref())
+        .and_then(|start| start.test_start.as_ref())
+        .and_then(|test| test.protocol.as_deref())
+        .filter(|protocol| *protocol != "TCP");
+    match (&report.error, protocol) {
+        (Some(error), _) if report.intervals == 0 => {
+            format!("iperf3 reports the error {}", shown(error))
+        }
+        (_, Some(protocol)) => format!(
+            "it is a report of {}, which tells of no windows; expected one of TCP",
+            shown(protocol)
+        ),
+        _ if report.intervals == 0 => "it has no intervals".to_string(),
+        _ => {
+            "no interval has snd_cwnd: it is a receiver's report, or of a system without TCP_INFO; \
+              expected the sender's, or --get-server-output"
+                .to_string()
+        }
+    }
 }
 
 fn finish(
@@ -127,13 +159,10 @@ fn finish(
         if let Some(scheme) = &end.sender_tcp_congestion {
             read.metadata.schemes = vec![scheme.clone(); flows];
         }
-        let sums = end.streams.iter().map(|stream| stream.receiver.as_ref());
-        for (flow, sum) in (0..).zip(sums) {
-            if let Some(sum) = sum {
-                read.goodput_bps.insert(flow, sum.bits_per_second);
-            }
-        }
     }
+    let (goodput_bps, doubt) = goodput(&report);
+    warnings.extend(doubt.map(|doubt| format!("{file}: {doubt}")));
+    read.goodput_bps = goodput_bps;
     if let Some(error) = report.error {
         let error = shown(error);
         warnings.push(format!("{file}: iperf3 reports the error {error}"));
@@ -146,6 +175,35 @@ fn finish(
     }
     read.warnings = warnings;
     read
+}
+
+/// Of each flow, what the receiver counted; of a run that was interrupted, for which it counts 0 or
+/// nothing, what the sender's intervals sum up to, which is said.
+fn goodput(report: &Report) -> (BTreeMap<u32, f64>, Option<String>) {
+    let mut goodput_bps = BTreeMap::new();
+    let ends = report.end.as_ref().map_or(&[][..], |end| &end.streams);
+    for (place, sum) in (0..).zip(ends.iter().map(|stream| stream.receiver.as_ref())) {
+        let Some(sum) = sum.filter(|sum| sum.bits_per_second > 0.0) else {
+            continue;
+        };
+        let known = |socket| report.streams.iter().position(|s| s.socket == socket);
+        let flow = sum.socket.and_then(known).map_or(place, |flow| flow as u32);
+        goodput_bps.insert(flow, sum.bits_per_second);
+    }
+    let mut summed = false;
+    for (flow, stream) in (0..).zip(&report.streams) {
+        let has_rows = report.raw.iter().any(|raw| raw.flow == flow);
+        if has_rows && stream.end_s > 0.0 && !goodput_bps.contains_key(&flow) {
+            goodput_bps.insert(flow, stream.bytes * 8.0 / stream.end_s);
+            summed |= stream.bytes > 0.0;
+        }
+    }
+    let doubt = summed.then(|| {
+        "the report does not say what the receiver got (the run was interrupted); goodput is what the \
+         sender's intervals sum up to"
+            .to_string()
+    });
+    (goodput_bps, doubt)
 }
 
 /// Payload of a full packet, and what is doubtful about it.
@@ -248,7 +306,59 @@ mod tests {
         assert!(error.starts_with("f:8: column "), "{error}");
         let kept = read_prefix(cut).unwrap();
         assert_eq!(kept.trace.records.len(), 1);
-        assert!(kept.warnings[0].contains("the 1 rows before it are kept"));
+        let kept_rows = |w: &String| w.contains("the 1 rows before it are kept");
+        assert!(kept.warnings.iter().any(kept_rows), "{:?}", kept.warnings);
+    }
+
+    #[test]
+    fn goodput_of_an_interrupted_run_is_the_sum_of_its_intervals() {
+        let receiver = REPORT.replace("11750000.5", "0");
+        let streams = REPORT.find("\"end\": {\"streams\"").unwrap();
+        let no_end = format!(
+            "{}\"end\": {{}}, \"error\": \"interrupt\"}}",
+            &REPORT[..streams]
+        );
+        for text in [receiver, no_end] {
+            let read = read(text).unwrap();
+            assert_eq!(read.goodput_bps[&0], 3_000_000.0 * 8.0 / 2.0);
+            let warnings = read.warnings.join("\n");
+            assert!(
+                warnings.contains("what the sender's intervals sum up to"),
+                "{warnings}"
+            );
+        }
+    }
+
+    #[test]
+    fn streams_are_matched_by_their_sockets() {
+        let text = r#"{"start": {"connected": [], "tcp_mss": 1000}, "intervals": [{"streams": [
+            {"socket": 5, "end": 1, "bytes": 100, "snd_cwnd": 10000},
+            {"socket": 7, "end": 1, "bytes": 100, "snd_cwnd": 10000}]}],
+            "end": {"streams": [{"receiver": {"socket": 7, "bits_per_second": 7}},
+            {"receiver": {"socket": 5, "bits_per_second": 5}}]}}"#;
+        let read = read(text).unwrap();
+        assert_eq!((read.goodput_bps[&0], read.goodput_bps[&1]), (5.0, 7.0));
+    }
+
+    #[test]
+    fn what_stands_before_a_report_is_passed_over() {
+        let read = read(format!("^C{REPORT}")).unwrap();
+        assert_eq!(read.trace.records.len(), 2);
+        let cut = &REPORT[..REPORT.find("\"start\": 1.0").unwrap()];
+        let error = super::super::testing::read(format!("^C\n{cut}")).unwrap_err();
+        assert!(error.starts_with("f:9: column "), "{error}");
+    }
+
+    #[test]
+    fn a_report_without_windows_says_why() {
+        let udp = REPORT
+            .replace("\"TCP\"", "\"UDP\"")
+            .replace("\"snd_cwnd\"", "\"x\"");
+        let error = read(&udp).unwrap_err();
+        assert!(error.contains("a report of \"UDP\""), "{error}");
+        let cut = REPORT.replace("\"snd_cwnd\"", "\"x\"");
+        let error = read(&cut[..cut.find("\"end\": {").unwrap()]).unwrap_err();
+        assert!(error.contains("no interval has snd_cwnd"), "{error}");
     }
 
     never_panics!(REPORT, STREAMED);

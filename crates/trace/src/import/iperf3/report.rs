@@ -15,6 +15,12 @@ pub struct Start {
     pub tcp_mss_default: Option<u64>,
     pub version: Option<String>,
     pub timestamp: Option<Timestamp>,
+    pub test_start: Option<TestStart>,
+}
+
+#[derive(Deserialize)]
+pub struct TestStart {
+    pub protocol: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +71,17 @@ pub struct EndStream {
 
 #[derive(Deserialize)]
 pub struct Sum {
+    pub socket: Option<i64>,
     pub bits_per_second: f64,
+}
+
+/// What the intervals of a stream say together.
+pub struct StreamSum {
+    pub socket: i64,
+    pub bytes: f64,
+    pub retransmits: f64,
+    /// When the last of them ended.
+    pub end_s: f64,
 }
 
 /// A row before the size of a packet is known.
@@ -86,8 +102,8 @@ pub struct Report {
     pub end: Option<End>,
     pub error: Option<String>,
     pub raw: Vec<Raw>,
-    /// Of each stream in the order in which they came: socket, bytes and retransmits so far.
-    pub streams: Vec<(i64, f64, f64)>,
+    /// Of each stream in the order in which they came.
+    pub streams: Vec<StreamSum>,
     pub pmtu: Option<u64>,
     pub intervals: u64,
 }
@@ -103,20 +119,26 @@ impl Report {
             let found = self
                 .streams
                 .iter()
-                .position(|known| known.0 == stream.socket);
+                .position(|known| known.socket == stream.socket);
             let flow = match found {
                 Some(flow) => flow,
                 None if self.streams.len() == 1024 => {
                     return Err("more than 1024 streams".to_string());
                 }
                 None => {
-                    self.streams.push((stream.socket, 0.0, 0.0));
+                    self.streams.push(StreamSum {
+                        socket: stream.socket,
+                        bytes: 0.0,
+                        retransmits: 0.0,
+                        end_s: 0.0,
+                    });
                     self.streams.len() - 1
                 }
             };
-            let (_, sent, again) = &mut self.streams[flow];
-            *sent += stream.bytes.max(0.0);
-            *again += stream.retransmits.unwrap_or(0.0).max(0.0);
+            let sum = &mut self.streams[flow];
+            sum.bytes += stream.bytes.max(0.0);
+            sum.retransmits += stream.retransmits.unwrap_or(0.0).max(0.0);
+            sum.end_s = stream.end;
             // a receiver has no window to tell of
             let Some(cwnd_bytes) = stream.snd_cwnd else {
                 continue;
@@ -130,9 +152,9 @@ impl Report {
                 end_s: stream.end,
                 cwnd_bytes,
                 srtt_s: stream.rtt.filter(|&rtt| rtt > 0.0).map(|rtt| rtt / 1e6),
-                sent_bytes: *sent as u64,
+                sent_bytes: sum.bytes as u64,
                 rwnd_bytes: stream.snd_wnd.filter(|&w| w > 0.0).map(|w| w as u64),
-                retransmits: stream.retransmits.map(|_| *again as u64),
+                retransmits: stream.retransmits.map(|_| sum.retransmits as u64),
             });
         }
         Ok(())
