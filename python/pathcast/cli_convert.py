@@ -13,6 +13,9 @@ from pathcast.console import err, mbps, out, print_json
 from pathcast.convert import convert as convert_trace
 from pathcast.files import check_output
 
+#: Flows that are listed; `--json` has all.
+MOST_FLOWS = 20
+
 
 def convert(
     file: Annotated[
@@ -41,8 +44,11 @@ def convert(
         ),
     ] = None,
     flow: Annotated[
-        int | None,
-        typer.Option(help="The one flow to take; default: all, of a capture the busiest.", min=0),
+        str | None,
+        typer.Option(
+            metavar="N|ADDRESS:PORT",
+            help="The one flow to take; default: all, of a capture the busiest.",
+        ),
     ] = None,
     keep_prefix: Annotated[
         bool, typer.Option("--keep-prefix", help="Take what comes before any damage.")
@@ -53,8 +59,9 @@ def convert(
     for written in (output, packets):
         if written is not None:
             check_output(written)
+    wanted = int(flow) if flow is not None and flow.isdecimal() else flow
     done = convert_trace(
-        file, output, packets=packets, egress=egress, flow=flow, keep_prefix=keep_prefix
+        file, output, packets=packets, egress=egress, flow=wanted, keep_prefix=keep_prefix
     )
     for warning in done.warnings:
         err.print(warning, markup=False, soft_wrap=True)
@@ -66,3 +73,12 @@ def convert(
             out.print(f"{rows} rows of {done.format} written to {written}")
     for number, rate_bps in done.goodput_bps.items():
         out.print(f"goodput of flow {number}: {mbps(rate_bps)}")
+    if len(done.flows) > 1:
+        out.print(f"{len(done.flows)} flows, for --flow:")
+        for one in done.flows[:MOST_FLOWS]:
+            count = "" if one.bytes is None else f", {one.bytes} B"
+            name = f" {one.name}" if one.name else ""
+            line = f"{one.flow:>4}{name}{count}, {one.duration_s:.3f} s"
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+        if len(done.flows) > MOST_FLOWS:
+            out.print(f"     and {len(done.flows) - MOST_FLOWS} more; --json has all")

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from pathcast.cli_options import Flows
 from pathcast.console import out, print_json
+from pathcast.flows import read_flows
 from pathcast.follow import WINDOW_S, CurveEstimate, Followed, PathChange
 from pathcast.follow import follow as follow_trace
-from pathcast.trace import read_trace
 
 #: Windows that the table of a curve shows at most; `--json` has all.
 MOST_POINTS = 16
@@ -27,6 +28,7 @@ def follow(
     window: Annotated[
         float, typer.Option(metavar="SECONDS", help="Length of the sliding window.")
     ] = WINDOW_S,
+    flow: Flows = None,
     cc: Annotated[
         str | None,
         typer.Option(help="Congestion control; default: what the trace says, else guessed."),
@@ -39,7 +41,9 @@ def follow(
 ) -> None:
     """Follow paths as a live service does: changes found, p(cwnd) at the end; docs/loss-curves.md."""
     followed = [
-        follow_trace(read_trace(trace), window_s=window, cc=cc, rtt_s=rtt) for trace in traces
+        follow_trace(trace, window_s=window, cc=cc, rtt_s=rtt)
+        for file in traces
+        for trace in read_flows(file, flow)
     ]
     if as_json:
         print_json({"traces": [path.to_dict() for path in followed]})

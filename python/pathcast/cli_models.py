@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pathcast import cli_clusters, models
-from pathcast.cli_options import Cc, Json, Rtt, Traces
+from pathcast.cli_options import Cc, Flows, Json, Rtt, Traces
 from pathcast.console import out, print_json, styled
 from pathcast.files import check_output, write_beside
-from pathcast.trace import read_trace
+from pathcast.flows import read_flows
 
 
 class Protocol(StrEnum):
@@ -30,6 +30,7 @@ def fit(
     output: Annotated[
         FilePath | None, typer.Option("--output", "-o", help="Write the JSON here.")
     ] = None,
+    chosen: Flows = None,
     cc: Cc = None,
     rtt: Rtt = None,
     clusters: cli_clusters.ClustersFile = None,
@@ -42,7 +43,7 @@ def fit(
     for written in (output, clusters):
         if written is not None:
             check_output(written)
-    loaded = [read_trace(trace) for trace in traces]
+    loaded = [trace for file in traces for trace in read_flows(file, chosen)]
     fitted = models.fit(loaded, cc=cc, rtt_s=rtt)
     cli_clusters.add_to_store(clusters, loaded, prefix, network, region, cc, rtt)
     result = fitted.to_dict()
@@ -131,6 +132,7 @@ def evaluate(
     protocol: Annotated[
         Protocol, typer.Option(help="What the baselines see; docs/models.md.")
     ] = Protocol.FAIR,
+    chosen: Flows = None,
     cc: Cc = None,
     rtt: Rtt = None,
     window: Annotated[
@@ -145,7 +147,10 @@ def evaluate(
 ) -> None:
     """Forecast traces again and again, and compare with what then happened."""
     flows = [
-        (trace, flow) for trace in [read_trace(file) for file in traces] for flow in trace.flows
+        (trace, flow)
+        for file in traces
+        for trace in read_flows(file, chosen)
+        for flow in trace.flows
     ]
     evaluations, left_out = models.evaluate_flows(
         flows, horizon, protocol=protocol.value, cc=cc, rtt_s=rtt, window_s=window

@@ -23,6 +23,15 @@ Traces = Annotated[
         metavar="TRACE...", help="Parquet, CSV, or of another tool; docs/trace-format.md."
     ),
 ]
+Flows = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--flow",
+        metavar="N|ADDRESS:PORT",
+        help="Take this flow alone; several. `pathcast convert` lists a file's flows. Default: all, of a "
+        "capture the busiest.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Seed = Annotated[int, typer.Option(help="Seed of all that is random.", min=0)]
 Cc = Annotated[

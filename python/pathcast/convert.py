@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast import _internal
 from pathcast.exceptions import TraceError, translated
+from pathcast.flows import Flow, chosen_flow, flows_of
 from pathcast.trace import Trace
 
 #: Formats that hold no windows, by the name that the reader gives them.
@@ -26,6 +27,7 @@ class Conversion:
         packets: rows of the packet table; None if it was not asked for.
         goodput_bps: bit/s of each flow over the whole file, of flows whose source tells.
         warnings: what is doubtful, and where a damaged file was cut.
+        flows: those of the file, of a capture also those that were not read; empty if no trace was read.
 
     """
 
@@ -34,6 +36,7 @@ class Conversion:
     packets: int | None
     goodput_bps: dict[int, float]
     warnings: list[str]
+    flows: list[Flow] = field(default_factory=list)
 
 
 def convert(
@@ -42,23 +45,26 @@ def convert(
     *,
     packets: str | os.PathLike[str] | None = None,
     egress: str | os.PathLike[str] | None = None,
-    flow: int | None = None,
+    flow: int | str | None = None,
     keep_prefix: bool = False,
 ) -> Conversion:
     """Converts a trace of any known format; `docs/trace-format.md` lists them.
 
     Args:
         file: the input, a file, a pipe, or `-` for the standard input; its format is told by content.
-        output: where the trace goes: CSV of one flow's windows if it ends in `.csv`, else Parquet.
+        output: where the trace goes: CSV of one flow's windows, or of the rows of
+            `pantheon_perf.json`, if it ends in `.csv`; Parquet if in `.parquet` or nothing.
         packets: where the packet table goes, of formats that know packets: a log of mm-link if it
-            ends in `.log`, a packet-delivery trace of mahimahi if in `.trace`, else Parquet.
+            ends in `.log`, a packet-delivery trace of mahimahi if in `.trace`; Parquet if in
+            `.parquet` or nothing.
         egress: the log of what left a Pantheon tunnel, if the input is that of what entered it.
-        flow: the one flow to take; by default all, but of a packet capture the busiest, 0.
+        flow: the one flow to take, by its number or an end as `ADDRESS:PORT`; by default all, but of
+            a packet capture the busiest, 0.
         keep_prefix: of a file that is damaged, take what comes before the damage.
 
     Raises:
         TraceError: neither output nor packets is given, the input cannot be read or has nothing
-            of the kind, or a file cannot be written.
+            of the kind, a name ends in what says no format, or a file cannot be written.
 
     ```python
     pathcast.convert("capture.pcap", "trace.parquet", packets="packets.parquet")
@@ -67,13 +73,20 @@ def convert(
     """
     if output is None and packets is None:
         raise TraceError(f"{file}: nothing to write: give an output, or a file for packets")
+    for written, endings in ((output, (".csv",)), (packets, (".log", ".trace"))):
+        if written is not None:
+            _check_ending(written, (".parquet", *endings))
     said: dict[str, Any] = {"format": "", "warnings": [], "goodput_bps": {}}
     rows: int | None = None
     count: int | None = None
+    flows: list[Flow] = []
     with translated():
         # opened once: what a pipe gave is not given again
         source = _internal.TraceFile(FilePath(file))
         other_end = None if egress is None else _internal.TraceFile(FilePath(egress))
+        if isinstance(flow, str):
+            inner, _ = _internal.import_trace(source, keep_prefix, None, other_end)
+            flow = chosen_flow(str(file), flows_of(Trace(inner)), flow)
         if output is not None:
             target = FilePath(output)
             if source.format() == _PANTHEON_PERF:
@@ -81,10 +94,14 @@ def convert(
             else:
                 inner, text = _internal.import_trace(source, keep_prefix, flow, other_end)
                 said = json.loads(text)
+                trace = Trace(inner)
+                flows = flows_of(trace)
                 if target.suffix == ".csv":
+                    if len(trace.flows) > 1:
+                        raise TraceError(f"{file}: {_several(flows)}")
                     _internal.export_csv(inner, target)
                 else:
-                    Trace(inner).write(target)
+                    trace.write(target)
             rows = said["rows"]
         if packets is not None:
             target = FilePath(packets)
@@ -100,4 +117,21 @@ def convert(
         count,
         {int(number): rate for number, rate in said["goodput_bps"].items()},
         said["warnings"],
+        flows,
     )
+
+
+def _check_ending(file: str | os.PathLike[str], endings: tuple[str, ...]) -> None:
+    """The form of what is written follows its name, which must not promise another one."""
+    ending = FilePath(file).suffix
+    # of a device or a pipe, or a name that says nothing: Parquet
+    if ending and ending not in endings:
+        expected = ", ".join(endings)
+        raise TraceError(
+            f"{file}: ends in {ending}; expected one of {expected}, or no ending for Parquet"
+        )
+
+
+def _several(flows: list[Flow]) -> str:
+    listed = ", ".join(f"{flow.flow} ({flow.name or 'unnamed'})" for flow in flows[:8])
+    return f"has several flows, and CSV holds one; choose with --flow: {listed}"

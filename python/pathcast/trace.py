@@ -156,7 +156,7 @@ def _from_pickle(columns: dict[str, Column], metadata_json: str, file: str) -> T
 def read_trace(
     file: str | os.PathLike[str], *, keep_prefix: bool = False, flow: int | None = None
 ) -> Trace:
-    """Reads a trace in any format that `docs/trace-format.md` lists, gzipped or not.
+    """Reads a trace in any format that `docs/trace-format.md` lists, packed or not.
 
     The format is told by the file's content. What is doubtful about what was read is warned of
     with [`TraceWarning`][pathcast.trace.TraceWarning].

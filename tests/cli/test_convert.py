@@ -1,7 +1,9 @@
 """`pathcast convert`, and the commands that take other tools' files as they are."""
 
+import bz2
 import gzip
 import json
+import lzma
 
 import pyarrow.parquet
 import pytest
@@ -125,6 +127,84 @@ def test_pantheons_summary_becomes_a_table(tmp_path):
     done = run("convert", file, "-o", output)
     assert done.returncode == 0, done.stderr
     assert output.read_bytes()[:4] == b"PAR1"
+
+
+def test_the_form_of_the_output_follows_its_name(tmp_path, probe_file):
+    file, output = tmp_path / "perf.json", tmp_path / "perf.csv"
+    file.write_text('{"bbr": {"1": {"all": {"tput": 10.5, "delay": 52.25, "loss": null}}}}')
+    done = run("convert", file, "-o", output)
+    assert done.returncode == 0, done.stderr
+    assert output.read_text().splitlines() == [
+        "scheme,run,flow,throughput_bps,one_way_delay_p95_s,loss_rate",
+        "bbr,1,all,10500000,0.05225,",
+    ]
+    for option, name in (("-o", "x.xlsx"), ("-o", "x.json"), ("--packets", "x.csv")):
+        done = run("convert", probe_file, option, tmp_path / name)
+        assert done.returncode == 2
+        assert "expected one of .parquet" in " ".join(done.stderr.split())
+        assert not (tmp_path / name).exists()
+
+
+@pytest.fixture
+def several_flows(tmp_path):
+    """Two flows by turns, the second with half as many rows and bytes."""
+    file = tmp_path / "flows.txt"
+    lines = []
+    for number, line in enumerate(probe_lines().splitlines()):
+        lines.append(line)
+        if number % 2 == 0:
+            lines.append(line.replace("10.0.0.2:6001", "10.0.0.3:7001"))
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def test_packed_files_are_known_by_their_content(tmp_path):
+    text = probe_lines(rows=50).encode()
+    for pack in (gzip, bz2, lzma):
+        file = tmp_path / pack.__name__
+        file.write_bytes(pack.compress(text))
+        assert len(pathcast.read_trace(file)) == 50, pack
+
+
+def test_convert_lists_the_flows_of_a_file(several_flows, tmp_path):
+    output = tmp_path / "t.parquet"
+    done = run("convert", several_flows, "-o", output, "--json")
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)["flows"]
+    assert (first["flow"], second["flow"]) == (0, 1)
+    assert first["name"] == "10.0.0.1:5001 -> 10.0.0.2:6001"
+    assert first["bytes"] == 3999 * 1448
+    assert abs(first["duration_s"] - 7.998) < 1e-6
+    said = run("convert", several_flows, "-o", output).stdout
+    assert "2 flows" in said
+    assert "10.0.0.1:5001 -> 10.0.0.3:7001" in said
+    # of what was converted, too
+    again = json.loads(run("convert", output, "-o", tmp_path / "u.parquet", "--json").stdout)
+    assert again["flows"] == [first, second]
+
+
+def test_a_flow_is_chosen_by_its_number_or_an_end(several_flows, tmp_path):
+    for wanted in ("1", "10.0.0.3:7001", "10.0.0.1:5001 -> 10.0.0.3:7001"):
+        output = tmp_path / "t.csv"
+        done = run("convert", several_flows, "-o", output, "--flow", wanted)
+        assert done.returncode == 0, done.stderr
+        assert len(output.read_text().splitlines()) == 2001
+        for command in ("fit", "evaluate", "follow"):
+            done = run(command, several_flows, "--flow", wanted, "--json")
+            assert done.returncode == 0, (command, done.stderr)
+    fitted = json.loads(run("fit", several_flows, "--flow", "10.0.0.3:7001", "--json").stdout)
+    assert [flow["flow"] for flow in fitted["flows"]] == [1]
+    both = run("fit", several_flows, "--flow", "1", "--flow", "0", "--json")
+    assert [flow["flow"] for flow in json.loads(both.stdout)["flows"]] == [1, 0]
+    for wanted, said in (
+        ("10.0.0.1:5001", "fits several flows"),
+        ("10.0.0.9:1", "none of its flows"),
+        ("7", "no flow 7"),
+    ):
+        for command in (["fit"], ["convert", "-o", tmp_path / "n.csv"]):
+            done = run(*command, several_flows, "--flow", wanted)
+            assert done.returncode == 2
+            assert said in " ".join(done.stderr.split())
 
 
 def test_what_is_no_trace_is_told_with_the_formats_that_are_known(tmp_path):

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use pathcast_trace::{
     Damage, Format, Metadata, ReadOptions, Source, merge_tunnel_ends, packets_of_bytes, read_bytes,
-    write_delivery_trace, write_mm_link_log, write_packets, write_rows,
+    write_delivery_trace, write_mm_link_log, write_packets, write_perf_csv, write_rows,
 };
 use pyo3::prelude::*;
 
@@ -143,7 +143,7 @@ pub fn convert_packets(
     .map_err(|error| trace_error(&error))
 }
 
-/// Writes the rows of a `pantheon_perf.json` as Parquet.
+/// Writes the rows of a `pantheon_perf.json` as Parquet, or as CSV if `output` ends in `.csv`.
 #[pyfunction]
 pub fn convert_pantheon_perf(
     py: Python<'_>,
@@ -154,7 +154,10 @@ pub fn convert_pantheon_perf(
     py.detach(|| {
         let (rows, warnings) = file.file.pantheon_perf(&options(keep_prefix, None))?;
         let count = rows.len();
-        write_rows(&output, &Metadata::new(Source::Pantheon), rows)?;
+        match output.extension().and_then(|ending| ending.to_str()) {
+            Some("csv") => write_perf_csv(&output, &rows)?,
+            _ => write_rows(&output, &Metadata::new(Source::Pantheon), rows)?,
+        }
         Ok(said(
             Format::PantheonPerf,
             count,

@@ -25,7 +25,7 @@ pub use csv_reader::read_csv;
 pub use delay::DelayHistogram;
 pub use delay_split::{Read, Segment, Splitter};
 pub use error::{Place, TraceError};
-pub use export::{write_csv, write_delivery_trace, write_mm_link_log};
+pub use export::{write_csv, write_delivery_trace, write_mm_link_log, write_perf_csv};
 pub use file::read;
 pub use import::{
     Damage, Format, Imported, Packets, PerfRow, ReadOptions, TraceFile, merge_tunnel_ends,

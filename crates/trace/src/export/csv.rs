@@ -1,9 +1,11 @@
-//! `time_s,cwnd_packets`, which [`read_csv`](crate::read_csv) reads again.
+//! Text tables: `time_s,cwnd_packets`, which [`read_csv`](crate::read_csv) reads again, and the sums of
+//! Pantheon's runs.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use crate::error::TraceError;
+use crate::import::PerfRow;
 use crate::output::write_beside;
 use crate::record::Trace;
 
@@ -27,6 +29,40 @@ pub fn write_csv(path: &Path, trace: &Trace) -> Result<(), TraceError> {
                 writeln!(out, "{},{}", record.time_s, record.cwnd_packets)?;
             }
             out.flush()
+        };
+        write().map_err(|error| error.to_string())
+    })
+}
+
+/// Writes the rows of a `pantheon_perf.json` under a header with the names of the columns; what is not
+/// known is empty.
+///
+/// # Errors
+/// A [`TraceError`] if the file cannot be written.
+pub fn write_perf_csv(path: &Path, rows: &[PerfRow]) -> Result<(), TraceError> {
+    write_beside(path, |file| {
+        let mut out = csv::Writer::from_writer(BufWriter::new(file));
+        let mut write = || -> Result<(), csv::Error> {
+            out.write_record([
+                "scheme",
+                "run",
+                "flow",
+                "throughput_bps",
+                "one_way_delay_p95_s",
+                "loss_rate",
+            ])?;
+            let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+            for row in rows {
+                out.write_record([
+                    &row.scheme,
+                    &row.run,
+                    &row.flow,
+                    &number(row.throughput_bps),
+                    &number(row.one_way_delay_p95_s),
+                    &number(row.loss_rate),
+                ])?;
+            }
+            Ok(out.flush()?)
         };
         write().map_err(|error| error.to_string())
     })
