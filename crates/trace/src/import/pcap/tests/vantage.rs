@@ -153,3 +153,20 @@ fn without_timestamps_no_round_trip_is_made_up() {
     assert!(srtt[1..].iter().all(|s| s.is_some_and(right)), "{srtt:?}");
     assert_eq!(warnings, "");
 }
+
+#[test]
+fn a_handshake_without_duration_is_no_round_trip() {
+    let mut script = script();
+    for (time_us, _) in &mut script[..3] {
+        *time_us = 20_020;
+    }
+    let records = read(pcap(&script, 101, false, Tcp::ipv4))
+        .unwrap()
+        .trace
+        .records;
+    // nor does anything else say where this capture was taken
+    assert!(
+        records.iter().all(|row| row.srtt_s.is_none()),
+        "{records:?}"
+    );
+}
