@@ -19,7 +19,7 @@ def mean_window(trace):
     return np.average(columns["cwnd_packets"][:-1], weights=np.diff(columns["time_s"]))
 
 
-@pytest.mark.parametrize("queue", ["1 BDP", "2 BDP"])
+@pytest.mark.parametrize("queue", ["1 BDP", pytest.param("2 BDP", marks=pytest.mark.full)])
 @pytest.mark.parametrize("scheme", ["scalable", "vegas"])
 def test_simulator_and_kernel_agree_on_goodput_and_window(needs_scheme, scheme, queue):
     needs_scheme(scheme)
