@@ -50,6 +50,16 @@ FromMahimahi = Annotated[
         metavar="COMMAND_LINE", help='Instead of a file: "mm-delay 20 mm-link UP DOWN ...".'
     ),
 ]
+FromNetem = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMANDS", help='Instead of a file: "tc qdisc add dev eth0 root netem delay 20ms".'
+    ),
+]
+FromRattan = Annotated[
+    FilePath | None,
+    typer.Option(metavar="FILE", help="Instead of a path file: a configuration of rattan."),
+]
 Device = Annotated[
     DeviceKind,
     typer.Option(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pathcast import runs, shell
-from pathcast.cli_options import Device, FromMahimahi, Seed
+from pathcast.cli_options import Device, FromMahimahi, FromNetem, FromRattan, Seed
 from pathcast.exceptions import PathcastError
 
 paths_app = typer.Typer(help="Show paths.", no_args_is_help=True)
@@ -21,6 +21,8 @@ def run_shell(
         typer.Argument(metavar="PATH.toml -- COMMAND", help="Default: $SHELL."),
     ] = None,
     from_mahimahi: FromMahimahi = None,
+    from_netem: FromNetem = None,
+    from_rattan: FromRattan = None,
     scheme: Annotated[
         str | None,
         typer.Option(help="Congestion control of TCP inside; default: as outside."),
@@ -49,7 +51,7 @@ def run_shell(
     """Run a shell or a command inside a path (Linux; without root: --outside); docs/shell.md."""
     code = shell.enter(
         arguments or [],
-        from_mahimahi=from_mahimahi,
+        given=shell.Links.given(from_mahimahi, from_netem, from_rattan),
         scheme=scheme,
         outside=outside,
         device=device,
@@ -69,20 +71,25 @@ def show_path(
     ] = None,
     form: Annotated[shell.Form, typer.Option("--as", help="In whose words.")] = shell.Form.TOML,
     from_mahimahi: FromMahimahi = None,
+    from_netem: FromNetem = None,
+    from_rattan: FromRattan = None,
     output: Annotated[
         FilePath | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Write the trace files here."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Write it here, too, and the traces that it names.",
+        ),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail if anything cannot be said in these words.")
     ] = False,
 ) -> None:
     """Show a path with all defaults, or in the words of another tool."""
-    if (path_file is None) == (from_mahimahi is None):
-        raise PathcastError("expected either PATH.toml or --from-mahimahi")
-    links = (
-        shell.Links.from_mahimahi(from_mahimahi)
-        if from_mahimahi is not None
-        else shell.Links.load(path_file or "")
-    )
-    sys.stdout.write(shell.show(links, form, output, strict))
+    links = shell.Links.given(from_mahimahi, from_netem, from_rattan)
+    if (path_file is None) == (links is None):
+        raise PathcastError(
+            "expected either PATH.toml or one of --from-mahimahi, --from-netem, --from-rattan"
+        )
+    sys.stdout.write(shell.show(links or shell.Links.load(path_file or ""), form, output, strict))

@@ -10,8 +10,9 @@ from pathcast import _internal
 from pathcast.exceptions import PathFileError, translated
 from pathcast.foreign import utf8
 
-#: A path file larger than this is no path file.
-_MAX_BYTES = 1 << 20
+#: A path file larger than this is no path file. The longest traces that are published, both ways written out,
+#: take some 3 MB.
+MAX_BYTES = 16 << 20
 
 
 def read_text(file: str | os.PathLike[str]) -> str:
@@ -23,11 +24,11 @@ def read_text(file: str | os.PathLike[str]) -> str:
     """
     try:
         with FilePath(file).open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
+            content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise PathFileError(f"{file}: cannot be read: {error.strerror}") from None
-    if len(content) > _MAX_BYTES:
-        raise PathFileError(f"{file}: is larger than {_MAX_BYTES} bytes: no path file")
+    if len(content) > MAX_BYTES:
+        raise PathFileError(f"{file}: is larger than {MAX_BYTES} bytes: no path file")
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pwd
+import re
 import shlex
 import shutil
 import signal
@@ -21,7 +22,7 @@ from pathcast import scenario as scenarios
 from pathcast.exceptions import EmulatorError, PathcastError, translated
 from pathcast.files import check_output, write_beside
 from pathcast.foreign import utf8, visible
-from pathcast.path import Path
+from pathcast.path import MAX_BYTES, Path, read_text
 from pathcast.runs import Device, chosen_device
 
 #: Exit codes of shells for a command that is not there, or is no program.
@@ -85,6 +86,55 @@ class Links:
         with translated():
             toml, paths, command, logs, left_out = _internal.from_mahimahi(_words(command_line))
         return cls(tuple(paths), "mahimahi", toml, tuple(command), logs, tuple(left_out))
+
+    @classmethod
+    def from_netem(cls, commands: str) -> Links:
+        """Reads tc commands, such as `tc qdisc add dev eth0 root netem delay 20ms`.
+
+        The first device that they name is forward, a second one reverse.
+
+        Raises:
+            PathFileError: they have qdiscs or options that are not supported.
+
+        """
+        with translated():
+            toml, left_out = _internal.from_netem(commands)
+        return cls((toml,), "netem", toml, left_out=tuple(left_out))
+
+    @classmethod
+    def from_rattan(cls, file: str | os.PathLike[str]) -> Links:
+        """Reads a configuration file of rattan, and the traces that it names, from its folder.
+
+        Raises:
+            PathFileError: it cannot be read, or has cells that are not supported.
+
+        """
+        text = read_text(file)
+        with translated():
+            toml, left_out = _internal.from_rattan(text, str(file))
+        return cls((toml,), str(file), toml, left_out=tuple(left_out))
+
+    @classmethod
+    def given(
+        cls,
+        from_mahimahi: str | None,
+        from_netem: str | None,
+        from_rattan: str | os.PathLike[str] | None,
+    ) -> Links | None:
+        """What one of these says; None if none is given.
+
+        Raises:
+            PathcastError: several are given.
+
+        """
+        several = [from_mahimahi, from_netem, from_rattan]
+        if sum(one is not None for one in several) > 1:
+            raise PathcastError("expected one of --from-mahimahi, --from-netem and --from-rattan")
+        if from_mahimahi is not None:
+            return cls.from_mahimahi(from_mahimahi)
+        if from_netem is not None:
+            return cls.from_netem(from_netem)
+        return None if from_rattan is None else cls.from_rattan(from_rattan)
 
 
 def _words(command_line: str) -> list[str]:
@@ -307,7 +357,7 @@ def say(line: str) -> None:
 def enter(
     arguments: Sequence[str],
     *,
-    from_mahimahi: str | None,
+    given: Links | None,
     scheme: str | None,
     outside: str | None,
     device: Device,
@@ -318,8 +368,8 @@ def enter(
     quiet: bool,
 ) -> int:
     """What `pathcast shell` does: the exit code."""
-    if from_mahimahi is not None:
-        links, command = Links.from_mahimahi(from_mahimahi), tuple(arguments)
+    if given is not None:
+        links, command = given, tuple(arguments)
         if links.command and command:
             raise PathcastError(
                 f"got two commands, {shlex.join(links.command)!r} and {shlex.join(command)!r}, "
@@ -329,7 +379,9 @@ def enter(
     elif arguments:
         links, command = Links.load(arguments[0]), tuple(arguments[1:])
     else:
-        raise PathcastError("got no path, expected PATH.toml or --from-mahimahi")
+        raise PathcastError(
+            "got no path, expected PATH.toml, --from-mahimahi, --from-netem or --from-rattan"
+        )
     command = command or default_command()
     for what in () if quiet else links.left_out:
         say(what)
@@ -356,31 +408,71 @@ def enter(
     return done.exit_code
 
 
+#: What the text of each form is called in the folder `--output`.
+_FILES = {
+    Form.TOML: "path.toml",
+    Form.MAHIMAHI: "mahimahi.sh",
+    Form.NETEM: "netem.sh",
+    Form.RATTAN: "rattan.toml",
+}
+
+
 def show(links: Links, form: Form, output: FilePath | None, strict: bool) -> str:
-    """What `pathcast path show` prints; writes the files that it needs into the folder `output`.
+    """What `pathcast path show` prints; writes it, and the traces that it names, into the folder `output`.
 
     Raises:
         PathcastError: the path is several links in a row, cannot be said in these words and `strict`
-            is set, or `output` is no folder.
+            is set, `output` is no folder, or a path file would be too long to be read.
 
     """
+    if output is not None and not output.is_dir():
+        raise PathcastError(f"{output}: expected a folder that is there")
+    files: list[tuple[str, str]] = []
+    lost = [*links.left_out]
     if form is Form.TOML:
-        return links.toml
-    if len(links.paths) > 1:
+        text = links.toml
+        if output is not None:
+            text, files = _with_traces_beside(links.toml)
+    elif len(links.paths) > 1:
         raise PathcastError(
             f"{links.file}: is {len(links.paths)} links in a row, expected one path for {form.value}"
         )
-    with translated():
-        text, files, lost = _internal.path_as(links.paths[0], links.file, form.value)
+    else:
+        with translated():
+            text, files, not_said = _internal.path_as(links.paths[0], links.file, form.value)
+        lost += [f"{form.value} cannot say it: {what}" for what in not_said]
     for what in lost:
-        say(f"{form.value} cannot say it: {what}")
+        say(what)
     if lost and strict:
         raise PathcastError(f"{links.file}: cannot be said in the words of {form.value}")
-    if files and output is None:
-        say(f"--output FOLDER writes the files that this names: {', '.join(n for n, _ in files)}")
-    elif output is not None:
-        if not output.is_dir():
-            raise PathcastError(f"{output}: expected a folder that is there")
-        for name, content in files:
+    text = text if text.endswith("\n") else f"{text}\n"
+    if form is Form.TOML and len(text.encode()) > MAX_BYTES:
+        raise PathcastError(
+            f"{links.file}: is {len(text.encode())} bytes with its traces written out, expected at most "
+            f"{MAX_BYTES}: --output FOLDER writes the traces beside it"
+        )
+    if output is not None:
+        for name, content in [*files, (_FILES[form], text)]:
             write_beside(output / name, content)
-    return text if text.endswith("\n") else f"{text}\n"
+    elif files:
+        say(f"--output FOLDER writes the files that this names: {', '.join(n for n, _ in files)}")
+    return text
+
+
+def _with_traces_beside(toml: str) -> tuple[str, list[tuple[str, str]]]:
+    """The same path or scenario with its traces in files; and these."""
+    traces: dict[str, str] = {}
+
+    def named(found: re.Match[str]) -> str:
+        lines = "".join(f"{moment}\n" for moment in found[1].split(", "))
+        name = traces.setdefault(lines, f"link{len(traces) + 1}.trace")
+        return f'rate = {{ kind = "mahimahi", file = "{name}" }}'
+
+    text = re.sub(_TRACE, named, toml)
+    return text, [(name, lines) for lines, name in traces.items()]
+
+
+#: A trace as `toml` has it, at the beginning of a line: no name has a line of its own.
+_TRACE = re.compile(
+    r'^rate = \{ kind = "mahimahi", opportunities_ms = \[([0-9, ]+)\] \}$', re.MULTILINE
+)

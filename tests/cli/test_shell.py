@@ -1,5 +1,6 @@
 """`pathcast shell` and `pathcast path show`."""
 
+import gzip
 import json
 import os
 import signal
@@ -214,6 +215,86 @@ def test_a_path_is_shown_in_the_words_of_others_and_read_back(path_file, tmp_pat
 
     assert "netem delay 10ms" in run("path", "show", path_file(PATH), "--as", "netem").stdout
     assert "[cells.up_bw]" in run("path", "show", path_file(PATH), "--as", "rattan").stdout
+
+
+def test_what_is_written_for_others_is_read_back(path_file, tmp_path):
+    path = path_file("rate = '12 Mbit/s'\ndelay = '10 ms'\nloss = 0.01\nqueue = '60 packets'\n")
+    expected = run("path", "show", path).stdout
+    for form, name in (("netem", "netem.sh"), ("rattan", "rattan.toml"), ("toml", "path.toml")):
+        done = run("path", "show", path, "--as", form, "-o", tmp_path, "--strict")
+        assert done.returncode == 0, done.stderr
+        written = tmp_path / name
+        assert written.read_text() == done.stdout
+        source = {
+            "netem": ("--from-netem", done.stdout),
+            "rattan": ("--from-rattan", written),
+            "toml": (written,),
+        }[form]
+        again = run("path", "show", *source)
+        assert (again.returncode, again.stdout) == (0, expected), again.stderr
+
+
+def test_a_long_trace_is_shown_as_a_file_that_is_read(tmp_path):
+    """200,000 opportunities each way: 3 MB written out."""
+    lines = "".join(f"{1_000_000 + number}\n" for number in range(200_000))
+    (tmp_path / "up").write_text(lines)
+    (tmp_path / "down").write_text("5\n" + lines)
+    line = f"mm-delay 20 mm-link {tmp_path / 'up'} {tmp_path / 'down'}"
+    shown = run("path", "show", "--from-mahimahi", line)
+    assert len(shown.stdout) > 1 << 21
+    whole = tmp_path / "whole.toml"
+    whole.write_text(shown.stdout)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    named = run("path", "show", "--from-mahimahi", line, "--output", folder)
+    assert len(named.stdout) < 1000 and named.stdout == (folder / "path.toml").read_text()
+    assert (folder / "link1.trace").read_text() == lines
+    paths = [pathcast.Path.load(file).toml for file in (whole, folder / "path.toml")]
+    assert paths[0] == paths[1] == shown.stdout
+
+
+def test_real_traces_are_shown_as_files_that_are_read(real_data, tmp_path):
+    for trace in sorted((real_data / "traces").glob("*")):
+        if trace.suffix not in (".gz", ".trace"):
+            continue
+        content = trace.read_bytes()
+        plain = tmp_path / "plain"
+        plain.write_bytes(gzip.decompress(content) if trace.suffix == ".gz" else content)
+        shown = run("path", "show", "--from-mahimahi", f"mm-delay 20 mm-link {plain} {plain}")
+        assert shown.returncode == 0, shown.stderr
+        file = tmp_path / "path.toml"
+        file.write_text(shown.stdout)
+        assert pathcast.Path.load(file).toml == shown.stdout, trace
+
+
+def test_tc_commands_and_cells_are_paths(tmp_path, path_file):
+    line = "tc qdisc add dev eth0 root netem delay 20ms 5ms loss 1% rate 10mbit limit 100"
+    done = run("path", "show", "--from-netem", line)
+    shown = pathcast.Path.parse(done.stdout)
+    assert (shown.rate_bps, shown.loss, shown.queue_packets) == (10e6, 0.01, 83)
+    assert "the delay holds 17 full ones" in done.stderr
+    assert run("path", "show", "--from-netem", line, "--strict").returncode == 2
+    rattan = path_file("[cells]\n[links]\nleft = 'x'\n", "rattan.toml")
+    for arguments, message in (
+        (("path", "show", "--from-netem", "netem loss state 1%"), "four states"),
+        (("path", "show", "--from-rattan", rattan), f"{rattan}: links: got"),
+        (("path", "show", "--from-rattan", tmp_path / "none"), "cannot be read"),
+        (("path", "show", rattan, "--from-netem", line), "expected either PATH.toml"),
+        (("path", "show", "--from-rattan", rattan, "--from-netem", line), "expected one of"),
+        (("path", "show", "--from-netem", line, "-o", tmp_path / "none"), "a folder that is there"),
+        (("shell", "--from-netem", "cake", "--", "true"), "expected tc commands"),
+    ):
+        done = run(*arguments)
+        assert done.returncode == 2, done
+        assert message in done.stderr, done.stderr
+
+
+@needs_emulator
+def test_a_command_runs_inside_what_tc_commands_say(echo):
+    line = "netem delay 15ms; tc qdisc add dev back root netem delay 10ms"
+    done = run("shell", "--from-netem", line, "--", sys.executable, "-c", PING, echo)
+    assert done.returncode == 0, done.stderr
+    assert 25 < float(done.stdout) < 60
 
 
 def test_what_others_cannot_say_is_told(path_file):

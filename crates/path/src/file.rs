@@ -41,10 +41,10 @@ pub(crate) fn path(root: &DeTable<'_>, at: usize, load: &mut Loader<'_>) -> Read
         Ok(field.text("text")?.to_string())
     })?;
     let forward = Direction {
-        rate: root
-            .get("rate")
-            .map(|field| rate(field, load))
-            .transpose()?,
+        rate: match root.get("rate") {
+            Some(field) => rate_if_any(field, load)?,
+            None => None,
+        },
         delay: delay(root.need("delay")?)?,
         loss: root.or("loss", LossSpec::default(), loss)?,
         queue: queue(root.get("queue"), QueueLimit::Bdp(1.0))?,
@@ -73,7 +73,7 @@ pub(crate) fn path(root: &DeTable<'_>, at: usize, load: &mut Loader<'_>) -> Read
     let changes = inherited(&forward.schedule, own_rate.is_none(), own_delay.is_none());
     let reverse = Direction {
         rate: match own_rate {
-            Some(field) => Some(rate(field, load)?),
+            Some(field) => rate_if_any(field, load)?,
             None => forward.rate.clone(),
         },
         delay: own_delay.map_or(Ok(forward.delay), delay)?,
@@ -102,6 +102,14 @@ fn inherited(forward: &[Change], rate: bool, delay: bool) -> Vec<Change> {
         })
         .filter(|change| change.rate.is_some() || change.delay.is_some())
         .collect()
+}
+
+/// A rate, or none where it is `unlimited`: a way back has that of forward otherwise.
+fn rate_if_any(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Option<LinkSpec>> {
+    match field.text("a rate") {
+        Ok("unlimited") => Ok(None),
+        _ => rate(field, load).map(Some),
+    }
 }
 
 fn rate(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<LinkSpec> {
@@ -540,8 +548,13 @@ fn schedule(field: Field<'_, '_>) -> Read<Vec<Change>> {
 /// The path as TOML, every default written out; tables within it are called `prefix` and their name.
 pub(crate) fn write(path: &Path, prefix: &str) -> String {
     let name = toml::Value::from(path.name.as_str());
+    // without a rate of its own, the way back has that of forward
+    let unlimited = match (&path.forward.rate, &path.reverse.rate) {
+        (Some(_), None) => "rate = \"unlimited\"\n",
+        _ => "",
+    };
     format!(
-        "name = {name}\n{}{}\n[{prefix}reverse]\n{}{}",
+        "name = {name}\n{}{}\n[{prefix}reverse]\n{unlimited}{}{}",
         write_direction(&path.forward),
         write_schedule(&format!("{prefix}schedule"), &path.forward.schedule),
         write_direction(&path.reverse),

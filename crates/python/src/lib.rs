@@ -66,7 +66,7 @@ mod _internal {
     #[pymodule_export]
     use crate::output::{check_output, write_file};
     #[pymodule_export]
-    use crate::path::{check_path, from_mahimahi, path_as, path_summary};
+    use crate::path::{check_path, from_mahimahi, from_netem, from_rattan, path_as, path_summary};
     #[pymodule_export]
     use crate::probing::{WindowLoop, simulate_probe};
     #[pymodule_export]

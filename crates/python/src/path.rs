@@ -89,6 +89,21 @@ pub fn from_mahimahi(words: Vec<String>) -> PyResult<CommandLine> {
     ))
 }
 
+/// The path that tc commands say, as TOML, and what was left out.
+#[pyfunction]
+pub fn from_netem(text: &str) -> PyResult<(String, Vec<String>)> {
+    let read = foreign::netem::read(text).map_err(PathFileError::new_err)?;
+    Ok((read.path.to_toml(), read.left_out))
+}
+
+/// The path that a configuration of rattan says, as TOML, and what was left out; traces are beside `file`.
+#[pyfunction]
+pub fn from_rattan(text: &str, file: &str) -> PyResult<(String, Vec<String>)> {
+    let read = foreign::rattan::read(text, &mut beside(file));
+    let read = read.map_err(|why| PathFileError::new_err(format!("{file}: {why}")))?;
+    Ok((read.path.to_toml(), read.left_out))
+}
+
 /// A bulk flow over links in a row.
 fn in_a_row(links: &[Path]) -> Scenario {
     let links = (1..).zip(links).map(|(number, path): (u32, _)| Link {

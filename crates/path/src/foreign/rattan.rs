@@ -1,5 +1,9 @@
 //! Rattan's configuration: cells in a row, one row for each direction.
 
+mod read;
+
+pub use read::{Configuration, read};
+
 use std::fmt::Write;
 
 use crate::foreign::{Foreign, directions, time};
