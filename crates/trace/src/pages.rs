@@ -9,6 +9,8 @@ use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 /// Bytes that Snappy makes of one, at most: three copy 64 (its format description, section 2.2). The
 /// only other codec that is built in leaves all as it is.
 const EXPANSION: u64 = 22;
+/// The smallest entry that a dictionary has: a number of 32 bits, or the length of a text.
+const LEAST_ENTRY_BYTES: u64 = 4;
 /// How deep structures and lists may be nested; those of the format are 8 deep.
 const MAX_DEPTH: u32 = 16;
 
@@ -52,9 +54,15 @@ pub fn check(file: &File, start: u64, size_bytes: u64) -> Result<(), String> {
                 source: source.by_ref().take(left),
                 lists: false,
             };
-            let (unpacked, packed) = header.sizes()?;
+            let sizes = header.sizes()?;
+            let (unpacked, packed) = (sizes.unpacked, sizes.packed);
             left = header.source.limit();
-            if packed > left || unpacked > packed.saturating_mul(EXPANSION) {
+            // the library makes room for all entries of a dictionary before it reads one
+            let dictionary_bytes = sizes.entries.saturating_mul(LEAST_ENTRY_BYTES);
+            if packed > left
+                || unpacked > packed.saturating_mul(EXPANSION)
+                || dictionary_bytes > unpacked
+            {
                 return Err(damaged());
             }
             left -= packed;
@@ -92,22 +100,53 @@ struct Header<R> {
     lists: bool,
 }
 
+/// What the header of a page says.
+#[derive(Default)]
+struct Sizes {
+    /// Bytes, unpacked.
+    unpacked: u64,
+    /// Bytes, as it stands in the file.
+    packed: u64,
+    /// Of a dictionary.
+    entries: u64,
+}
+
 impl<R: Read> Header<R> {
-    /// Fields 2 and 3: the page's size unpacked and as it stands in the file.
-    fn sizes(&mut self) -> io::Result<(u64, u64)> {
-        let (mut id, mut unpacked, mut packed) = (0, 0, 0);
+    fn sizes(&mut self) -> io::Result<Sizes> {
+        let mut id = 0;
+        let mut sizes = Sizes::default();
         while let Some(kind) = self.field(&mut id)? {
             check_kind(0, id, kind)?;
             match id {
                 2 | 3 => {
                     let size = u64::try_from(self.integer()?).map_err(|_| damaged())?;
                     // should a field come twice, it is the last that counts
-                    *(if id == 2 { &mut unpacked } else { &mut packed }) = size;
+                    *(if id == 2 {
+                        &mut sizes.unpacked
+                    } else {
+                        &mut sizes.packed
+                    }) = size;
                 }
+                7 => sizes.entries = sizes.entries.max(self.entries()?),
                 _ => self.skip(id, kind, 0)?,
             }
         }
-        Ok((unpacked, packed))
+        Ok(sizes)
+    }
+
+    /// How many entries the header of a dictionary claims.
+    fn entries(&mut self) -> io::Result<u64> {
+        let (mut id, mut entries) = (0, 0);
+        while let Some(kind) = self.field(&mut id)? {
+            check_kind(7, id, kind)?;
+            if id == 1 {
+                let claimed = u64::try_from(self.integer()?).map_err(|_| damaged())?;
+                entries = claimed.max(entries);
+            } else {
+                self.skip(id, kind, 1)?;
+            }
+        }
+        Ok(entries)
     }
 
     /// The kind of the next field, if there is one, and its number.
@@ -218,6 +257,7 @@ mod tests {
         }
         .sizes()
         .ok()
+        .map(|sizes| (sizes.unpacked, sizes.packed))
     }
 
     #[test]

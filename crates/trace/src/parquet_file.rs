@@ -601,6 +601,25 @@ mod tests {
     }
 
     #[test]
+    fn a_dictionary_that_claims_more_entries_than_its_bytes_can_be_is_refused() {
+        // 2^31 - 1 entries in 8 bytes, for which 16 GiB would be made room
+        let page = [
+            0x15, 0x04, 0x15, 0x10, 0x15, 0x10, 0x4c, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15,
+            0x00, 0x00, 0x00, 1, 2, 3, 4, 5, 6, 7, 8,
+        ];
+        let error = error_of_footer(
+            &page,
+            |group| group,
+            |column, at| {
+                column
+                    .set_dictionary_page_offset(Some(at))
+                    .set_total_compressed_size(page.len() as i64)
+            },
+        );
+        assert_eq!(error, "is damaged: the header of a page makes no sense");
+    }
+
+    #[test]
     fn a_footer_of_endless_lists_is_refused_at_once() {
         // 14 lists of two billion booleans each, in a field that no footer has
         let mut footer = vec![0xf9, 0xe9];
