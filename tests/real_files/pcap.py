@@ -217,9 +217,8 @@ def found(file: Path, scratch: Path) -> dict[str, float]:
     facts: dict[str, float] = {}
     number, most = 0, 1
     while number < most:
-        pathcast.convert(file, scratch / "trace.parquet", flow=number)
-        trace = pathcast.read_trace(scratch / "trace.parquet")
-        about = trace.metadata.environment
+        trace = pathcast.read_trace(file, flow=number)
+        about = trace.metadata["environment"]
         most = min(2 * MOST_FLOWS, sum(key.endswith(" carried") for key in about))
         name = about[f"flow {number}"]
         again = np.asarray(trace.columns["retransmits"], dtype=float)

@@ -16,13 +16,14 @@ const HEADER_BYTES: u32 = 52;
 /// So that numbers wrap soon.
 const FIRST: u32 = u32::MAX - 1_000_000;
 
-/// A pcap of raw IP with nanoseconds, of headers only.
-struct Capture(Vec<u8>);
+/// A pcap of raw IP with nanoseconds, of headers only; and the latest timestamp of the receiver.
+struct Capture(Vec<u8>, u32);
 
 impl Capture {
     fn new() -> Self {
         let words = [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 128, 101];
-        Self(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+        let header = words.iter().flat_map(|word| word.to_le_bytes());
+        Self(header.collect(), 0)
     }
 
     fn packet(
@@ -62,9 +63,14 @@ impl Capture {
         self.0.extend(options);
     }
 
+    /// Milliseconds, from 1 on.
+    fn stamp(time: Time) -> u32 {
+        (time.as_nanos() / 1_000_000) as u32 + 1
+    }
+
     fn stamps(value: Time, echo: u32) -> Vec<u8> {
         let mut options = vec![1, 1, 8, 10];
-        options.extend(((value.as_nanos() / 1_000_000) as u32).to_be_bytes());
+        options.extend(Self::stamp(value).to_be_bytes());
         options.extend(echo.to_be_bytes());
         options
     }
@@ -88,13 +94,14 @@ impl Capture {
 
     fn data(&mut self, now: Time, segment: &DataSegment) {
         let seq = FIRST.wrapping_add((segment.seq * u64::from(MSS_BYTES)) as u32);
-        let options = Self::stamps(now, 0);
+        let options = Self::stamps(now, self.1);
         self.packet(now, false, (seq, 1), 16, MSS_BYTES, &options);
     }
 
     fn ack(&mut self, now: Time, segment: &AckSegment) {
         let number = |packet: u64| FIRST.wrapping_add((packet * u64::from(MSS_BYTES)) as u32);
-        let mut options = Self::stamps(now, (segment.echo.as_nanos() / 1_000_000) as u32);
+        self.1 = Self::stamp(now);
+        let mut options = Self::stamps(now, Self::stamp(segment.echo));
         let sacks: Vec<_> = segment.sacks().collect();
         if !sacks.is_empty() {
             options.extend([1, 1, 5, 2 + 8 * sacks.len() as u8]);
