@@ -111,8 +111,8 @@ class Links:
         """
         text = read_text(file)
         with translated():
-            toml, left_out = _internal.from_rattan(text, str(file))
-        return cls((toml,), str(file), toml, left_out=tuple(left_out))
+            toml, left_out = _internal.from_rattan(text, utf8(file))
+        return cls((toml,), utf8(file), toml, left_out=tuple(left_out))
 
     @classmethod
     def given(
