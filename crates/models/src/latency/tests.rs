@@ -356,3 +356,45 @@ fn drawing_the_same_process_agrees() {
         }
     }
 }
+
+#[test]
+fn the_literature_s_times_are_of_the_definition_asked_for_and_never_below_the_link_s() {
+    for cc in [Cc::Cubic, Cc::Reno] {
+        for (p, n) in [0.0, 1e-9, 1e-4, 0.01]
+            .into_iter()
+            .flat_map(|p| [1.0, 7.0, 70.0, 7000.0].map(|n| (p, n)))
+        {
+            let path = LatencyPath {
+                loss: Loss::Constant(p),
+                capacity_packets_per_s: 1000.0,
+                ..path(cc, 0.1)
+            };
+            let of = |until| {
+                let said = literature::new_connection(&path, n, 10.0, until);
+                [said.cardwell_s, said.econ_s, said.pftk_s, said.link_s]
+            };
+            let (sent, arrived, answered) =
+                (of(Until::Sent), of(Until::Arrived), of(Until::Answered));
+            for model in 0..4 {
+                let at = format!("{cc:?} {p} {n}: model {model}");
+                assert!(sent[model] >= n / 1000.0 - 1e-9, "{at}: {sent:?}");
+                assert!((arrived[model] - sent[model] - 0.05).abs() < 1e-9, "{at}");
+                assert!((answered[model] - sent[model] - 0.1).abs() < 1e-9, "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn econ_s_time_of_a_new_connection_is_continuous_where_losses_vanish() {
+    for n in [1.0, 30.0, 500.0, 7000.0] {
+        let time = |p: f64| {
+            let path = LatencyPath {
+                loss: Loss::Constant(p),
+                ..path(Cc::Cubic, 0.1)
+            };
+            literature::econ_new(&path, n, 10.0)
+        };
+        assert!((time(1e-9) / time(0.0) - 1.0).abs() < 1e-4, "{n}");
+    }
+}
