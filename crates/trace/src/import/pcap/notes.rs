@@ -115,7 +115,7 @@ pub fn doubts(sender: &Sender, copies: u64) -> Vec<String> {
                 }
                 (None, Some(parts)) => format!(
                     "without TCP timestamps, the only round-trip time that is known is the \
-                     handshake's, {:.1} ms; later srtt is missing",
+                     handshake's, {:.4} ms; later srtt is missing",
                     parts.total_ns() as f64 / 1e6
                 ),
                 (None, None) => "srtt is missing".to_string(),

@@ -132,7 +132,7 @@ fn without_timestamps_no_round_trip_is_made_up() {
         assert!(srtt[0].is_some_and(right), "{:?}", srtt[0]);
         assert!(srtt.iter().flatten().all(|s| right(*s)), "{srtt:?}");
         assert!(srtt[100..].iter().all(Option::is_none), "{srtt:?}");
-        let told = "the only round-trip time that is known is the handshake's, 347.0 ms";
+        let told = "the only round-trip time that is known is the handshake's, 347.0000 ms";
         assert!(warnings.contains(told), "{warnings}");
     }
     // nor with neither, unless hop limits tell that the sender is near
