@@ -105,6 +105,14 @@ fn seeds() -> Vec<Vec<u8>> {
         "  x-1 [000] ..s. 1.5: tcp_probe: family=AF_INET src=1.1.1.1:1 dest=2.2.2.2:2 snd_nxt=0x9 \
          snd_una=0x1 snd_cwnd=10 ssthresh=7 snd_wnd=9 srtt=20\n",
         "0.1 10.0.0.1:5 10.0.0.2:6 32 0x3d9 0x3d8 10 100 200 23\n",
+        "1700000000.5\nESTAB 0 0 1.1.1.1:1 2.2.2.2:2 timer:(on,8ms,0) ino:6 sk:1 <-> skmem:(r0,rb1) ts sack cubic \
+         wscale:7,7 rto:204 rtt:3/1 mss:1448 cwnd:10 bytes_acked:9\n",
+        "\t cubic wscale:7,7 rto:292 rtt:91/1 mss:1402 cwnd:12 bytes_acked:41 segs_out:3 segs_in:3 08:39:50.03\n",
+        r#"{"metadata": {"FLENT_VERSION": "2.1"}, "raw_values": {"TCP upload": [{"t": 1.5, "tcp_cwnd": 10.0,
+         "tcp_rtt": 20.5}, {"t": 2.5, "dur": 1.0, "val": 8.0}]}, "version": 4}"#,
+        r#"{"ClientIP": "::1", "ClientPort": 4, "ServerIP": "::2", "ServerPort": 443, "Download": {"ServerMeasurements":
+         [{"TCPInfo": {"ElapsedTime": 100000, "SndCwnd": 32, "SndMSS": 1428, "RTT": 20500, "BytesAcked": 7}}]}}"#,
+        r#"{"Key":"measurement","Value":{"Origin":"server","Test":"download","TCPInfo":{"ElapsedTime":1,"SndCwnd":3}}}"#,
         "1700000000.5\nESTAB 0 0 1.1.1.1:1 2.2.2.2:2\n\t cubic rtt:3/1 mss:1448 cwnd:10 \
          bytes_sent:9 bytes_acked:5 retrans:0/1\n",
         "{\"qlog_version\":\"0.3\",\"traces\":[{\"common_fields\":{\"time_format\":\"relative\"},\

@@ -155,10 +155,9 @@ fn finish(
         let timestamp = start.timestamp.as_ref();
         note("started_s", timestamp.map(|t| t.timesecs.to_string()));
     }
-    if let Some(end) = &report.end {
-        if let Some(scheme) = &end.sender_tcp_congestion {
-            read.metadata.schemes = vec![scheme.clone(); flows];
-        }
+    let scheme = (report.end.as_ref()).and_then(|end| end.sender_tcp_congestion.as_ref());
+    if let Some(scheme) = scheme {
+        read.metadata.schemes = vec![scheme.clone(); flows];
     }
     let (goodput_bps, doubt) = goodput(&report);
     warnings.extend(doubt.map(|doubt| format!("{file}: {doubt}")));

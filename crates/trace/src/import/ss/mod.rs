@@ -187,7 +187,10 @@ impl Reader<'_> {
             }
             Owner::Unknown => {
                 let timed = self.times == Times::Before;
-                let socket = self.unnamed.socket(info, self.sample, timed);
+                let socket = self
+                    .unnamed
+                    .socket(info, self.sample, timed)
+                    .map_err(wrong)?;
                 self.flow(&format!(
                     "socket {socket}, whose addresses are not in the file"
                 ))
@@ -509,6 +512,17 @@ ESTAB 0 5 127.0.0.1:45246 127.0.0.1:44327 timer:(persist,204ms,0) <-> skmem:(r0)
             "{:?}",
             read.warnings
         );
+    }
+
+    #[test]
+    fn too_many_sockets_without_addresses_are_refused_soon() {
+        let lines = |count: u32| -> String {
+            let line = |n| format!("\t cubic rto:204 cwnd:10 segs_out:{}\n", count - n);
+            (0..count).map(line).collect()
+        };
+        assert_eq!(read(lines(1024)).unwrap().trace.flows().len(), 1024);
+        let error = read(lines(60_000)).unwrap_err();
+        assert_eq!(error, "f:1025: more than 1024 sockets without addresses");
     }
 
     #[test]

@@ -9,6 +9,9 @@ const COUNTERS: [(&str, f64); 5] = [
     ("segs_in:", 1000.0),
 ];
 
+/// Each line is held against all of them.
+const MOST: usize = 1024;
+
 struct Socket {
     /// When it was seen last.
     sample: u64,
@@ -24,7 +27,10 @@ pub(super) struct Unnamed(Vec<Socket>);
 impl Unnamed {
     /// Which socket a line is of: the one that it takes the least progress to be, else a new one. In a sample with
     /// a time, each socket stands once.
-    pub fn socket(&mut self, info: &[&str], sample: u64, timed: bool) -> usize {
+    ///
+    /// # Errors
+    /// There are too many to tell apart.
+    pub fn socket(&mut self, info: &[&str], sample: u64, timed: bool) -> Result<usize, String> {
         let value = |key: &str| info.iter().find_map(|word| word.strip_prefix(key));
         let counters = COUNTERS.map(|(key, _)| {
             let count = value(key).and_then(|text| text.parse::<u64>().ok());
@@ -49,16 +55,22 @@ impl Unnamed {
             .filter_map(|(number, socket)| Some((number, progress(socket)?)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(number, _)| number);
-        let number = nearest.unwrap_or_else(|| {
-            self.0.push(Socket {
-                sample,
-                counters,
-                window_scale: window_scale.clone(),
-            });
-            self.0.len() - 1
-        });
+        let number = match nearest {
+            Some(number) => number,
+            None if self.0.len() == MOST => {
+                return Err(format!("more than {MOST} sockets without addresses"));
+            }
+            None => {
+                self.0.push(Socket {
+                    sample,
+                    counters,
+                    window_scale: window_scale.clone(),
+                });
+                self.0.len() - 1
+            }
+        };
         let socket = &mut self.0[number];
         (socket.sample, socket.counters) = (sample, counters);
-        number
+        Ok(number)
     }
 }
