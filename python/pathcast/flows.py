@@ -12,6 +12,7 @@ from pathlib import Path as FilePath
 
 from pathcast import _internal
 from pathcast.exceptions import TraceError, translated
+from pathcast.foreign import utf8
 from pathcast.trace import Trace, TraceWarning
 
 #: As packet captures say what a flow carried, of which the rows were not read.
@@ -111,7 +112,7 @@ def read_flows(file: str | os.PathLike[str], wanted: Sequence[str] | None = None
     def read(flow: int | None) -> tuple[Trace, list[str]]:
         with translated():
             inner, said = _internal.import_trace(source, False, flow)
-        return Trace(inner, str(file)), json.loads(said)["warnings"]
+        return Trace(inner, utf8(file)), json.loads(said)["warnings"]
 
     if not wanted:
         got = [read(None)]
@@ -119,7 +120,7 @@ def read_flows(file: str | os.PathLike[str], wanted: Sequence[str] | None = None
         flows: list[Flow] = []
         if not all(one.isdecimal() for one in wanted):
             flows = flows_of(read(None)[0])
-        numbers = dict.fromkeys(chosen_flow(str(file), flows, one) for one in wanted)
+        numbers = dict.fromkeys(chosen_flow(utf8(file), flows, one) for one in wanted)
         got = [read(number) for number in numbers]
     for warning in dict.fromkeys(warning for _, said in got for warning in said):
         warnings.warn(warning, TraceWarning, stacklevel=2)
