@@ -14,7 +14,7 @@ from pathcast.trace import TraceWarning
 
 
 def probe_lines(rows=4000):
-    """tcp_probe's old format: a window that grows and is halved, 20 ms of round trip."""
+    """tcp_probe's old format: a window that grows and is halved, a packet each 2 ms."""
     cwnd, una, lines = 10.0, 1000, []
     for row in range(rows):
         time_s = row * 0.002
@@ -22,7 +22,7 @@ def probe_lines(rows=4000):
         una += 1448
         lines.append(
             f"{time_s:.9f} 10.0.0.1:5001 10.0.0.2:6001 32 {una + int(cwnd) * 1448:#x} {una:#x} "
-            f"{int(cwnd)} 2147483647 65792 20000 229376\n"
+            f"{int(cwnd)} 2147483647 65792 {int(cwnd) * 2000} 229376\n"
         )
     return "".join(lines)
 
