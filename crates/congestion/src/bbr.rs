@@ -26,7 +26,7 @@
 use pathcast_path::{Span, Time};
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Congestion, Controller, RateSample};
+use crate::controller::{Ack, Congestion, Controller, LossState, RateSample};
 use crate::policer::Policer;
 use crate::random::SplitMix64;
 use crate::window_filter::RoundMax;
@@ -103,10 +103,10 @@ pub struct Bbr {
     phase_at: Time,
     random: SplitMix64,
 
-    in_recovery: bool,
+    /// The transport's state as of the last acknowledgment (Linux's `prev_ca_state`).
+    state: LossState,
     /// One packet out for each delivered, in the first round trip of a recovery.
     packet_conservation: bool,
-    after_timeout: bool,
 
     extra_acked: [f64; 2],
     extra_acked_rounds: u32,
@@ -147,9 +147,8 @@ impl Bbr {
             phase: 0,
             phase_at: Time::ZERO,
             random: SplitMix64::new(seed),
-            in_recovery: false,
+            state: LossState::Open,
             packet_conservation: false,
-            after_timeout: false,
             extra_acked: [0.0; 2],
             extra_acked_rounds: 0,
             extra_acked_slot: 0,
@@ -380,17 +379,21 @@ impl Bbr {
 
     /// Recovery's part of the window; whether that is all for this acknowledgment
     /// (bbr_set_cwnd_to_recover_or_restore).
+    ///
+    /// A recovery that begins with the acknowledgment that ends another is one long recovery here: the
+    /// window is not restored, and no new round trip of packet conservation begins.
     fn modulate_for_recovery(&mut self, ack: &Ack) -> bool {
         let room = (ack.in_flight + ack.acked_packets) as f64;
         self.cwnd = (self.cwnd - ack.lost_packets as f64).max(1.0);
-        if ack.in_recovery && !self.in_recovery && !self.after_timeout {
+        let before = std::mem::replace(&mut self.state, ack.state);
+        if ack.state == LossState::Recovery && before != LossState::Recovery {
             self.packet_conservation = true;
             self.next_round_delivered = ack.delivered;
             self.cwnd = room;
-        } else if !ack.in_recovery && self.in_recovery {
-            self.restore_cwnd();
+        } else if before != LossState::Open && ack.state == LossState::Open {
+            self.cwnd = self.cwnd.max(self.prior_cwnd);
+            self.packet_conservation = false;
         }
-        self.in_recovery = ack.in_recovery;
         if self.packet_conservation {
             self.cwnd = self.cwnd.max(room);
         }
@@ -398,18 +401,11 @@ impl Bbr {
     }
 
     fn save_cwnd(&mut self) {
-        self.prior_cwnd = if self.in_recovery || self.after_timeout || self.mode == Mode::ProbeRtt {
+        self.prior_cwnd = if self.state != LossState::Open || self.mode == Mode::ProbeRtt {
             self.prior_cwnd.max(self.cwnd)
         } else {
             self.cwnd
         };
-    }
-
-    fn restore_cwnd(&mut self) {
-        self.cwnd = self.cwnd.max(self.prior_cwnd);
-        self.packet_conservation = false;
-        self.in_recovery = false;
-        self.after_timeout = false;
     }
 }
 
@@ -437,7 +433,7 @@ impl Controller for Bbr {
     fn on_ack(&mut self, ack: &Ack) {
         if !self.seen_rtt && ack.srtt > Span::ZERO {
             self.seen_rtt = true;
-            self.pacing_rate = HIGH_GAIN * INITIAL_WINDOW / ack.srtt.as_secs();
+            self.pacing_rate = HIGH_GAIN * self.cwnd / ack.srtt.as_secs();
         }
         self.round_starts = false;
         let rate = ack.rate.map(|rate| RateSample {
@@ -464,16 +460,21 @@ impl Controller for Bbr {
     }
 
     fn on_timeout(&mut self, _now: Time) {
-        self.save_cwnd();
-        self.after_timeout = true;
-        self.packet_conservation = false;
+        self.state = LossState::Loss;
         self.full_bw = 0.0;
         self.policer.on_timeout(self.mode == Mode::ProbeBw);
         self.cwnd = 1.0;
     }
 
-    fn on_recovery_end(&mut self, _now: Time) {
-        self.restore_cwnd();
+    fn set_window(&mut self, cwnd: f64, _ssthresh: f64) {
+        self.cwnd = cwnd;
+    }
+
+    fn on_undo(&mut self) {
+        // spurious losses must not end Startup or be taken for a policer (bbr_undo_cwnd)
+        self.full_bw = 0.0;
+        self.full_bw_rounds = 0;
+        self.policer.on_undo();
     }
 
     fn on_idle_restart(&mut self, now: Time, _idle: Span) {
@@ -596,7 +597,7 @@ mod tests {
         bbr.on_congestion(&crate::controller::tests::loss());
         let mut event = Ack {
             in_flight: 120,
-            in_recovery: true,
+            state: LossState::Recovery,
             lost_packets: 10,
             ..ack(0.01, 1)
         };
@@ -606,8 +607,14 @@ mod tests {
         event.in_flight = 110;
         bbr.on_ack(&event);
         assert_eq!(bbr.cwnd(), 121.0);
-        bbr.on_recovery_end(Time::ZERO);
-        assert_eq!(bbr.cwnd(), 200.0);
+        // the next recovery begins with the acknowledgment that ends this one: it goes on
+        bbr.on_congestion(&crate::controller::tests::loss());
+        event.in_flight = 90;
+        bbr.on_ack(&event);
+        assert_eq!(bbr.cwnd(), 121.0);
+        event.state = LossState::Open;
+        bbr.on_ack(&event);
+        assert_eq!(bbr.cwnd(), 201.0); // and one for the packet delivered
     }
 
     #[test]

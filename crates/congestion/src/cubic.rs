@@ -16,7 +16,7 @@
 use pathcast_path::{Span, Time};
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Congestion, Controller, Signal};
+use crate::controller::{Ack, Congestion, Controller};
 use crate::hystart::HyStart;
 use crate::hystart_plus_plus::HyStartPlusPlus;
 use crate::reno::{additive_increase, slow_start};
@@ -273,16 +273,17 @@ impl Controller for Cubic {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        self.on_congestion(&Congestion {
-            now,
-            signal: Signal::Loss,
-            in_flight: 0,
-        });
+    fn on_timeout(&mut self, _now: Time) {
         self.cwnd = 1.0;
         // Linux resets the whole of CUBIC's state on a timeout
         self.w_max = 0.0;
+        self.epoch = None;
+        self.counted = 0.0;
         self.hystart = HyStart::default();
+    }
+
+    fn set_window(&mut self, cwnd: f64, ssthresh: f64) {
+        (self.cwnd, self.ssthresh) = (cwnd, ssthresh);
     }
 }
 

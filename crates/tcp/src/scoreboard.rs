@@ -71,6 +71,12 @@ impl Scoreboard {
         self.packets.len() as u64 + self.retransmitted - self.sacked - self.lost
     }
 
+    /// Packets that are lost, as far as is known, sent again or not.
+    #[inline]
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
     /// Lost packets that wait to be sent again.
     #[inline]
     pub const fn waiting(&self) -> u64 {
