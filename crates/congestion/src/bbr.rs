@@ -19,9 +19,7 @@
 //! delivered; afterwards the window is what it was. Heavy and even loss is taken for a policer
 //! (`policer.rs`).
 //!
-//! Where this differs from Linux: packets are paced one by one, so that Linux's correction of the
-//! packets in flight for segments that wait in the host (`bbr_packets_in_net_at_edt`) is not needed;
-//! the RTT of a delayed acknowledgment is not told from others.
+//! Where this differs from Linux: the RTT of a delayed acknowledgment is not told from others.
 
 use pathcast_path::{Span, Time};
 
@@ -182,6 +180,20 @@ impl Bbr {
         self.with_quanta(self.bdp(bw, gain))
     }
 
+    /// Packets in the network when the next burst leaves, of which `in_flight` are there now
+    /// (bbr_packets_in_net_at_edt).
+    fn in_flight_at_departure(&self, ack: &Ack, in_flight: u64) -> f64 {
+        let until =
+            Span::from_nanos((ack.departs_at.as_nanos()).saturating_sub(ack.now.as_nanos()));
+        let delivered = (self.bw() * until.as_secs()).floor();
+        let burst = if self.pacing_gain > 1.0 {
+            quantum(self.pacing_rate)
+        } else {
+            0.0
+        };
+        (in_flight as f64 + burst - delivered).max(0.0)
+    }
+
     /// Whether a packet was sent while the window of [`Mode::ProbeRtt`] held the flow back.
     fn limits(&self, prior_delivered: u64) -> bool {
         (self.limited.0..=self.limited.1).contains(&prior_delivered)
@@ -249,7 +261,7 @@ impl Bbr {
         }
         let min_rtt = self.min_rtt.unwrap_or(Span::ZERO);
         let whole = ack.now.since(self.phase_at) > min_rtt;
-        let in_flight = ack.prior_in_flight as f64;
+        let in_flight = self.in_flight_at_departure(ack, ack.prior_in_flight);
         let bw = self.max_bw.max();
         let over = match CYCLE[self.phase] {
             _ if self.policer.rate().is_some() => whole,
@@ -285,7 +297,8 @@ impl Bbr {
             self.ssthresh = self.target_in_flight(self.max_bw.max(), 1.0);
         }
         if self.mode == Mode::Drain
-            && ack.in_flight as f64 <= self.target_in_flight(self.max_bw.max(), 1.0)
+            && self.in_flight_at_departure(ack, ack.in_flight)
+                <= self.target_in_flight(self.max_bw.max(), 1.0)
         {
             self.enter_probe_bw(ack.now);
         }

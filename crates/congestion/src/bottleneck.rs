@@ -178,6 +178,7 @@ pub fn run_and_look(
             min_rtt: min_rtt.expect("just set"),
             in_flight: sent.len() as u64,
             prior_in_flight,
+            departs_at: next_send,
             delivered,
             lost,
             rate: Some(RateSample {
@@ -190,6 +191,7 @@ pub fn run_and_look(
             }),
             round_ends,
             cwnd_limited: limited.0 || limited.1,
+            in_order: true,
             state: match recovery_end {
                 Some(_) => LossState::Recovery,
                 None => LossState::Open,

@@ -49,6 +49,8 @@ pub struct Ack {
     pub in_flight: u64,
     /// Packets in flight before it.
     pub prior_in_flight: u64,
+    /// When the pace lets the next packet leave; in the past if it does not hold one back.
+    pub departs_at: Time,
     /// All packets delivered so far.
     pub delivered: u64,
     /// All packets found lost so far, those that a timer found too.
@@ -59,12 +61,21 @@ pub struct Ack {
     pub round_ends: bool,
     /// Whether the window was what held the sender back; a window that is not used does not grow.
     pub cwnd_limited: bool,
+    /// Whether it acknowledges data in order, or packets are known to arrive out of order: what is only
+    /// SACKed does not raise a window (RFC 5681, section 3.2; Linux's tcp_may_raise_cwnd).
+    pub in_order: bool,
     /// How the transport recovers from loss after this acknowledgment; only controllers that manage
     /// recovery see any state but [`LossState::Open`] and, after a timeout, [`LossState::Loss`].
     pub state: LossState,
 }
 
 impl Ack {
+    /// Whether a window that follows acknowledgments may grow.
+    #[inline]
+    pub const fn may_grow(&self) -> bool {
+        self.cwnd_limited && self.in_order
+    }
+
     /// Whether the transport is recovering from loss.
     #[inline]
     pub fn in_recovery(&self) -> bool {
@@ -171,6 +182,7 @@ pub(crate) mod tests {
             srtt: Span::from_millis(100),
             in_flight: 0,
             prior_in_flight: acked,
+            departs_at: Time::ZERO,
             delivered: 0,
             lost: 0,
             rate: None,
@@ -179,6 +191,7 @@ pub(crate) mod tests {
             min_rtt: Span::from_millis(100),
             round_ends: false,
             cwnd_limited: true,
+            in_order: true,
         }
     }
 

@@ -42,7 +42,7 @@ impl Controller for Reno {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        if !ack.cwnd_limited {
+        if !ack.may_grow() {
             return;
         }
         let mut acked = ack.acked_packets as f64;

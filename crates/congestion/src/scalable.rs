@@ -50,7 +50,7 @@ impl Controller for Scalable {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        if !ack.cwnd_limited {
+        if !ack.may_grow() {
             return;
         }
         let mut acked = ack.acked_packets as f64;

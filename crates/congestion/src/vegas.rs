@@ -113,7 +113,7 @@ impl Controller for Vegas {
             decided = self.decide();
             self.begin_round();
         }
-        if decided || !ack.cwnd_limited {
+        if decided || !ack.may_grow() {
             return;
         }
         let mut acked = ack.acked_packets as f64;

@@ -164,7 +164,12 @@ impl Sender {
             return None;
         }
         let seq = if retransmission {
-            self.scoreboard.retransmit(now).expect("one waits")
+            let seq = self.scoreboard.retransmit(now).expect("one waits");
+            if seq == self.scoreboard.una() {
+                // it is the one that the timer waits for (Linux's tcp_xmit_retransmit_queue)
+                self.timeout_at = Some(now + self.rtt.rto());
+            }
+            seq
         } else {
             if self.scoreboard.outstanding() == 0 {
                 self.restart_after_idle(now);
@@ -281,21 +286,28 @@ impl Sender {
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, segment: &AckSegment) {
         let prior_in_flight = self.scoreboard.in_flight();
+        let prior_una = self.scoreboard.una();
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());
         self.update_receive_edge(segment);
         // the timestamp tells the round-trip time of a packet sent twice too
         let echoed = || delivery.advanced.then(|| now.since(segment.echo));
         if let Some(rtt) = delivery.first_rtt.or_else(echoed) {
-            self.rtt.on_sample(rtt, delivery.rtt.unwrap_or(rtt));
+            let (una, next) = self.una_and_next();
+            self.rtt
+                .on_sample(rtt, delivery.rtt.unwrap_or(rtt), una, next);
         }
         let una = self.scoreboard.una();
         let outstanding = self.scoreboard.outstanding();
-        if delivery.advanced {
+        // a SACK of what was sent before the first packet was last sent says that the path is alive, and
+        // that it is too early to expect that packet (Linux's tcp_clean_rtx_queue)
+        let alive = delivery.first_rtt.is_some_and(|rtt| {
+            let sent_at = self.scoreboard.first_sent_at();
+            sent_at.is_some_and(|at| rtt > now.since(at))
+        });
+        if delivery.advanced || alive {
             self.timeout_at = (outstanding > 0).then(|| now + self.rtt.rto());
         }
-        if delivery.reordered {
-            self.reordering.on_reordering();
-        }
+        self.reordering.on_reordering(delivery.reordered);
         let probe = self.tail_probe.on_ack(una, segment.duplicate());
         if let Some(seq) = segment.duplicate()
             && probe != Verdict::NothingLost
@@ -309,7 +321,7 @@ impl Sender {
         if probe == Verdict::Repaired {
             self.reduce(now, Signal::Loss);
         }
-        self.leave_state(&delivery, segment.echo);
+        self.leave_state(&delivery, prior_una, segment.echo);
         // not what a timer found before (Linux's rs->losses)
         let lost = self.detect_losses(now, false) + u64::from(probe == Verdict::Repaired);
         if segment.ecn_echo && matches!(self.state, State::Open) {
@@ -346,11 +358,13 @@ impl Sender {
                 min_rtt,
                 in_flight,
                 prior_in_flight,
+                departs_at: self.pacer.next(),
                 delivered: self.scoreboard.delivered(),
                 lost: self.scoreboard.found_lost(),
                 rate: self.scoreboard.rate_sample(now, &delivery, min_rtt),
                 round_ends,
                 cwnd_limited,
+                in_order: delivery.advanced || self.reordering.is_common(),
                 state: match self.state {
                     State::Open | State::Reducing { .. } => LossState::Open,
                     State::Recovery { .. } => LossState::Recovery,
@@ -391,7 +405,7 @@ impl Sender {
 
     /// Ends recovery if it is over, or if nothing was lost after all.
     #[inline]
-    fn leave_state(&mut self, delivery: &Delivery, echo: Time) {
+    fn leave_state(&mut self, delivery: &Delivery, prior_una: u64, echo: Time) {
         let una = self.scoreboard.una();
         let (over, undone) = match (&self.state, &self.undo) {
             // a late report may still show that the last recovery was needless
@@ -399,6 +413,12 @@ impl Sender {
             (State::Reducing { high_seq, .. }, _) => (una > *high_seq, false),
             (State::Recovery { high_seq, .. }, undo) => {
                 let over = una >= *high_seq;
+                // a hole that an original filled is reordering (Linux's tcp_try_undo_partial)
+                let original = undo.is_some_and(|undo| undo.original_arrived(echo));
+                if delivery.advanced && original && !over {
+                    let fack = self.scoreboard.fack().max(una);
+                    self.reordering.on_reordering(fack - prior_una);
+                }
                 let settled = over || self.scoreboard.retransmitted() == 0;
                 let undone = undo.is_some_and(|undo| {
                     undo.all_came_twice()
@@ -579,9 +599,13 @@ impl Sender {
             self.reduce(now, Signal::Loss);
         }
         self.controller.on_timeout(now);
-        self.follow_controller();
         self.tail_probe.cancel();
-        self.scoreboard.mark_all_lost();
+        self.scoreboard.mark_lost_on_timeout(now);
+        // what was spared is in flight, and one more may be (Linux's tcp_enter_loss)
+        let cwnd = self.scoreboard.in_flight() + 1;
+        let ssthresh = self.controller.ssthresh();
+        self.controller.set_window(cwnd as f64, ssthresh);
+        self.follow_controller();
         self.state = State::Loss {
             high_seq: self.scoreboard.next(),
         };

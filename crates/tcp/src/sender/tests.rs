@@ -430,6 +430,42 @@ fn a_timeout_in_a_recovery_reduces_no_second_time() {
 }
 
 #[test]
+fn a_timeout_spares_what_was_sent_within_the_last_round_trip() {
+    let spy = Spy {
+        cwnd: 20.0,
+        ..Spy::default()
+    };
+    let config = SenderConfig {
+        packets: Some(10),
+        ..SenderConfig::default()
+    };
+    let mut sender = Sender::new(config, Box::new(spy.clone()));
+    let mut receiver = Receiver::new(ReceiverConfig::default());
+    let at = |millis| Time::ZERO + Span::from_millis(millis);
+    // a round trip of 100 ms
+    while let Some(segment) = sender.poll_transmit(at(0)) {
+        if let Some(ack) = receiver.on_data(at(50), &segment) {
+            sender.on_ack(at(100), &ack);
+        }
+    }
+    // five packets and the probe of the tail are lost
+    sender.supply(5);
+    while sender.poll_transmit(at(100)).is_some() {}
+    let probe_at = sender.next_timer().unwrap();
+    sender.on_timer(probe_at);
+    assert!(sender.poll_transmit(probe_at).is_some());
+    // three more leave just before the timeout
+    let timeout_at = sender.next_timer().unwrap();
+    let just_before = Time::from_nanos(timeout_at.as_nanos() - 10_000_000);
+    sender.supply(3);
+    while sender.poll_transmit(just_before).is_some() {}
+    sender.on_timer(timeout_at);
+    assert_eq!(spy.read().timeouts, 1);
+    assert_eq!(sender.in_flight(), 3);
+    assert_eq!(spy.read().windows.last().unwrap().0, 4.0);
+}
+
+#[test]
 fn packets_leave_at_the_pace_that_the_controller_sets() {
     let spy = Spy {
         cwnd: 1000.0,
