@@ -34,6 +34,8 @@ pub(crate) struct Findings {
     pub(crate) device_drops: u64,
     /// Datagrams that sockets had no room for.
     pub(crate) socket_drops: u64,
+    /// TCP packets that receivers dropped for their timestamps (PAWS).
+    pub(crate) outdated: u64,
     /// `None` if the run was stopped before the flows were connected.
     pub(crate) flows: Option<FlowFindings>,
 }
@@ -157,6 +159,7 @@ pub(crate) fn conclude(
 
     let evidence = Evidence {
         device_drops: findings.device_drops,
+        outdated: findings.outdated,
         socket_drops: if quic.is_empty() {
             0
         } else {

@@ -193,7 +193,8 @@ impl Run<'_> {
         }
         let flows = self.run_flows(&near, &far, log)?;
         let device_drops = near.device.drops()? + far.device.drops()?;
-        let socket_drops = socket_drops(&near)? + socket_drops(&far)?;
+        let near_dropped = dropped_by_stack(&near)?;
+        let far_dropped = dropped_by_stack(&far)?;
         let settings_refused = near.refused;
         Ok(Findings {
             load_average,
@@ -201,7 +202,8 @@ impl Run<'_> {
             settings_refused,
             device,
             device_drops,
-            socket_drops,
+            socket_drops: near_dropped.datagrams + far_dropped.datagrams,
+            outdated: near_dropped.outdated + far_dropped.outdated,
             flows,
         })
     }
@@ -322,14 +324,26 @@ impl Run<'_> {
     }
 }
 
-/// Datagrams that a host's sockets had no room for.
-fn socket_drops(host: &Host) -> Result<u64, EmulatorError> {
-    let failed = |error| EmulatorError::from_io("counting what sockets dropped", error);
-    let read = || -> io::Result<u64> {
+/// What a host's stack dropped that the path had delivered.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct DroppedByStack {
+    /// Datagrams that sockets had no room for.
+    datagrams: u64,
+    /// TCP packets whose timestamp was older than the newest seen in order (PAWS).
+    outdated: u64,
+}
+
+fn dropped_by_stack(host: &Host) -> Result<DroppedByStack, EmulatorError> {
+    let failed = |error| EmulatorError::from_io("counting what the stack dropped", error);
+    let read = || -> io::Result<DroppedByStack> {
         let of_v4 = fs::read_to_string("/proc/thread-self/net/snmp")?;
         // a kernel without IPv6 has none
         let of_v6 = fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default();
-        Ok(udp_drops(&of_v4, &of_v6))
+        let of_tcp = fs::read_to_string("/proc/thread-self/net/netstat")?;
+        Ok(DroppedByStack {
+            datagrams: counter(&of_v4, "Udp:", "RcvbufErrors") + udp6_drops(&of_v6),
+            outdated: counter(&of_tcp, "TcpExt:", "PAWSEstab"),
+        })
     };
     let counted = host.namespace.run(read);
     counted
@@ -337,21 +351,23 @@ fn socket_drops(host: &Host) -> Result<u64, EmulatorError> {
         .map_err(failed)
 }
 
-/// `RcvbufErrors` of UDP in `/proc/net/snmp`, whose lines come in pairs of names and numbers, and in
-/// `/proc/net/snmp6`, which has a line for each.
-fn udp_drops(of_v4: &str, of_v6: &str) -> u64 {
-    let mut lines = of_v4.lines().filter(|line| line.starts_with("Udp:"));
+/// A counter of `/proc/net/snmp` or `/proc/net/netstat`, whose lines come in pairs of names and numbers;
+/// 0 if there is none.
+fn counter(text: &str, protocol: &str, wanted: &str) -> u64 {
+    let mut lines = text.lines().filter(|line| line.starts_with(protocol));
     let names = lines.next().unwrap_or_default().split_whitespace();
     let numbers = lines.next().unwrap_or_default().split_whitespace();
-    let v4 = names.zip(numbers).find(|(name, _)| *name == "RcvbufErrors");
-    let v6 = of_v6
+    let found = names.zip(numbers).find(|(name, _)| *name == wanted);
+    found.map_or(0, |(_, number)| number.parse().unwrap_or(0))
+}
+
+/// `RcvbufErrors` of UDP in `/proc/net/snmp6`, which has a line for each counter.
+fn udp6_drops(text: &str) -> u64 {
+    let found = text
         .lines()
         .filter_map(|line| line.split_once(char::is_whitespace))
         .find(|(name, _)| *name == "Udp6RcvbufErrors");
-    let number = |found: Option<(&str, &str)>| {
-        found.map_or(0, |(_, number)| number.trim().parse().unwrap_or(0))
-    };
-    number(v4) + number(v6)
+    found.map_or(0, |(_, number)| number.trim().parse().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -359,12 +375,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sockets_dropped_is_found_among_the_counters() {
+    fn what_the_stack_dropped_is_found_among_the_counters() {
         let v4 = "Tcp: A B\nTcp: 1 2\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors \
                   SndbufErrors\nUdp: 9 8 7 6 5 4\nUdpLite: InDatagrams\nUdpLite: 3\n";
+        assert_eq!(counter(v4, "Udp:", "RcvbufErrors"), 5);
+        assert_eq!(counter("", "Udp:", "RcvbufErrors"), 0);
         let v6 = "Ip6InReceives  \t12\nUdp6RcvbufErrors                \t11\n";
-        assert_eq!(udp_drops(v4, v6), 16);
-        assert_eq!(udp_drops(v4, ""), 5);
-        assert_eq!(udp_drops("", ""), 0);
+        assert_eq!((udp6_drops(v6), udp6_drops("")), (11, 0));
+        let tcp = "TcpExt: SyncookiesSent PAWSActive PAWSEstab\nTcpExt: 0 1 7\nIpExt: PAWSEstab\nIpExt: 9\n";
+        assert_eq!(counter(tcp, "TcpExt:", "PAWSEstab"), 7);
     }
 }

@@ -48,6 +48,9 @@ pub(crate) struct Evidence {
     pub(crate) retransmits_answered: u64,
     /// Packets that the receiver said it got twice: sent again without need.
     pub(crate) duplicates: u64,
+    /// Packets that receivers dropped for a timestamp older than that of a copy which overtook them (PAWS);
+    /// they are sent again.
+    pub(crate) outdated: u64,
     /// Acknowledgments that the path dropped, any of which may have told of a duplicate.
     pub(crate) acknowledgments_dropped: u64,
     /// Flows that broke, or of which too little is known, in words.
@@ -101,7 +104,7 @@ impl Evidence {
             ));
         }
         // and each packet sent again either repairs a drop or arrives twice
-        let explained = self.drops + self.duplicates + self.acknowledgments_dropped;
+        let explained = self.drops + self.duplicates + self.outdated + self.acknowledgments_dropped;
         if self.retransmits_answered > explained {
             reasons.push(format!(
                 "the senders sent {} packets again, but the path dropped only {} and {} arrived \
@@ -187,6 +190,8 @@ mod tests {
         evidence.duplicates = 5;
         assert!(evidence.invalid_because().is_empty());
         (evidence.duplicates, evidence.acknowledgments_dropped) = (0, 5);
+        assert!(evidence.invalid_because().is_empty());
+        (evidence.acknowledgments_dropped, evidence.outdated) = (0, 5);
         assert!(evidence.invalid_because().is_empty());
     }
 }
