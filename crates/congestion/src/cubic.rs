@@ -27,10 +27,10 @@ const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 /// and where windows are whole packets (Linux's `beta`, 717 of BICTCP_BETA_SCALE): exact in binary.
 const LINUX_BETA: f64 = 717.0 / 1024.0;
-/// Linux keeps its slope for so long while the window is the same (HZ/32),
-const SAME_WINDOW: Span = Span::from_nanos(1_000_000_000 / 32);
-/// and takes the cubic function at most once a tick (HZ is 250 on most servers).
-const TICK: Span = Span::from_millis(4);
+/// Linux counts time in ticks (HZ is 250 on most servers): it takes the cubic function once a tick at most,
+const TICK_NS: u64 = 1_000_000_000 / 250;
+/// and keeps its slope for so many ticks while the window is the same (HZ/32).
+const SAME_WINDOW_TICKS: u64 = 250 / 32;
 /// Slope of `W_est` in packets a round trip that gives Reno's mean window with `BETA`
 /// (RFC 9438, section 4.3): 3 (1 - beta) / (1 + beta).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
@@ -102,10 +102,10 @@ struct Epoch {
     /// Packets acknowledged since it last grew, where it is whole.
     reno_counted: f64,
     /// Where windows are whole: packets to be acknowledged for one more, before W_est has its say, and after;
-    /// when that was found, and for which window.
+    /// the tick in which that was found, and for which window.
     cubic_each: f64,
     each: f64,
-    looked: Option<(Time, f64)>,
+    looked: Option<(u64, f64)>,
 }
 
 /// CUBIC's state.
@@ -207,12 +207,13 @@ impl Cubic {
     fn grow_in_whole_packets(&mut self, now: Time, beyond: f64, acked: f64) {
         let epoch = self.epoch.as_mut().expect("an epoch has begun");
         epoch.reno_counted += acked;
+        let tick = now.as_nanos() / TICK_NS;
         let since = epoch
             .looked
-            .map(|(at, window)| (now.since(at), window == self.cwnd));
-        if since.is_none_or(|(elapsed, same)| !same || elapsed > SAME_WINDOW) {
-            if since.is_none_or(|(elapsed, _)| elapsed >= TICK) {
-                epoch.looked = Some((now, self.cwnd));
+            .map(|(at, window)| (tick.saturating_sub(at), window == self.cwnd));
+        if since.is_none_or(|(ticks, same)| !same || ticks > SAME_WINDOW_TICKS) {
+            if since.is_none_or(|(ticks, _)| ticks > 0) {
+                epoch.looked = Some((tick, self.cwnd));
                 let ahead = epoch.origin + beyond - self.cwnd;
                 epoch.cubic_each = if ahead > 0.0 {
                     (self.cwnd / ahead).floor()
