@@ -12,7 +12,7 @@
 use pathcast_path::Time;
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Congestion, Controller};
+use crate::controller::{Ack, Congestion, Controller, Signal};
 use crate::reno::slow_start;
 
 /// 1/a (Linux's TCP_SCALABLE_AI_CNT).
@@ -50,7 +50,7 @@ impl Controller for Scalable {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        if !ack.may_grow() {
+        if !ack.cwnd_limited {
             return;
         }
         let mut acked = ack.acked_packets as f64;
@@ -65,12 +65,13 @@ impl Controller for Scalable {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_timeout(&mut self, _now: Time) {
+    fn on_timeout(&mut self, now: Time) {
+        self.on_congestion(&Congestion {
+            now,
+            signal: Signal::Loss,
+            in_flight: 0,
+        });
         self.cwnd = 1.0;
-    }
-
-    fn set_window(&mut self, cwnd: f64, ssthresh: f64) {
-        (self.cwnd, self.ssthresh) = (cwnd, ssthresh);
     }
 }
 

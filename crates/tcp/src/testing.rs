@@ -124,8 +124,7 @@ pub struct Report {
     pub acks: Vec<Ack>,
     pub congestion: Vec<Congestion>,
     pub timeouts: usize,
-    /// Window and threshold, each time the transport set them.
-    pub windows: Vec<(f64, f64)>,
+    pub recoveries_ended: usize,
 }
 
 /// A controller of fixed window and pace that writes down what it is told.
@@ -173,8 +172,8 @@ impl Controller for Spy {
         self.note(|report| report.timeouts += 1);
     }
 
-    fn set_window(&mut self, cwnd: f64, ssthresh: f64) {
-        self.note(|report| report.windows.push((cwnd, ssthresh)));
+    fn on_recovery_end(&mut self, _now: Time) {
+        self.note(|report| report.recoveries_ended += 1);
     }
 
     fn manages_recovery(&self) -> bool {
