@@ -7,11 +7,13 @@ import json
 import os
 import signal
 import subprocess
+import threading
 
 import pytest
 
 import pathcast
 from conftest import PATHCAST, run, until_valid, wait_until
+from pathcast import threads
 from pathcast.suite import Form, cells
 from pathcast.suite.folder import Folder
 from pathcast.suite.runs import World, plan
@@ -288,6 +290,18 @@ def test_a_cell_runs_on_the_kernel(emulator, tmp_path):
     again = kept(folder, "cells")
     of_suite(folder, *options)
     assert kept(folder, "cells") == again
+
+
+def test_ctrl_c_ends_what_runs_also_before_all_is_begun():
+    stop = threading.Event()
+    ended_by_itself = []
+    with pytest.raises(KeyboardInterrupt), threads.pool(1, stop.set) as pool:
+        running = pool.submit(lambda: ended_by_itself.append(not stop.wait(20)))
+        never = pool.submit(lambda: None)
+        raise KeyboardInterrupt
+    assert running.done()
+    assert ended_by_itself == [False]
+    assert never.cancelled()
 
 
 def test_ctrl_c_ends_emulations(emulator, tmp_path):

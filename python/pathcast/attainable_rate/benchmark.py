@@ -12,7 +12,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pathcast import threads
 from pathcast.attainable_rate.claims import Estimate, buffered, judged, origin
 from pathcast.attainable_rate.curve import AttainableRate, Point
 from pathcast.attainable_rate.estimator import Options, Probed, estimate, greedy_rate
@@ -227,19 +228,14 @@ def run(
         return Result(configuration, curve, tuple(probed), _video(curve, written_s))
 
     stop = threading.Event()
-    with ThreadPoolExecutor(at_once) as pool:
+    with threads.pool(at_once, stop.set) as pool:
         # the one that takes as long as several others begins first, and those fill the other processors
         begin = sorted(configurations, key=lambda configuration: configuration.scheme != _LONGEST)
         begun = {configuration.name: pool.submit(one, configuration) for configuration in begin}
         futures = [begun[configuration.name] for configuration in configurations]
-        try:
-            for done, future in enumerate(as_completed(futures), 1):
-                if watch is not None:
-                    watch(configurations[futures.index(future)].name, done, len(futures))
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        for done, future in enumerate(as_completed(futures), 1):
+            if watch is not None:
+                watch(configurations[futures.index(future)].name, done, len(futures))
     return [future.result() for future in futures]
 
 

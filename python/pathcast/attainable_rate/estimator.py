@@ -18,13 +18,13 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pathcast import threads
 from pathcast.attainable_rate import statistics, steady
 from pathcast.attainable_rate.curve import AttainableRate, Point
 from pathcast.attainable_rate.probes import ATTEMPTS, Plan, Prober, Train
@@ -178,19 +178,14 @@ class _Rate:
             )
 
         sent: list[Train] = []
-        with ThreadPoolExecutor(_at_once(self.prober, self.options)) as pool:
+        # what runs in other threads is told at its next look
+        with threads.pool(_at_once(self.prober, self.options), self.stops[-1].set) as pool:
             futures = [pool.submit(send, seed) for seed in numbers]
-            try:
-                for future in futures:
-                    sent.append(future.result())
-                    self.probed_s += warm_up_s + duration_s
-                    if self.watch is not None:
-                        self.watch(self.rate, self.probed_s, expected_s)
-            except BaseException:
-                # what runs in other threads is told at its next look
-                self.stops[-1].set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            for future in futures:
+                sent.append(future.result())
+                self.probed_s += warm_up_s + duration_s
+                if self.watch is not None:
+                    self.watch(self.rate, self.probed_s, expected_s)
         self.trains += sent
         return sent
 
@@ -469,12 +464,14 @@ def greedy_rate(
     """What a greedy source gets, and bounds of the mean over independent runs, in units a second."""
     seeds = np.random.SeedSequence([options.seed, 0x67]).generate_state(runs, np.uint32)
 
+    stopped = stop or threading.Event()
+
     def once(seed: int) -> float:
-        if stop is not None and stop.is_set():
+        if stopped.is_set():
             raise ProbingError("stopped")
         return prober.greedy(duration_s, int(seed))
 
-    with ThreadPoolExecutor(_at_once(prober, options)) as pool:
+    with threads.pool(_at_once(prober, options), stopped.set) as pool:
         rates = list(pool.map(once, seeds))
     mean, low, high = statistics.mean_with_bounds(np.array(rates)[:, None], options.confidence)
     return float(mean[0]), float(low[0]), float(high[0])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
+from pathcast import threads
 from pathcast.exceptions import ModelError, PathcastError, TraceError
 from pathcast.suite.folder import Record
 from pathcast.suite.latency import Transfers, transfers
@@ -121,23 +121,16 @@ def _add(judged: Judged, part: _Part) -> None:
 
 def _in_threads(
     jobs: Sequence[Callable[[], _Part | str]],
-    threads: int,
+    number: int,
     progress: Callable[[float], None] | None,
 ) -> list[_Part | str]:
-    stop = threading.Event()
-
-    def unless_stopped(job: Callable[[], _Part | str]) -> _Part | str:
-        return "" if stop.is_set() else job()
-
-    with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(unless_stopped, job) for job in jobs]
-        try:
-            for ended, one in enumerate(as_completed(futures), 1):
-                one.result()
-                if progress is not None:
-                    progress(ended)
-        finally:
-            stop.set()
+    # jobs are short: one that runs may end
+    with threads.pool(number, lambda: None) as pool:
+        futures = [pool.submit(job) for job in jobs]
+        for ended, one in enumerate(as_completed(futures), 1):
+            one.result()
+            if progress is not None:
+                progress(ended)
     return [one.result() for one in futures]
 
 

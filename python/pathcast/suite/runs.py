@@ -9,13 +9,13 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Any
 
-from pathcast import runs
+from pathcast import runs, threads
 from pathcast.cluster import connected
 from pathcast.exceptions import EmulatorError
 from pathcast.files import write_beside
@@ -284,26 +284,20 @@ def _run_here(
         )
         return folder.keep(cell, planned.world, report, invalid, None)
 
-    with ThreadPoolExecutor(planned.at_once) as pool:
+    with threads.pool(planned.at_once, stop.set) as pool:
         waiting: dict[Future[Record], AnyCell] = {
             pool.submit(work, cell): cell for cell, _ in planned.missing
         }
-        try:
-            while waiting:
-                done, _ = wait(waiting, _TURN_S, FIRST_COMPLETED)
-                for one in done:
-                    cell = waiting.pop(one)
-                    record = one.result()
-                    status.running.pop(cell.name, None)
-                    status.ended.append((cell, record))
-                    status.done_s += cell.duration_s + _BESIDE_S
-                if progress is not None:
-                    progress(status)
-        finally:
-            # also after Ctrl-C or an error: what runs is stopped, what has not begun never does
-            stop.set()
-            for one in waiting:
-                one.cancel()
+        while waiting:
+            done, _ = wait(waiting, _TURN_S, FIRST_COMPLETED)
+            for one in done:
+                cell = waiting.pop(one)
+                record = one.result()
+                status.running.pop(cell.name, None)
+                status.ended.append((cell, record))
+                status.done_s += cell.duration_s + _BESIDE_S
+            if progress is not None:
+                progress(status)
 
 
 #: What a task of a cluster is given: the cell, world, attempts.
