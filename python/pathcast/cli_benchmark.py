@@ -47,6 +47,7 @@ def attainable_rate(
     rate: Annotated[
         list[str] | None,
         typer.Option(
+            "--rate",
             metavar="RATE",
             help="Probe these, such as '5 Mbit/s', ascending; default: 1, 2, 4, 5, 6 and 8 Mbit/s.",
         ),

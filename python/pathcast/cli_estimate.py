@@ -108,7 +108,7 @@ def estimate(
     ] = None,
     size: Annotated[
         list[str] | None,
-        typer.Option(metavar="SIZE", help="What to estimate; default: 5, 10 and 20 MB."),
+        typer.Option("--size", metavar="SIZE", help="What to estimate; default: 5, 10 and 20 MB."),
     ] = None,
     since_request: Annotated[
         bool,

@@ -48,7 +48,9 @@ def forecast_latency(
     ] = None,
     size: Annotated[
         list[str] | None,
-        typer.Option(metavar="SIZE", help='Such as "100 kB"; several; default: 1 kB to 100 MB.'),
+        typer.Option(
+            "--size", metavar="SIZE", help='Such as "100 kB"; several; default: 1 kB to 100 MB.'
+        ),
     ] = None,
     path_file: Annotated[
         FilePath | None,

@@ -89,6 +89,19 @@ def test_the_table_of_commands_says_what_the_commands_say():
     assert list(whole.commands) == list(COMMANDS)
 
 
+def test_options_are_written_small():
+    """Some versions of the library take an option's placeholder for its name."""
+    from pathcast.cli_commands import COMMANDS, load
+
+    commands = [load(name) for name in COMMANDS]
+    while commands:
+        command = commands.pop()
+        commands += getattr(command, "commands", {}).values()
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                assert all(name == name.lower() for name in parameter.opts), parameter.opts
+
+
 def test_every_command_of_the_modules_is_in_the_table():
     """A function that looks like a command and is in no table could not be run."""
     from pathcast.cli_commands import COMMANDS
