@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -170,7 +171,8 @@ def test_signals_end_the_command_and_not_the_shell_around_it(path_file, number, 
     os.killpg(shell.pid, number) if number == signal.SIGINT else shell.send_signal(number)
     _, errors = shell.communicate(timeout=30)
     assert shell.returncode == code, errors
-    assert "sent 0 of 0 packets" in errors
+    # connections of earlier shells, which had the same addresses, may still be ending
+    assert re.search(r"sent (\d+) of \1 packets", errors), errors
 
 
 @needs_emulator
