@@ -28,6 +28,34 @@ def run(*arguments, **options):
     return subprocess.run(command, check=False, **options)
 
 
+#: Files of tests that mostly wait, for runs in real time; one after another, beside those that compute.
+REAL_TIME = {
+    *("test_captures", "test_goodput", "test_kernel_schemes", "test_workloads"),
+    *(
+        "test_demo",
+        "test_live",
+        "test_quic",
+        "test_rootless",
+        "test_runs",
+        "test_shell",
+        "test_watch",
+    ),
+}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `pytest -n 2`: all of real time in one process, files of other tests in the other."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.split("::")[0]
+            return "in real time" if Path(file).stem in REAL_TIME else file
+
+    return Scheduling(config, log)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def interruptible():
     """What tests start ends at SIGINT, as in a terminal.
