@@ -19,14 +19,12 @@
 //! delivered; afterwards the window is what it was. Heavy and even loss is taken for a policer
 //! (`policer.rs`).
 //!
-//! Where this differs from Linux: packets are paced one by one, so that Linux's correction of the
-//! packets in flight for segments that wait in the host (`bbr_packets_in_net_at_edt`) is not needed;
-//! the RTT of a delayed acknowledgment is not told from others.
+//! Where this differs from Linux: the RTT of a delayed acknowledgment is not told from others.
 
 use pathcast_path::{Span, Time};
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Congestion, Controller, RateSample};
+use crate::controller::{Ack, Congestion, Controller, LossState, RateSample};
 use crate::policer::Policer;
 use crate::random::SplitMix64;
 use crate::window_filter::RoundMax;
@@ -103,10 +101,10 @@ pub struct Bbr {
     phase_at: Time,
     random: SplitMix64,
 
-    in_recovery: bool,
+    /// The transport's state as of the last acknowledgment (Linux's `prev_ca_state`).
+    state: LossState,
     /// One packet out for each delivered, in the first round trip of a recovery.
     packet_conservation: bool,
-    after_timeout: bool,
 
     extra_acked: [f64; 2],
     extra_acked_rounds: u32,
@@ -147,9 +145,8 @@ impl Bbr {
             phase: 0,
             phase_at: Time::ZERO,
             random: SplitMix64::new(seed),
-            in_recovery: false,
+            state: LossState::Open,
             packet_conservation: false,
-            after_timeout: false,
             extra_acked: [0.0; 2],
             extra_acked_rounds: 0,
             extra_acked_slot: 0,
@@ -181,6 +178,20 @@ impl Bbr {
     /// Packets in flight at which the path holds `gain` BDPs.
     fn target_in_flight(&self, bw: f64, gain: f64) -> f64 {
         self.with_quanta(self.bdp(bw, gain))
+    }
+
+    /// Packets in the network when the next burst leaves, of which `in_flight` are there now
+    /// (bbr_packets_in_net_at_edt).
+    fn in_flight_at_departure(&self, ack: &Ack, in_flight: u64) -> f64 {
+        let until =
+            Span::from_nanos((ack.departs_at.as_nanos()).saturating_sub(ack.now.as_nanos()));
+        let delivered = (self.bw() * until.as_secs()).floor();
+        let burst = if self.pacing_gain > 1.0 {
+            quantum(self.pacing_rate)
+        } else {
+            0.0
+        };
+        (in_flight as f64 + burst - delivered).max(0.0)
     }
 
     /// Whether a packet was sent while the window of [`Mode::ProbeRtt`] held the flow back.
@@ -250,7 +261,7 @@ impl Bbr {
         }
         let min_rtt = self.min_rtt.unwrap_or(Span::ZERO);
         let whole = ack.now.since(self.phase_at) > min_rtt;
-        let in_flight = ack.prior_in_flight as f64;
+        let in_flight = self.in_flight_at_departure(ack, ack.prior_in_flight);
         let bw = self.max_bw.max();
         let over = match CYCLE[self.phase] {
             _ if self.policer.rate().is_some() => whole,
@@ -286,7 +297,8 @@ impl Bbr {
             self.ssthresh = self.target_in_flight(self.max_bw.max(), 1.0);
         }
         if self.mode == Mode::Drain
-            && ack.in_flight as f64 <= self.target_in_flight(self.max_bw.max(), 1.0)
+            && self.in_flight_at_departure(ack, ack.in_flight)
+                <= self.target_in_flight(self.max_bw.max(), 1.0)
         {
             self.enter_probe_bw(ack.now);
         }
@@ -380,17 +392,21 @@ impl Bbr {
 
     /// Recovery's part of the window; whether that is all for this acknowledgment
     /// (bbr_set_cwnd_to_recover_or_restore).
+    ///
+    /// A recovery that begins with the acknowledgment that ends another is one long recovery here: the
+    /// window is not restored, and no new round trip of packet conservation begins.
     fn modulate_for_recovery(&mut self, ack: &Ack) -> bool {
         let room = (ack.in_flight + ack.acked_packets) as f64;
         self.cwnd = (self.cwnd - ack.lost_packets as f64).max(1.0);
-        if ack.in_recovery && !self.in_recovery && !self.after_timeout {
+        let before = std::mem::replace(&mut self.state, ack.state);
+        if ack.state == LossState::Recovery && before != LossState::Recovery {
             self.packet_conservation = true;
             self.next_round_delivered = ack.delivered;
             self.cwnd = room;
-        } else if !ack.in_recovery && self.in_recovery {
-            self.restore_cwnd();
+        } else if before != LossState::Open && ack.state == LossState::Open {
+            self.cwnd = self.cwnd.max(self.prior_cwnd);
+            self.packet_conservation = false;
         }
-        self.in_recovery = ack.in_recovery;
         if self.packet_conservation {
             self.cwnd = self.cwnd.max(room);
         }
@@ -398,18 +414,11 @@ impl Bbr {
     }
 
     fn save_cwnd(&mut self) {
-        self.prior_cwnd = if self.in_recovery || self.after_timeout || self.mode == Mode::ProbeRtt {
+        self.prior_cwnd = if self.state != LossState::Open || self.mode == Mode::ProbeRtt {
             self.prior_cwnd.max(self.cwnd)
         } else {
             self.cwnd
         };
-    }
-
-    fn restore_cwnd(&mut self) {
-        self.cwnd = self.cwnd.max(self.prior_cwnd);
-        self.packet_conservation = false;
-        self.in_recovery = false;
-        self.after_timeout = false;
     }
 }
 
@@ -437,7 +446,7 @@ impl Controller for Bbr {
     fn on_ack(&mut self, ack: &Ack) {
         if !self.seen_rtt && ack.srtt > Span::ZERO {
             self.seen_rtt = true;
-            self.pacing_rate = HIGH_GAIN * INITIAL_WINDOW / ack.srtt.as_secs();
+            self.pacing_rate = HIGH_GAIN * self.cwnd / ack.srtt.as_secs();
         }
         self.round_starts = false;
         let rate = ack.rate.map(|rate| RateSample {
@@ -464,16 +473,21 @@ impl Controller for Bbr {
     }
 
     fn on_timeout(&mut self, _now: Time) {
-        self.save_cwnd();
-        self.after_timeout = true;
-        self.packet_conservation = false;
+        self.state = LossState::Loss;
         self.full_bw = 0.0;
         self.policer.on_timeout(self.mode == Mode::ProbeBw);
         self.cwnd = 1.0;
     }
 
-    fn on_recovery_end(&mut self, _now: Time) {
-        self.restore_cwnd();
+    fn set_window(&mut self, cwnd: f64, _ssthresh: f64) {
+        self.cwnd = cwnd;
+    }
+
+    fn on_undo(&mut self) {
+        // spurious losses must not end Startup or be taken for a policer (bbr_undo_cwnd)
+        self.full_bw = 0.0;
+        self.full_bw_rounds = 0;
+        self.policer.on_undo();
     }
 
     fn on_idle_restart(&mut self, now: Time, _idle: Span) {
@@ -596,7 +610,7 @@ mod tests {
         bbr.on_congestion(&crate::controller::tests::loss());
         let mut event = Ack {
             in_flight: 120,
-            in_recovery: true,
+            state: LossState::Recovery,
             lost_packets: 10,
             ..ack(0.01, 1)
         };
@@ -606,8 +620,14 @@ mod tests {
         event.in_flight = 110;
         bbr.on_ack(&event);
         assert_eq!(bbr.cwnd(), 121.0);
-        bbr.on_recovery_end(Time::ZERO);
-        assert_eq!(bbr.cwnd(), 200.0);
+        // the next recovery begins with the acknowledgment that ends this one: it goes on
+        bbr.on_congestion(&crate::controller::tests::loss());
+        event.in_flight = 90;
+        bbr.on_ack(&event);
+        assert_eq!(bbr.cwnd(), 121.0);
+        event.state = LossState::Open;
+        bbr.on_ack(&event);
+        assert_eq!(bbr.cwnd(), 201.0); // and one for the packet delivered
     }
 
     #[test]

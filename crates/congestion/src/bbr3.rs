@@ -420,7 +420,7 @@ impl Bbr3 {
         }
         if self.loss_round_starts {
             let lossy = self.loss_events >= STARTUP_LOSSES && Self::is_inflight_too_high(rate);
-            if lossy && ack.in_recovery && self.in_recovery {
+            if lossy && ack.in_recovery() && self.in_recovery {
                 self.full_pipe = true;
                 self.inflight_longterm = self.bdp(1.0).max(self.inflight_latest);
             }
@@ -620,7 +620,7 @@ impl Controller for Bbr3 {
     fn on_ack(&mut self, ack: &Ack) {
         if !self.seen_rtt && ack.srtt > Span::ZERO {
             self.seen_rtt = true;
-            self.pacing_rate = STARTUP_GAIN * INITIAL_WINDOW / ack.srtt.as_secs();
+            self.pacing_rate = STARTUP_GAIN * self.cwnd / ack.srtt.as_secs();
         }
         self.note_losses(ack);
         self.round_starts = false;
@@ -649,10 +649,10 @@ impl Controller for Bbr3 {
             self.bw_latest = rate.packets_per_s().unwrap_or(0.0);
             self.inflight_latest = rate.delivered_packets as f64;
         }
-        if self.in_recovery && !ack.in_recovery {
+        if self.in_recovery && !ack.in_recovery() {
             self.restore_cwnd();
         }
-        self.in_recovery = ack.in_recovery;
+        self.in_recovery = ack.in_recovery();
         let (pacing_gain, cwnd_gain) = self.state.gains();
         self.set_pacing_rate(pacing_gain);
         self.set_cwnd(ack, cwnd_gain);
@@ -663,12 +663,12 @@ impl Controller for Bbr3 {
     }
 
     fn on_timeout(&mut self, _now: Time) {
-        self.save_cwnd();
+        self.in_recovery = true;
         self.cwnd = 1.0;
     }
 
-    fn on_recovery_end(&mut self, _now: Time) {
-        self.restore_cwnd();
+    fn set_window(&mut self, cwnd: f64, _ssthresh: f64) {
+        self.cwnd = cwnd;
     }
 
     fn on_idle_restart(&mut self, now: Time, _idle: Span) {

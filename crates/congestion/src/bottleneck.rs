@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use pathcast_path::{Span, Time};
 
-use crate::controller::{Ack, Congestion, Controller, RateSample, Signal};
+use crate::controller::{Ack, Congestion, Controller, LossState, RateSample, Signal};
 use crate::random::SplitMix64;
 
 /// The path.
@@ -116,6 +116,13 @@ pub fn run_and_look(
             now += Span::from_secs(1.0);
             lost += sent.len() as u64;
             sent.clear();
+            if recovery_end.is_none() {
+                controller.on_congestion(&Congestion {
+                    now,
+                    signal: Signal::Loss,
+                    in_flight: 0,
+                });
+            }
             controller.on_timeout(now);
             recovery_end = None;
             continue;
@@ -152,7 +159,6 @@ pub fn run_and_look(
         }
         if recovery_end.is_some_and(|end| packet.seq >= end) {
             recovery_end = None;
-            controller.on_recovery_end(now);
         }
         if newly_lost > 0 && recovery_end.is_none() {
             recovery_end = Some(seq);
@@ -172,6 +178,7 @@ pub fn run_and_look(
             min_rtt: min_rtt.expect("just set"),
             in_flight: sent.len() as u64,
             prior_in_flight,
+            departs_at: next_send,
             delivered,
             lost,
             rate: Some(RateSample {
@@ -184,7 +191,11 @@ pub fn run_and_look(
             }),
             round_ends,
             cwnd_limited: limited.0 || limited.1,
-            in_recovery: recovery_end.is_some(),
+            in_order: true,
+            state: match recovery_end {
+                Some(_) => LossState::Recovery,
+                None => LossState::Open,
+            },
         };
         if recovery_end.is_none() || controller.manages_recovery() {
             controller.on_ack(&ack);

@@ -49,6 +49,8 @@ pub struct Ack {
     pub in_flight: u64,
     /// Packets in flight before it.
     pub prior_in_flight: u64,
+    /// When the pace lets the next packet leave; in the past if it does not hold one back.
+    pub departs_at: Time,
     /// All packets delivered so far.
     pub delivered: u64,
     /// All packets found lost so far, those that a timer found too.
@@ -59,9 +61,37 @@ pub struct Ack {
     pub round_ends: bool,
     /// Whether the window was what held the sender back; a window that is not used does not grow.
     pub cwnd_limited: bool,
-    /// Whether the transport is recovering from loss; only controllers that manage recovery see
-    /// acknowledgments then.
-    pub in_recovery: bool,
+    /// Whether it acknowledges data in order, or packets are known to arrive out of order: what is only
+    /// SACKed does not raise a window (RFC 5681, section 3.2; Linux's tcp_may_raise_cwnd).
+    pub in_order: bool,
+    /// How the transport recovers from loss after this acknowledgment; only controllers that manage
+    /// recovery see any state but [`LossState::Open`] and, after a timeout, [`LossState::Loss`].
+    pub state: LossState,
+}
+
+impl Ack {
+    /// Whether a window that follows acknowledgments may grow.
+    #[inline]
+    pub const fn may_grow(&self) -> bool {
+        self.cwnd_limited && self.in_order
+    }
+
+    /// Whether the transport is recovering from loss.
+    #[inline]
+    pub fn in_recovery(&self) -> bool {
+        self.state != LossState::Open
+    }
+}
+
+/// How a transport recovers from loss, by Linux's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossState {
+    /// It does not: nothing is lost, or packets were marked and none was lost (Open, Disorder, CWR).
+    Open,
+    /// Acknowledgments showed losses.
+    Recovery,
+    /// The retransmission timer expired.
+    Loss,
 }
 
 /// Why a congestion event.
@@ -106,11 +136,17 @@ pub trait Controller: Send {
     /// window that holds after recovery.
     fn on_congestion(&mut self, event: &Congestion);
 
-    /// The retransmission timer expired: ssthresh as on congestion, the window back to one packet.
+    /// The retransmission timer expired: the window goes back to one packet, until the transport sets
+    /// another. If the window was not reduced before in this round trip, `on_congestion` has just set ssthresh.
     fn on_timeout(&mut self, now: Time);
 
-    /// Recovery from loss is over.
-    fn on_recovery_end(&mut self, _now: Time) {}
+    /// The transport sets the window and ssthresh, in packets, by rules that hold for all controllers:
+    /// the initial window, the decay after an idle time, the return to the window before a needless
+    /// recovery. Controllers whose window follows from a model of the path may ignore it.
+    fn set_window(&mut self, cwnd: f64, ssthresh: f64);
+
+    /// A recovery was needless: no packet had been lost.
+    fn on_undo(&mut self) {}
 
     /// The sender begins again after it had sent nothing for `idle`.
     fn on_idle_restart(&mut self, _now: Time, _idle: Span) {}
@@ -146,14 +182,16 @@ pub(crate) mod tests {
             srtt: Span::from_millis(100),
             in_flight: 0,
             prior_in_flight: acked,
+            departs_at: Time::ZERO,
             delivered: 0,
             lost: 0,
             rate: None,
-            in_recovery: false,
+            state: LossState::Open,
             rtt: Some(Span::from_millis(100)),
             min_rtt: Span::from_millis(100),
             round_ends: false,
             cwnd_limited: true,
+            in_order: true,
         }
     }
 

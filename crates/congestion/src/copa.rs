@@ -214,6 +214,10 @@ impl Controller for Copa {
         self.slow_start = true;
     }
 
+    fn set_window(&mut self, cwnd: f64, _ssthresh: f64) {
+        self.cwnd = cwnd.max(MIN_WINDOW);
+    }
+
     fn manages_recovery(&self) -> bool {
         true
     }

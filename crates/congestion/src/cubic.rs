@@ -16,15 +16,21 @@
 use pathcast_path::{Span, Time};
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Congestion, Controller, Signal};
+use crate::controller::{Ack, Congestion, Controller};
 use crate::hystart::HyStart;
 use crate::hystart_plus_plus::HyStartPlusPlus;
 use crate::reno::{additive_increase, slow_start};
 
 /// Packets a second cubed (RFC 9438, section 5).
 const C: f64 = 0.4;
-/// Share of the window that remains after a loss (RFC 9438, section 4.6).
+/// Share of the window that remains after a loss (RFC 9438, section 4.6),
 const BETA: f64 = 0.7;
+/// and where windows are whole packets (Linux's `beta`, 717 of BICTCP_BETA_SCALE): exact in binary.
+const LINUX_BETA: f64 = 717.0 / 1024.0;
+/// Linux counts time in ticks (HZ is 250 on most servers): it takes the cubic function once a tick at most,
+const TICK_NS: u64 = 1_000_000_000 / 250;
+/// and keeps its slope for so many ticks while the window is the same (HZ/32).
+const SAME_WINDOW_TICKS: u64 = 250 / 32;
 /// Slope of `W_est` in packets a round trip that gives Reno's mean window with `BETA`
 /// (RFC 9438, section 4.3): 3 (1 - beta) / (1 + beta).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
@@ -95,6 +101,11 @@ struct Epoch {
     reno_window: f64,
     /// Packets acknowledged since it last grew, where it is whole.
     reno_counted: f64,
+    /// Where windows are whole: packets to be acknowledged for one more, before W_est has its say, and after;
+    /// the tick in which that was found, and for which window.
+    cubic_each: f64,
+    each: f64,
+    looked: Option<(u64, f64)>,
 }
 
 /// CUBIC's state.
@@ -133,18 +144,14 @@ impl Cubic {
     /// Slow start's part of an acknowledgment; returns the packets left for congestion avoidance.
     fn slow_start(&mut self, ack: &Ack) -> f64 {
         let acked = ack.acked_packets as f64;
-        match self.config.slow_start_exit {
-            SlowStartExit::HyStartPlusPlus if self.ssthresh == f64::INFINITY => {
-                match self.hystart_plus_plus.growth(ack) {
-                    Some(growth) => self.cwnd += growth,
-                    None => self.ssthresh = self.cwnd,
-                }
-                return 0.0;
+        if self.config.slow_start_exit == SlowStartExit::HyStartPlusPlus
+            && self.ssthresh == f64::INFINITY
+        {
+            match self.hystart_plus_plus.growth(ack) {
+                Some(growth) => self.cwnd += growth,
+                None => self.ssthresh = self.cwnd,
             }
-            SlowStartExit::HyStart if self.hystart.should_exit(ack, self.cwnd) => {
-                self.ssthresh = self.cwnd;
-            }
-            _ => {}
+            return 0.0;
         }
         slow_start(&mut self.cwnd, self.ssthresh, acked)
     }
@@ -161,6 +168,9 @@ impl Cubic {
             origin,
             reno_window: self.cwnd,
             reno_counted: 0.0,
+            cubic_each: 0.0,
+            each: 0.0,
+            looked: None,
         }
     }
 
@@ -171,10 +181,11 @@ impl Cubic {
         let epoch = self.epoch.as_mut().expect("begun above");
         // the window to have one round trip from now (RFC 9438, section 4.2)
         let t_s = ack.now.since(epoch.start).as_secs() + ack.min_rtt.as_secs();
-        let target = epoch.origin + C * (t_s - epoch.k_s).powi(3); // RFC 9438, equation 1
+        let beyond = C * (t_s - epoch.k_s).powi(3); // RFC 9438, equation 1
         if self.config.whole_packets {
-            return self.grow_in_whole_packets(target, acked);
+            return self.grow_in_whole_packets(ack.now, beyond.trunc(), acked);
         }
+        let target = epoch.origin + beyond;
         let mut growth = ((target - self.cwnd) / self.cwnd).max(0.01 / self.cwnd);
 
         // RFC 9438, equation 4
@@ -191,31 +202,42 @@ impl Cubic {
         self.cwnd += acked * growth.min(MAX_GROWTH);
     }
 
-    /// The same as Linux counts it: a packet for so many that are acknowledged. At windows of five
-    /// packets that is a tenth faster than in fractions of packets.
-    fn grow_in_whole_packets(&mut self, target: f64, acked: f64) {
+    /// The same as Linux counts it, a packet for so many that are acknowledged, with the target `beyond` the
+    /// plateau, in whole packets. At windows of five packets that is a tenth faster than in fractions.
+    fn grow_in_whole_packets(&mut self, now: Time, beyond: f64, acked: f64) {
         let epoch = self.epoch.as_mut().expect("an epoch has begun");
-        let ahead = target.floor() - self.cwnd;
-        let mut each = if ahead > 0.0 {
-            (self.cwnd / ahead).floor()
-        } else {
-            100.0 * self.cwnd
-        };
-        if self.w_max == 0.0 {
-            each = each.min(20.0); // no loss yet and nothing to aim at
-        }
-        // RFC 9438, equation 4, with 1 / alpha = 15/8
-        let reno_each = (self.cwnd * 15.0 / 8.0).floor();
         epoch.reno_counted += acked;
-        while epoch.reno_counted > reno_each {
-            epoch.reno_counted -= reno_each;
-            epoch.reno_window += 1.0;
+        let tick = now.as_nanos() / TICK_NS;
+        let since = epoch
+            .looked
+            .map(|(at, window)| (tick.saturating_sub(at), window == self.cwnd));
+        if since.is_none_or(|(ticks, same)| !same || ticks > SAME_WINDOW_TICKS) {
+            if since.is_none_or(|(ticks, _)| ticks > 0) {
+                epoch.looked = Some((tick, self.cwnd));
+                let ahead = epoch.origin + beyond - self.cwnd;
+                epoch.cubic_each = if ahead > 0.0 {
+                    (self.cwnd / ahead).floor()
+                } else {
+                    100.0 * self.cwnd
+                };
+                if self.w_max == 0.0 {
+                    epoch.cubic_each = epoch.cubic_each.min(20.0); // no loss yet and nothing to aim at
+                }
+            }
+            // RFC 9438, equation 4, with 1 / alpha = 15/8
+            let reno_each = (self.cwnd * 15.0 / 8.0).floor();
+            while epoch.reno_counted > reno_each {
+                epoch.reno_counted -= reno_each;
+                epoch.reno_window += 1.0;
+            }
+            let behind_reno = epoch.reno_window - self.cwnd;
+            epoch.each = epoch.cubic_each;
+            if behind_reno > 0.0 {
+                epoch.each = epoch.each.min((self.cwnd / behind_reno).floor());
+            }
+            epoch.each = epoch.each.max(1.0 / MAX_GROWTH);
         }
-        let behind_reno = epoch.reno_window - self.cwnd;
-        if behind_reno > 0.0 {
-            each = each.min((self.cwnd / behind_reno).floor());
-        }
-        let each = each.max(1.0 / MAX_GROWTH);
+        let each = epoch.each;
         additive_increase(&mut self.cwnd, &mut self.counted, each, acked);
     }
 }
@@ -234,7 +256,14 @@ impl Controller for Cubic {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        if !ack.cwnd_limited {
+        // HyStart sees all samples, also where the window does not grow
+        if self.config.slow_start_exit == SlowStartExit::HyStart
+            && self.in_slow_start()
+            && self.hystart.should_exit(ack, self.cwnd)
+        {
+            self.ssthresh = self.cwnd;
+        }
+        if !ack.may_grow() {
             return;
         }
         let acked = if self.in_slow_start() {
@@ -262,27 +291,32 @@ impl Controller for Cubic {
             false => window,
         };
         self.cwnd = whole(self.cwnd);
+        let beta = match self.config.whole_packets {
+            true => LINUX_BETA,
+            false => BETA,
+        };
         // fast convergence (RFC 9438, section 4.7): a flow that lost below its last maximum makes room
         self.w_max = if self.cwnd < self.w_max {
-            whole(self.cwnd * (1.0 + BETA) / 2.0)
+            whole(self.cwnd * (1.0 + beta) / 2.0)
         } else {
             self.cwnd
         };
         self.cwnd_prior = self.cwnd;
-        self.ssthresh = whole(self.cwnd * BETA).max(2.0);
+        self.ssthresh = whole(self.cwnd * beta).max(2.0);
         self.cwnd = self.ssthresh;
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        self.on_congestion(&Congestion {
-            now,
-            signal: Signal::Loss,
-            in_flight: 0,
-        });
+    fn on_timeout(&mut self, _now: Time) {
         self.cwnd = 1.0;
         // Linux resets the whole of CUBIC's state on a timeout
         self.w_max = 0.0;
+        self.epoch = None;
+        self.counted = 0.0;
         self.hystart = HyStart::default();
+    }
+
+    fn set_window(&mut self, cwnd: f64, ssthresh: f64) {
+        (self.cwnd, self.ssthresh) = (cwnd, ssthresh);
     }
 }
 

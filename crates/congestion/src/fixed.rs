@@ -38,6 +38,8 @@ impl Controller for FixedWindow {
 
     fn on_timeout(&mut self, _now: Time) {}
 
+    fn set_window(&mut self, _cwnd: f64, _ssthresh: f64) {}
+
     fn manages_recovery(&self) -> bool {
         true
     }

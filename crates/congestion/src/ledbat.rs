@@ -25,7 +25,7 @@
 
 use pathcast_path::{Span, Time};
 
-use crate::controller::{Ack, Congestion, Controller, Signal};
+use crate::controller::{Ack, Congestion, Controller};
 use crate::reno::slow_start;
 use crate::window_filter::TimeMin;
 
@@ -223,13 +223,12 @@ impl Controller for Ledbat {
     }
 
     fn on_timeout(&mut self, now: Time) {
-        self.on_congestion(&Congestion {
-            now,
-            signal: Signal::Loss,
-            in_flight: 0,
-        });
         self.cwnd = 1.0;
         self.phase = Phase::RampUp { began: now };
+    }
+
+    fn set_window(&mut self, cwnd: f64, ssthresh: f64) {
+        (self.cwnd, self.ssthresh) = (cwnd, ssthresh);
     }
 
     fn in_slow_start(&self) -> bool {

@@ -91,6 +91,11 @@ impl Policer {
         self.rounds += u32::from(if self.in_use { probing } else { self.sampling });
     }
 
+    /// The losses were none.
+    pub fn on_undo(&mut self) {
+        *self = Self::default();
+    }
+
     fn end_interval(&mut self, ack: &Ack, rate: f64) {
         let difference = (rate - self.rate).abs();
         let agree = difference <= AGREEMENT * self.rate || difference <= AGREEMENT_PACKETS_PER_S;

@@ -3,7 +3,7 @@
 use pathcast_path::Time;
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Congestion, Controller, Signal};
+use crate::controller::{Ack, Congestion, Controller};
 
 /// Share of the window that remains after a loss (RFC 5681, equation 4).
 const BETA: f64 = 0.5;
@@ -42,7 +42,7 @@ impl Controller for Reno {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        if !ack.cwnd_limited {
+        if !ack.may_grow() {
             return;
         }
         let mut acked = ack.acked_packets as f64;
@@ -60,13 +60,13 @@ impl Controller for Reno {
         self.counted = 0.0;
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        self.on_congestion(&Congestion {
-            now,
-            signal: Signal::Loss,
-            in_flight: 0,
-        });
+    fn on_timeout(&mut self, _now: Time) {
         self.cwnd = 1.0;
+        self.counted = 0.0;
+    }
+
+    fn set_window(&mut self, cwnd: f64, ssthresh: f64) {
+        (self.cwnd, self.ssthresh) = (cwnd, ssthresh);
     }
 }
 
@@ -133,9 +133,10 @@ mod tests {
     fn a_timeout_begins_again_at_one_packet() {
         let mut reno = Reno {
             cwnd: 40.0,
-            ssthresh: 20.0,
+            ssthresh: 30.0,
             counted: 0.0,
         };
+        reno.on_congestion(&loss());
         reno.on_timeout(Time::ZERO);
         assert_eq!((reno.cwnd(), reno.ssthresh()), (1.0, 20.0));
     }

@@ -12,7 +12,7 @@
 use pathcast_path::Time;
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Congestion, Controller, Signal};
+use crate::controller::{Ack, Congestion, Controller};
 use crate::reno::slow_start;
 
 /// 1/a (Linux's TCP_SCALABLE_AI_CNT).
@@ -50,7 +50,7 @@ impl Controller for Scalable {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        if !ack.cwnd_limited {
+        if !ack.may_grow() {
             return;
         }
         let mut acked = ack.acked_packets as f64;
@@ -65,13 +65,12 @@ impl Controller for Scalable {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        self.on_congestion(&Congestion {
-            now,
-            signal: Signal::Loss,
-            in_flight: 0,
-        });
+    fn on_timeout(&mut self, _now: Time) {
         self.cwnd = 1.0;
+    }
+
+    fn set_window(&mut self, cwnd: f64, ssthresh: f64) {
+        (self.cwnd, self.ssthresh) = (cwnd, ssthresh);
     }
 }
 

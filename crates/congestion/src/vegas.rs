@@ -14,7 +14,7 @@
 use pathcast_path::{Span, Time};
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Congestion, Controller, Signal};
+use crate::controller::{Ack, Congestion, Controller};
 use crate::reno::slow_start;
 
 /// Fewer packets queued: grow (Linux's alpha).
@@ -113,7 +113,7 @@ impl Controller for Vegas {
             decided = self.decide();
             self.begin_round();
         }
-        if decided || !ack.cwnd_limited {
+        if decided || !ack.may_grow() {
             return;
         }
         let mut acked = ack.acked_packets as f64;
@@ -131,13 +131,12 @@ impl Controller for Vegas {
         self.whole_round = false;
     }
 
-    fn on_timeout(&mut self, now: Time) {
-        self.on_congestion(&Congestion {
-            now,
-            signal: Signal::Loss,
-            in_flight: 0,
-        });
+    fn on_timeout(&mut self, _now: Time) {
         self.cwnd = 1.0;
+    }
+
+    fn set_window(&mut self, cwnd: f64, ssthresh: f64) {
+        (self.cwnd, self.ssthresh) = (cwnd, ssthresh);
     }
 
     fn on_idle_restart(&mut self, _now: Time, _idle: Span) {

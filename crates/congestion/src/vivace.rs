@@ -361,6 +361,9 @@ impl Controller for Vivace {
         }
     }
 
+    // its window follows from its rate
+    fn set_window(&mut self, _cwnd: f64, _ssthresh: f64) {}
+
     fn manages_recovery(&self) -> bool {
         true
     }

@@ -46,6 +46,12 @@ impl Pacer {
         }
     }
 
+    /// When the next burst may leave; in the past if it may at once.
+    #[inline]
+    pub const fn next(&self) -> Time {
+        self.next
+    }
+
     /// When the next packet may leave, if not at `now`.
     #[inline]
     pub fn blocked_until(&self, now: Time) -> Option<Time> {

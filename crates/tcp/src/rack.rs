@@ -12,8 +12,8 @@ const PERSIST_RECOVERIES: u8 = 16;
 /// this was too little, up to a whole round-trip time; nothing at all while packets keep their order.
 #[derive(Clone, Debug)]
 pub struct ReorderingWindow {
-    /// Packets have been seen to arrive out of order.
-    seen: bool,
+    /// How far a packet has been seen to arrive out of order, in packets; 0: none has.
+    degree: u64,
     quarters: u64,
     persist: u8,
     /// The next widening needs a packet sent after this many had been delivered.
@@ -23,7 +23,7 @@ pub struct ReorderingWindow {
 impl Default for ReorderingWindow {
     fn default() -> Self {
         Self {
-            seen: false,
+            degree: 0,
             quarters: 1,
             persist: 0,
             widened_at: 0,
@@ -32,16 +32,24 @@ impl Default for ReorderingWindow {
 }
 
 impl ReorderingWindow {
-    /// A packet arrived, never sent again, after one that was sent after it.
+    /// A packet arrived, never sent again, after one sent `distance` packets after it; 0: in order.
     #[inline]
-    pub const fn on_reordering(&mut self) {
-        self.seen = true;
+    pub const fn on_reordering(&mut self, distance: u64) {
+        if distance > self.degree {
+            self.degree = distance;
+        }
+    }
+
+    /// Whether packets arrive so far out of order that SACKs alone raise the window.
+    #[inline]
+    pub const fn is_common(&self) -> bool {
+        self.degree > DUP_THRESH
     }
 
     /// A duplicate arrived: a packet was sent again that had not been lost. `delivered` are the packets
     /// delivered so far, of which `prior_delivered` when the acknowledged one was sent.
     pub fn on_duplicate(&mut self, delivered: u64, prior_delivered: u64) {
-        if prior_delivered >= self.widened_at {
+        if self.degree > 0 && prior_delivered >= self.widened_at {
             self.quarters = (self.quarters + 1).min(255);
             self.widened_at = delivered;
             self.persist = PERSIST_RECOVERIES;
@@ -59,7 +67,7 @@ impl ReorderingWindow {
     /// How long to wait now, with `sacked` packets past the holes.
     #[inline]
     pub fn span(&self, in_recovery: bool, sacked: u64, min_rtt: Span, srtt: Span) -> Span {
-        if !self.seen && (in_recovery || sacked >= DUP_THRESH) {
+        if self.degree == 0 && (in_recovery || sacked >= DUP_THRESH) {
             return Span::ZERO;
         }
         Span::from_nanos(min_rtt.as_nanos().saturating_mul(self.quarters) / 4).min(srtt)
@@ -78,14 +86,23 @@ mod tests {
         assert_eq!(window.span(false, 2, RTT, RTT), Span::from_millis(25));
         assert_eq!(window.span(false, 3, RTT, RTT), Span::ZERO);
         assert_eq!(window.span(true, 0, RTT, RTT), Span::ZERO);
-        window.on_reordering();
+        window.on_reordering(1);
         assert_eq!(window.span(true, 9, RTT, RTT), Span::from_millis(25));
+    }
+
+    #[test]
+    fn duplicates_without_reordering_leave_it_alone() {
+        let mut window = ReorderingWindow::default();
+        window.on_duplicate(10, 0);
+        window.on_reordering(5);
+        assert_eq!(window.span(true, 9, RTT, RTT), Span::from_millis(25));
+        assert!(window.is_common());
     }
 
     #[test]
     fn duplicates_widen_it_once_a_round_trip_up_to_a_round_trip() {
         let mut window = ReorderingWindow::default();
-        window.on_reordering();
+        window.on_reordering(1);
         window.on_duplicate(10, 0);
         window.on_duplicate(11, 5); // of the same round trip
         assert_eq!(window.span(true, 9, RTT, RTT), Span::from_millis(50));

@@ -13,6 +13,8 @@ const MAX_DELAY: Span = Span::from_millis(200);
 const QUICK_ACKS: u32 = 16;
 /// The same after the first mark.
 const QUICK_ACKS_AFTER_MARK: u32 = 2;
+/// Timestamps count these.
+const TICK_NS: u64 = 1_000_000;
 /// After a silence as long as this acknowledgments are quick again (Linux: the RTO, which the
 /// receiver of a bulk flow knows from the handshake only).
 const IDLE: Span = Span::from_millis(250);
@@ -142,8 +144,13 @@ impl Receiver {
         if segment.is_window_probe() || seq >= self.edge {
             return Some(self.acknowledge());
         }
+        if segment.sent_at.as_nanos() / TICK_NS < self.echo.as_nanos() / TICK_NS {
+            return Some(self.reject(seq));
+        }
         let had_gap = !self.blocks.is_empty();
-        if seq <= self.acknowledged && segment.sent_at > self.echo {
+        // not of a duplicate of long ago, which Linux drops before it looks (tcp_sequence)
+        let at_edge = seq <= self.acknowledged && seq + 1 >= self.acknowledged;
+        if at_edge && segment.sent_at > self.echo {
             self.echo = segment.sent_at;
         }
         self.adapt_delay(now);
@@ -172,6 +179,17 @@ impl Receiver {
         self.delayed_ack_at
             .get_or_insert(now + self.delay.min(MAX_DELAY));
         None
+    }
+
+    /// A timestamp older than that of a packet which moved the acknowledgment: taken for a packet of long
+    /// ago, it is acknowledged and dropped (PAWS, RFC 7323, section 5; Linux's tcp_paws_discard). On a path
+    /// that reorders, that is what becomes of originals which a copy overtook.
+    fn reject(&mut self, seq: u64) -> AckSegment {
+        if seq < self.next {
+            self.duplicate = Some(seq);
+            self.quick = QUICK_ACKS;
+        }
+        self.acknowledge()
     }
 
     /// The delay follows the gaps between packets (Linux's tcp_event_data_recv).
@@ -329,6 +347,37 @@ mod tests {
         assert_eq!(receiver.on_timer(at(41)), None);
         assert_eq!(receiver.on_timer(at(42)), Some(AckSegment::new(19)));
         assert_eq!(receiver.next_timer(), None);
+    }
+
+    #[test]
+    fn an_original_that_a_copy_overtook_is_dropped_and_acknowledged() {
+        let sent = |millis, seq| DataSegment::new(at(millis), seq);
+        let mut receiver = Receiver::default();
+        receiver.on_data(at(50), &sent(0, 0)).unwrap();
+        receiver.on_data(at(52), &sent(2, 2)).unwrap();
+        // the copy of 1, sent at 60, fills the hole; 3 was sent before it and comes after it
+        let ack = receiver.on_data(at(110), &sent(60, 1)).unwrap();
+        assert_eq!((ack.cumulative, ack.echo), (3, at(60)));
+        let ack = receiver.on_data(at(111), &sent(3, 3)).unwrap();
+        assert_eq!((ack.cumulative, ack.block_count()), (3, 0));
+        assert!(!receiver.has(3));
+        // within a millisecond timestamps are the same
+        let near = DataSegment::new(Time::from_nanos(60_000_000), 3);
+        receiver.on_data(at(112), &near).unwrap();
+        assert!(receiver.has(3));
+    }
+
+    #[test]
+    fn a_duplicate_of_long_ago_moves_no_timestamp() {
+        let mut receiver = Receiver::default();
+        for seq in 0..4 {
+            receiver.on_data(at(50 + seq), &DataSegment::new(at(seq), seq));
+        }
+        let ack = receiver
+            .on_data(at(90), &DataSegment::new(at(40), 1))
+            .unwrap();
+        assert_eq!(ack.echo, at(3));
+        assert_eq!(ack.duplicate(), Some(1));
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! compared with those of the acknowledgment before, and losses are looked for in the order of
 //! transmission, where the oldest packet comes first.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use pathcast_congestion::RateSample;
 use pathcast_path::{Span, Time};
@@ -25,8 +26,8 @@ pub struct Delivery {
     pub first_rtt: Option<Span>,
     /// That of the last.
     pub rtt: Option<Span>,
-    /// Whether a packet arrived, never sent again, after one sent after it.
-    pub reordered: bool,
+    /// How many packets sent after it had arrived before one that was never sent again; 0: none.
+    pub reordered: u64,
     /// The one that was sent last.
     newest: Option<Sent>,
 }
@@ -43,8 +44,8 @@ pub struct Scoreboard {
     /// Number and packet (its low bits) of each transmission, oldest first; stale entries are skipped
     /// when they come to the front.
     order: VecDeque<(u32, u32)>,
-    /// Lost packets in the order in which they were found; stale entries are skipped.
-    to_retransmit: VecDeque<u64>,
+    /// Lost packets, the first in sequence first (RFC 6675, NextSeg); stale entries are skipped.
+    to_retransmit: BinaryHeap<Reverse<u64>>,
     last_sacks: [SackBlock; MAX_SACK_BLOCKS],
     /// One past the highest packet SACKed so far (RACK.fack).
     fack: u64,
@@ -71,10 +72,21 @@ impl Scoreboard {
         self.packets.len() as u64 + self.retransmitted - self.sacked - self.lost
     }
 
+    /// Packets that are lost, as far as is known, sent again or not.
+    #[inline]
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
     /// Lost packets that wait to be sent again.
     #[inline]
     pub const fn waiting(&self) -> u64 {
         self.lost - self.retransmitted
+    }
+
+    /// One past the highest packet SACKed so far.
+    pub const fn fack(&self) -> u64 {
+        self.fack
     }
 
     /// Packets that arrived past the first unacknowledged one.
@@ -135,7 +147,7 @@ impl Scoreboard {
     /// Sends the next lost packet again, if one waits for it.
     #[inline]
     pub fn retransmit(&mut self, now: Time) -> Option<u64> {
-        while let Some(seq) = self.to_retransmit.pop_front() {
+        while let Some(Reverse(seq)) = self.to_retransmit.pop() {
             let Some(flags) = self.get_mut(seq).map(|packet| packet.flags) else {
                 continue;
             };
@@ -264,13 +276,14 @@ impl Scoreboard {
         if packet.flags & EVER_RETRANSMITTED == 0 {
             delivery.first_rtt.get_or_insert(rtt);
             delivery.rtt = Some(rtt);
-            delivery.reordered |= seq < self.fack;
+            delivery.reordered = delivery.reordered.max(self.fack.saturating_sub(seq));
         } else if original || min_rtt.is_some_and(|min| rtt < min) {
             return; // it was the first copy that arrived (RFC 8985, section 6.2, step 2)
         }
+        // the newest delivery's, whichever was sent last (Linux's tcp_rack_advance)
+        self.rack_rtt = rtt;
         if packet.sent_after(self.rack_transmission) {
             self.rack_transmission = packet.transmission;
-            self.rack_rtt = rtt;
         }
     }
 
@@ -310,19 +323,29 @@ impl Scoreboard {
         packet.flags = (was | LOST) & !RETRANSMITTED;
         self.lost += u64::from(was & LOST == 0);
         self.retransmitted -= u64::from(was & RETRANSMITTED != 0);
-        self.rate.on_lost(1);
-        self.to_retransmit.push_back(seq);
+        // one that waits to be sent again cannot be lost once more
+        if was & (LOST | RETRANSMITTED) != LOST {
+            self.rate.on_lost(1);
+            self.to_retransmit.push(Reverse(seq));
+        }
     }
 
-    /// The retransmission timer expired: all that was not SACKed is lost.
-    pub fn mark_all_lost(&mut self) {
-        self.to_retransmit.clear();
-        self.order.clear();
+    /// The retransmission timer expired: what was not SACKed is lost, but for packets after the first that
+    /// were sent within the last round trip (RFC 8985, section 6.3; Linux's tcp_timeout_mark_lost).
+    pub fn mark_lost_on_timeout(&mut self, now: Time) {
         for seq in self.una..self.next() {
-            if self.get_mut(seq).expect("una <= seq < next").flags & SACKED == 0 {
+            let packet = self.packets[(seq - self.una) as usize];
+            let recent = packet.sent_at + self.rack_rtt > now;
+            if !packet.has(SACKED) && (seq == self.una || !recent) {
                 self.mark_lost(seq);
             }
         }
+    }
+
+    /// When the first unacknowledged packet was last sent.
+    #[inline]
+    pub fn first_sent_at(&self) -> Option<Time> {
+        Some(self.packets.front()?.sent_at)
     }
 
     /// Sends the last packet again, lost or not, for a tail loss probe; it still counts once in flight.
@@ -351,5 +374,43 @@ impl Scoreboard {
         let oldest = self.transmissions.wrapping_sub(1 << 31);
         under_way.sort_unstable_by_key(|(transmission, _)| transmission.wrapping_sub(oldest));
         self.order.extend(under_way);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_lost_packet_in_sequence_is_sent_again_first() {
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let mut board = Scoreboard::default();
+        (0..10).for_each(|_| assert!(board.send_new(at(0)) < 10));
+        let sack = |start, end| {
+            let mut ack = AckSegment::new(0);
+            ack.push(SackBlock { start, end });
+            ack
+        };
+        board.on_ack(at(100), &sack(4, 10), None);
+        assert_eq!(board.detect_losses(at(100), Span::ZERO).0, 4);
+        assert_eq!(board.retransmit(at(100)), Some(0));
+        // its copy is lost too, as a packet sent after it shows
+        assert_eq!(board.send_new(at(101)), 10);
+        board.on_ack(at(201), &sack(4, 11), None);
+        assert_eq!(board.detect_losses(at(201), Span::ZERO).0, 1);
+        let again: Vec<u64> = std::iter::from_fn(|| board.retransmit(at(201))).collect();
+        assert_eq!(again, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_packet_that_waits_to_be_sent_again_is_not_lost_twice() {
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let mut board = Scoreboard::default();
+        (0..5).for_each(|_| assert!(board.send_new(at(0)) < 5));
+        board.mark_lost_on_timeout(at(1000));
+        board.mark_lost_on_timeout(at(3000));
+        assert_eq!((board.found_lost(), board.waiting()), (5, 5));
+        let again: Vec<u64> = std::iter::from_fn(|| board.retransmit(at(3000))).collect();
+        assert_eq!(again, [0, 1, 2, 3, 4]);
     }
 }

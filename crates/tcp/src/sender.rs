@@ -1,6 +1,6 @@
 //! The sending end: what to send now, and what each acknowledgment changes.
 
-use pathcast_congestion::{Ack, Congestion, Controller, INITIAL_WINDOW, Signal};
+use pathcast_congestion::{Ack, Congestion, Controller, INITIAL_WINDOW, LossState, Signal};
 use pathcast_path::{Span, Time};
 
 use crate::pacer::Pacer;
@@ -31,12 +31,8 @@ pub struct Sender {
     tail_probe: TailProbe,
     state: State,
     undo: Option<Undo>,
-    /// The window that holds now, and what it may differ by from the controller's: the initial
-    /// window's difference, the window of before a needless recovery, and that after an idle time.
+    /// The effective window: the controller's, or during a recovery that of its reduction.
     cwnd: u64,
-    initial_difference: i64,
-    undone_cwnd: u64,
-    restart_cwnd: u64,
     window_use: WindowUse,
     pacer: Pacer,
     /// The round trip ends when this packet is acknowledged.
@@ -63,12 +59,6 @@ pub struct Sender {
 impl Sender {
     /// A sender that is connected and has sent nothing.
     pub fn new(config: SenderConfig, controller: Box<dyn Controller>) -> Self {
-        let initial_difference = match config.initial_window_packets {
-            Some(packets) if !controller.manages_recovery() => {
-                i64::from(packets) - INITIAL_WINDOW as i64
-            }
-            _ => 0,
-        };
         let mut sender = Self {
             config,
             available: config.packets.unwrap_or(u64::MAX),
@@ -80,9 +70,6 @@ impl Sender {
             state: State::Open,
             undo: None,
             cwnd: 0,
-            initial_difference,
-            undone_cwnd: 0,
-            restart_cwnd: u64::MAX,
             window_use: WindowUse::default(),
             pacer: Pacer::default(),
             round_end: 0,
@@ -98,6 +85,10 @@ impl Sender {
             persist_at: None,
             retransmits: 0,
         };
+        if let Some(packets) = config.initial_window_packets {
+            let ssthresh = sender.controller.ssthresh();
+            sender.controller.set_window(f64::from(packets), ssthresh);
+        }
         sender.follow_controller();
         sender
     }
@@ -173,7 +164,12 @@ impl Sender {
             return None;
         }
         let seq = if retransmission {
-            self.scoreboard.retransmit(now).expect("one waits")
+            let seq = self.scoreboard.retransmit(now).expect("one waits");
+            if seq == self.scoreboard.una() {
+                // it is the one that the timer waits for (Linux's tcp_xmit_retransmit_queue)
+                self.timeout_at = Some(now + self.rtt.rto());
+            }
+            seq
         } else {
             if self.scoreboard.outstanding() == 0 {
                 self.restart_after_idle(now);
@@ -265,9 +261,9 @@ impl Sender {
         Some(segment)
     }
 
-    /// Nothing is on its way, which the controller is told (Linux's CA_EVENT_TX_START). After an idle time of
-    /// more than an RTO the window is halved for each such time, down to the initial one, and grows
-    /// again as in slow start (RFC 2861, as Linux's tcp_cwnd_restart).
+    /// Nothing is in flight, which the controller learns (Linux's CA_EVENT_TX_START). An idle time of more
+    /// than an RTO halves the window for each RTO, down to the initial one; ssthresh keeps three quarters
+    /// of what it was, up to which slow start takes it back (RFC 2861, as Linux's tcp_cwnd_restart).
     fn restart_after_idle(&mut self, now: Time) {
         let Some(last) = self.last_sent_at else {
             return;
@@ -279,9 +275,9 @@ impl Sender {
             let least = initial.map_or(INITIAL_WINDOW as u64, u64::from);
             let halvings = (idle.as_nanos() - 1) / rto.as_nanos().max(1);
             let halved = self.cwnd.checked_shr(halvings.min(64) as u32).unwrap_or(0);
-            if self.cwnd > least {
-                self.restart_cwnd = halved.max(least);
-            }
+            let cwnd = halved.max(least.min(self.cwnd));
+            self.controller
+                .set_window(cwnd as f64, self.current_ssthresh());
         }
         self.follow_controller();
     }
@@ -290,21 +286,28 @@ impl Sender {
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, segment: &AckSegment) {
         let prior_in_flight = self.scoreboard.in_flight();
+        let prior_una = self.scoreboard.una();
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());
         self.update_receive_edge(segment);
         // the timestamp tells the round-trip time of a packet sent twice too
         let echoed = || delivery.advanced.then(|| now.since(segment.echo));
         if let Some(rtt) = delivery.first_rtt.or_else(echoed) {
-            self.rtt.on_sample(rtt, delivery.rtt.unwrap_or(rtt));
+            let (una, next) = self.una_and_next();
+            self.rtt
+                .on_sample(rtt, delivery.rtt.unwrap_or(rtt), una, next);
         }
         let una = self.scoreboard.una();
         let outstanding = self.scoreboard.outstanding();
-        if delivery.advanced {
+        // a SACK of what was sent before the first packet was last sent says that the path is alive, and
+        // that it is too early to expect that packet (Linux's tcp_clean_rtx_queue)
+        let alive = delivery.first_rtt.is_some_and(|rtt| {
+            let sent_at = self.scoreboard.first_sent_at();
+            sent_at.is_some_and(|at| rtt > now.since(at))
+        });
+        if delivery.advanced || alive {
             self.timeout_at = (outstanding > 0).then(|| now + self.rtt.rto());
         }
-        if delivery.reordered {
-            self.reordering.on_reordering();
-        }
+        self.reordering.on_reordering(delivery.reordered);
         let probe = self.tail_probe.on_ack(una, segment.duplicate());
         if let Some(seq) = segment.duplicate()
             && probe != Verdict::NothingLost
@@ -318,9 +321,9 @@ impl Sender {
         if probe == Verdict::Repaired {
             self.reduce(now, Signal::Loss);
         }
-        self.leave_state(now, &delivery, segment.echo);
+        self.leave_state(&delivery, prior_una, segment.echo);
         // not what a timer found before (Linux's rs->losses)
-        let lost = self.detect_losses(now) + u64::from(probe == Verdict::Repaired);
+        let lost = self.detect_losses(now, false) + u64::from(probe == Verdict::Repaired);
         if segment.ecn_echo && matches!(self.state, State::Open) {
             let reduction = self.reduce(now, Signal::Mark);
             self.tell_reduced = true;
@@ -355,16 +358,19 @@ impl Sender {
                 min_rtt,
                 in_flight,
                 prior_in_flight,
+                departs_at: self.pacer.next(),
                 delivered: self.scoreboard.delivered(),
                 lost: self.scoreboard.found_lost(),
                 rate: self.scoreboard.rate_sample(now, &delivery, min_rtt),
                 round_ends,
                 cwnd_limited,
-                in_recovery: manages && !open,
+                in_order: delivery.advanced || self.reordering.is_common(),
+                state: match self.state {
+                    State::Open | State::Reducing { .. } => LossState::Open,
+                    State::Recovery { .. } => LossState::Recovery,
+                    State::Loss { .. } => LossState::Loss,
+                },
             });
-            if self.restart_cwnd != u64::MAX {
-                self.restart_cwnd += delivery.delivered;
-            }
         }
         self.follow_controller();
         if open && self.scoreboard.sacked() == 0 {
@@ -399,7 +405,7 @@ impl Sender {
 
     /// Ends recovery if it is over, or if nothing was lost after all.
     #[inline]
-    fn leave_state(&mut self, now: Time, delivery: &Delivery, echo: Time) {
+    fn leave_state(&mut self, delivery: &Delivery, prior_una: u64, echo: Time) {
         let una = self.scoreboard.una();
         let (over, undone) = match (&self.state, &self.undo) {
             // a late report may still show that the last recovery was needless
@@ -407,6 +413,12 @@ impl Sender {
             (State::Reducing { high_seq, .. }, _) => (una > *high_seq, false),
             (State::Recovery { high_seq, .. }, undo) => {
                 let over = una >= *high_seq;
+                // a hole that an original filled is reordering (Linux's tcp_try_undo_partial)
+                let original = undo.is_some_and(|undo| undo.original_arrived(echo));
+                if delivery.advanced && original && !over {
+                    let fack = self.scoreboard.fack().max(una);
+                    self.reordering.on_reordering(fack - prior_una);
+                }
                 let settled = over || self.scoreboard.retransmitted() == 0;
                 let undone = undo.is_some_and(|undo| {
                     undo.all_came_twice()
@@ -422,19 +434,18 @@ impl Sender {
             }
         };
         if undone && let Some(undo) = self.undo.take() {
-            if !matches!(self.state, State::Open) {
+            // what was sent after a recovery that is over may be lost all the same
+            let whole = matches!(self.state, State::Recovery { .. }) && over;
+            if !whole && !matches!(self.state, State::Open) {
                 self.scoreboard.unmark_all_lost();
             }
-            if !self.controller.manages_recovery() {
-                self.undone_cwnd = undo.prior_cwnd as u64;
-            }
+            self.undo_reduction(&undo);
         }
         if over || (undone && !matches!(self.state, State::Open)) {
             if over && !undone && !matches!(self.state, State::Reducing { .. }) {
                 self.reordering.on_recovery_end();
             }
             self.state = State::Open;
-            self.controller.on_recovery_end(now);
         }
         if over || undone {
             self.follow_controller();
@@ -444,19 +455,20 @@ impl Sender {
     /// Takes over the controller's window and pace.
     #[inline]
     fn follow_controller(&mut self) {
-        let cwnd = self.controller.cwnd() as u64;
-        if self.restart_cwnd >= cwnd {
-            self.restart_cwnd = u64::MAX;
-        }
-        if self.undone_cwnd <= cwnd {
-            self.undone_cwnd = 0;
-        }
-        self.cwnd = cwnd
-            .saturating_add_signed(self.initial_difference)
-            .max(self.undone_cwnd)
-            .min(self.restart_cwnd)
-            .max(1);
+        self.cwnd = (self.controller.cwnd() as u64).max(1);
         self.pacer.set_rate(self.controller.pacing_rate());
+    }
+
+    /// The threshold that a window remembers when it is lowered for another reason than congestion
+    /// (Linux's tcp_current_ssthresh).
+    fn current_ssthresh(&self) -> f64 {
+        let ssthresh = self.controller.ssthresh();
+        match self.state {
+            State::Reducing { .. } | State::Recovery { .. } => ssthresh,
+            State::Open | State::Loss { .. } => {
+                ssthresh.max((self.cwnd / 2 + self.cwnd / 4) as f64)
+            }
+        }
     }
 
     /// Tells the controller of a congestion event; returns how to get down to its new window, if that
@@ -469,22 +481,30 @@ impl Sender {
             signal,
             in_flight,
         });
-        self.forget_differences();
+        self.follow_controller();
         (!self.controller.manages_recovery())
             .then(|| ProportionalRateReduction::new(prior_cwnd, self.controller.ssthresh()))
     }
 
-    /// From here on the window is the controller's.
-    fn forget_differences(&mut self) {
-        self.initial_difference = 0;
-        self.undone_cwnd = 0;
-        self.restart_cwnd = u64::MAX;
-        self.follow_controller();
+    /// A recovery was needless: the window and the threshold are what they were before it (Linux's
+    /// tcp_undo_cwnd_reduction).
+    fn undo_reduction(&mut self, undo: &Undo) {
+        if !self.controller.manages_recovery() {
+            let cwnd = self.cwnd.max(undo.prior_cwnd);
+            let ssthresh = self.controller.ssthresh().max(undo.prior_ssthresh);
+            self.controller.set_window(cwnd as f64, ssthresh);
+        }
+        self.controller.on_undo();
     }
 
-    /// Looks for losses and enters recovery if there are any; returns how many packets were found lost.
+    /// Looks for losses; returns how many packets were found lost.
+    ///
+    /// A packet that is lost begins a recovery unless one is on, whenever it was found: an acknowledgment
+    /// that ends a recovery during which later packets were found lost begins the next one (Linux's
+    /// tcp_time_to_recover). After a timeout, a copy that is lost does (FLAG_LOST_RETRANS), and what the
+    /// reordering timer finds (`timer`).
     #[inline]
-    fn detect_losses(&mut self, now: Time) -> u64 {
+    fn detect_losses(&mut self, now: Time, timer: bool) -> u64 {
         let in_recovery = matches!(self.state, State::Recovery { .. } | State::Loss { .. });
         let window = self.reordering.span(
             in_recovery,
@@ -492,9 +512,15 @@ impl Sender {
             self.rtt.min().unwrap_or(Span::ZERO),
             self.rtt.srtt().unwrap_or(Span::ZERO),
         );
+        let copies = self.scoreboard.retransmitted();
         let (lost, look_again) = self.scoreboard.detect_losses(now, window);
         self.reorder_at = look_again;
-        if lost > 0 && !in_recovery {
+        let begins = match self.state {
+            State::Open | State::Reducing { .. } => self.scoreboard.lost() > 0,
+            State::Loss { .. } => lost > 0 && (timer || self.scoreboard.retransmitted() < copies),
+            State::Recovery { .. } => false,
+        };
+        if begins {
             self.enter_recovery(now);
         }
         lost
@@ -506,7 +532,7 @@ impl Sender {
         let reduction = if let State::Reducing { reduction, .. } = &mut self.state {
             reduction.take() // no second reduction in one round trip
         } else {
-            self.undo = Some(Undo::new(una, self.cwnd as f64));
+            self.undo = Some(Undo::new(una, self.cwnd, self.current_ssthresh()));
             let reduction = self.reduce(now, Signal::Loss);
             if reduction.is_some() {
                 // until the caller's PRR step: room for the first retransmission
@@ -549,7 +575,7 @@ impl Sender {
         }
         if due(self.reorder_at) {
             self.reorder_at = None;
-            self.detect_losses(now);
+            self.detect_losses(now, true);
         }
         if due(self.tail_probe.at()) {
             self.tail_probe.disarm();
@@ -560,17 +586,26 @@ impl Sender {
     }
 
     fn on_timeout(&mut self, now: Time) {
-        let in_loss = matches!(self.state, State::Loss { .. });
-        // a timeout on top of a timeout lowers ssthresh no further (RFC 5681, equation 4)
-        if !in_loss || self.rtt.backoff() == 0 {
-            if matches!(self.state, State::Open | State::Reducing { .. }) || self.undo.is_none() {
-                self.undo = Some(Undo::new(self.scoreboard.una(), self.cwnd as f64));
-            }
-            self.controller.on_timeout(now);
+        // what was reduced within this window is not reduced again, nor by a timeout on top of a timeout
+        // (RFC 5681, equation 4; Linux's tcp_enter_loss)
+        let una = self.scoreboard.una();
+        let reduce = match self.state {
+            State::Open => true,
+            State::Reducing { high_seq, .. } | State::Recovery { high_seq, .. } => una >= high_seq,
+            State::Loss { high_seq } => una >= high_seq || self.rtt.backoff() == 0,
+        };
+        if reduce {
+            self.undo = Some(Undo::new(una, self.cwnd, self.current_ssthresh()));
+            self.reduce(now, Signal::Loss);
         }
-        self.forget_differences();
+        self.controller.on_timeout(now);
         self.tail_probe.cancel();
-        self.scoreboard.mark_all_lost();
+        self.scoreboard.mark_lost_on_timeout(now);
+        // what was spared is in flight, and one more may be (Linux's tcp_enter_loss)
+        let cwnd = self.scoreboard.in_flight() + 1;
+        let ssthresh = self.controller.ssthresh();
+        self.controller.set_window(cwnd as f64, ssthresh);
+        self.follow_controller();
         self.state = State::Loss {
             high_seq: self.scoreboard.next(),
         };

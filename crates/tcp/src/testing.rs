@@ -124,7 +124,8 @@ pub struct Report {
     pub acks: Vec<Ack>,
     pub congestion: Vec<Congestion>,
     pub timeouts: usize,
-    pub recoveries_ended: usize,
+    /// Window and threshold, each time the transport set them.
+    pub windows: Vec<(f64, f64)>,
 }
 
 /// A controller of fixed window and pace that writes down what it is told.
@@ -172,8 +173,8 @@ impl Controller for Spy {
         self.note(|report| report.timeouts += 1);
     }
 
-    fn on_recovery_end(&mut self, _now: Time) {
-        self.note(|report| report.recoveries_ended += 1);
+    fn set_window(&mut self, cwnd: f64, ssthresh: f64) {
+        self.note(|report| report.windows.push((cwnd, ssthresh)));
     }
 
     fn manages_recovery(&self) -> bool {

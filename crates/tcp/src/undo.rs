@@ -8,8 +8,9 @@ use pathcast_path::Time;
 pub struct Undo {
     /// The first packet not acknowledged when it began.
     marker: u64,
-    /// The window before it.
-    pub prior_cwnd: f64,
+    /// The window before it, in packets, and the threshold.
+    pub prior_cwnd: u64,
+    pub prior_ssthresh: f64,
     /// When a packet was first sent again in it.
     first_retransmit_at: Option<Time>,
     /// Packets sent again less those reported to have come twice.
@@ -17,11 +18,13 @@ pub struct Undo {
 }
 
 impl Undo {
-    /// A recovery begins with window `prior_cwnd` and first unacknowledged packet `una`.
-    pub const fn new(una: u64, prior_cwnd: f64) -> Self {
+    /// A recovery begins with window `prior_cwnd`, threshold `prior_ssthresh` and first unacknowledged
+    /// packet `una`.
+    pub const fn new(una: u64, prior_cwnd: u64, prior_ssthresh: f64) -> Self {
         Self {
             marker: una,
             prior_cwnd,
+            prior_ssthresh,
             first_retransmit_at: None,
             unexplained: 0,
         }
@@ -58,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_recovery_is_needless_when_each_copy_was_a_duplicate() {
-        let mut undo = Undo::new(5, 20.0);
+        let mut undo = Undo::new(5, 20, f64::INFINITY);
         assert!(!undo.all_came_twice());
         undo.on_retransmit(Time::from_nanos(10));
         undo.on_retransmit(Time::from_nanos(11));
@@ -71,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_timestamp_from_before_the_first_copy_is_the_originals() {
-        let mut undo = Undo::new(5, 20.0);
+        let mut undo = Undo::new(5, 20, f64::INFINITY);
         assert!(!undo.original_arrived(Time::ZERO));
         undo.on_retransmit(Time::from_nanos(10));
         assert!(undo.original_arrived(Time::from_nanos(9)));
