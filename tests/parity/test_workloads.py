@@ -46,13 +46,34 @@ start = "6 s"
 """
 
 
+#: Delays of the access link in ms, all within a fiftieth of the path's round-trip time.
+NEARBY_MS = [10 + 0.07 * step for step in range(12)]
+
+
+def simulated_transfers_s():
+    """How long the first flow takes on paths that are the same but for a fiftieth of a round trip.
+
+    Whether the first packet sent in a recovery is lost too, and with it another third of the window, depends on
+    where in the queue's millisecond it falls: on such paths the kernel takes 1.23 to 1.25 s in most runs and
+    1.41 s in the others, as the simulator does.
+    """
+    alone = SCENARIO.replace('"12 s"', '"2 s"')
+    here = 'rate = "40 Mbit/s"\ndelay = "10 ms"'
+    assert here in alone
+    for delay_ms in NEARBY_MS:
+        there = here.replace("10 ms", f"{delay_ms:.2f} ms")
+        scenario = pathcast.Scenario.parse(alone.replace(here, there))
+        yield pathcast.simulate(scenario, record=False)[0].flows[0].completed_s
+
+
 def test_a_scenario_takes_as_long_in_the_simulator_as_with_the_kernel(emulator):
     scenario = pathcast.Scenario.parse(SCENARIO)
     ours, _ = pathcast.simulate(scenario, record=False)
     kernels = valid_emulation(scenario)
     pairs = list(zip(ours.flows, kernels.flows, strict=True))
     (transfer, asking, probe, back) = pairs
-    assert transfer[0].completed_s == pytest.approx(transfer[1].completed_s, rel=0.05)
+    times_s = list(simulated_transfers_s())
+    assert any(transfer[1].completed_s == pytest.approx(mine, rel=0.03) for mine in times_s)
     for pair in (asking, probe):
         mine, real = (flow.messages for flow in pair)
         assert mine.written == pytest.approx(real.written, abs=2)
