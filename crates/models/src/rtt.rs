@@ -53,15 +53,10 @@ pub fn estimate_rtt_s(series: &Series, cc: Cc) -> Option<f64> {
 }
 
 fn estimate_reno_rtt_s(series: &Series) -> Option<f64> {
-    let (t, w) = (series.time_s(), series.cwnd_packets());
-    // gaps between single steps up that follow another step up: the middle of an avoidance epoch.
-    // Slow start has them too, but its gaps are short and, on a trace worth fitting, few in time:
-    // weigh each gap by its length.
-    let mut gaps: Vec<f64> = (2..t.len())
-        .filter(|&i| w[i] - w[i - 1] == 1.0 && w[i - 1] - w[i - 2] == 1.0)
-        .map(|i| t[i] - t[i - 1])
-        .filter(|gap| BELIEVABLE_S.contains(gap))
-        .collect();
+    // slow start has single steps too, but its gaps are short and, on a trace worth fitting, few in time:
+    // weigh each gap by its length
+    let mut gaps = gaps_of_single_steps_s(series);
+    gaps.retain(|gap| BELIEVABLE_S.contains(gap));
     if gaps.len() < 3 {
         return None;
     }
@@ -72,6 +67,20 @@ fn estimate_reno_rtt_s(series: &Series) -> Option<f64> {
         sum += gap;
         sum >= half
     })
+}
+
+/// Times between single steps up that follow another step up, the middle of an avoidance epoch, whether
+/// there is a row for each change of the window or one for each acknowledgment.
+fn gaps_of_single_steps_s(series: &Series) -> Vec<f64> {
+    let (t, w) = (series.time_s(), series.cwnd_packets());
+    let changes: Vec<usize> = (0..w.len())
+        .filter(|&i| i == 0 || w[i] != w[i - 1])
+        .collect();
+    let up = |from: usize, to: usize| w[to] - w[from] == 1.0;
+    (changes.windows(3))
+        .filter(|three| up(three[0], three[1]) && up(three[1], three[2]))
+        .map(|three| t[three[2]] - t[three[1]])
+        .collect()
 }
 
 /// CUBIC: the window is silent while the sender waits for the acknowledgements of a flight.
@@ -133,7 +142,6 @@ fn first_doubling_s(t: &[f64], w: &[f64]) -> Option<f64> {
 /// steps are evenly spaced, CUBIC's are not. With nothing to go by, CUBIC, the kernel's default.
 pub fn guess_cc(series: &Series) -> Cc {
     let found = find_epochs(series, Cc::Cubic, 0.1);
-    let (t, w) = (series.time_s(), series.cwnd_packets());
     // where the next epoch begins, if it does so within a believable recovery
     let kept: Vec<f64> = (found.epochs.windows(2))
         .filter(|pair| pair[1].start_s - pair[0].end_s < 1.0)
@@ -147,10 +155,7 @@ pub fn guess_cc(series: &Series) -> Cc {
             Cc::Cubic
         };
     }
-    let gaps: Vec<f64> = (2..t.len())
-        .filter(|&i| w[i] - w[i - 1] == 1.0 && w[i - 1] - w[i - 2] == 1.0)
-        .map(|i| t[i] - t[i - 1])
-        .collect();
+    let gaps = gaps_of_single_steps_s(series);
     if gaps.len() < 10 {
         return Cc::Cubic;
     }
@@ -200,6 +205,18 @@ mod tests {
         assert_eq!(guess_cc(&series), Cc::Reno);
         let (rtt, source) = rtt_s(&series, Cc::Reno);
         assert!((rtt - 0.08).abs() < 1e-9);
+        assert_eq!(source, RttSource::Estimated);
+    }
+
+    #[test]
+    fn a_row_for_each_acknowledgment_tells_the_same() {
+        // 50 acknowledgments a round trip of 80 ms, of which the last raises the window
+        let time: Vec<f64> = (0..5000).map(|i| f64::from(i) * 0.08 / 50.0).collect();
+        let cwnd = (0..5000).map(|i| f64::from(50 + i / 50)).collect();
+        let series = Series::new(time, cwnd).unwrap();
+        assert_eq!(guess_cc(&series), Cc::Reno);
+        let (rtt, source) = rtt_s(&series, Cc::Reno);
+        assert!((rtt - 0.08).abs() < 1e-9, "{rtt}");
         assert_eq!(source, RttSource::Estimated);
     }
 
