@@ -8,6 +8,8 @@
 //!
 //! [`Scheme`] has them all by name.
 
+#![deny(clippy::disallowed_methods)] // the same run on every machine
+
 mod bbr;
 mod bbr3;
 mod controller;

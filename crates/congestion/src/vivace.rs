@@ -59,7 +59,7 @@ pub fn utility(mbps: f64, slope: f64, loss: f64) -> f64 {
     } else {
         slope
     };
-    mbps.powf(T) - B * mbps * slope - C * mbps * loss
+    libm::pow(mbps, T) - B * mbps * slope - C * mbps * loss
 }
 
 /// What an interval is for.

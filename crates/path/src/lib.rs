@@ -17,6 +17,8 @@
 //! # Ok::<(), pathcast_path::PathError>(())
 //! ```
 
+#![deny(clippy::disallowed_methods)] // the same run on every machine
+
 mod aggregation;
 mod channel;
 pub mod delay;

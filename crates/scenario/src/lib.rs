@@ -26,6 +26,8 @@
 //! # Ok::<(), pathcast_path::PathError>(())
 //! ```
 
+#![deny(clippy::disallowed_methods)] // the same run on every machine
+
 mod datagrams;
 mod file;
 mod network;

@@ -198,7 +198,7 @@ impl Source {
                 let elapsed_s = match arrivals {
                     // multiplied, not added up: an hour of probes does not drift
                     Arrivals::Periodic => written as f64 * interval_s,
-                    Arrivals::Poisson => elapsed_s - uniform(&mut self.rng).ln() * interval_s,
+                    Arrivals::Poisson => elapsed_s - libm::log(uniform(&mut self.rng)) * interval_s,
                 };
                 self.phase = Phase::Series {
                     begin,

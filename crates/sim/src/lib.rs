@@ -3,6 +3,8 @@
 //!
 //! The same seed gives the same run, byte for byte, on every machine.
 
+#![deny(clippy::disallowed_methods)] // the same run on every machine
+
 mod batch;
 mod network;
 mod recorder;

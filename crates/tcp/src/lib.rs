@@ -10,6 +10,8 @@
 //!
 //! Feature by feature against Linux: `docs/tcp.md`.
 
+#![deny(clippy::disallowed_methods)] // the same run on every machine
+
 mod pacer;
 mod prr;
 mod rack;

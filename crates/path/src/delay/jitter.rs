@@ -38,7 +38,7 @@ impl Jitter {
         let u = uniform(rng);
         let share = match self.distribution {
             Distribution::Uniform => u,
-            Distribution::Exponential => -u.ln(),
+            Distribution::Exponential => -libm::log(u),
         };
         self.base + Span::from_secs(self.jitter.as_secs() * share)
     }

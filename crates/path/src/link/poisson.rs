@@ -28,7 +28,7 @@ impl PoissonClock {
 
     fn draw(&mut self, from: Time) {
         // P(gap > t) = exp(-t / mean), inverted
-        let gap_s = -self.mean_gap_s * uniform(&mut self.rng).ln();
+        let gap_s = -self.mean_gap_s * libm::log(uniform(&mut self.rng));
         self.next = from + Span::from_secs(gap_s);
     }
 

@@ -33,7 +33,7 @@ impl IidLoss {
             return u64::MAX;
         }
         // P(gap >= k) = (1-p)^k, inverted; p = 1 gives ln(0) = -inf and so a gap of 0
-        (uniform(&mut self.rng).ln() / (-self.probability).ln_1p()) as u64
+        (libm::log(uniform(&mut self.rng)) / libm::log1p(-self.probability)) as u64
     }
 
     /// Whether the next packet is lost.

@@ -105,7 +105,7 @@ impl<P> Red<P> {
         // w = 1 - exp(-1 / C), C in packets a second: a time constant of one second  (2001, 4.2)
         let weight = spec
             .weight
-            .map_or_else(|| -(-1.0 / packets_per_s).exp_m1(), Probability::value);
+            .map_or_else(|| -libm::expm1(-1.0 / packets_per_s), Probability::value);
         Self {
             fifo: Fifo::default(),
             limits,
@@ -128,7 +128,7 @@ impl<P> Red<P> {
         if let Some(since) = self.idle_since.take() {
             // as if m small packets had found the queue empty (1993, section 4)
             let missed = now.since(since).as_secs() / self.packet_s;
-            self.average *= (1.0 - self.weight).powf(missed);
+            self.average *= libm::pow(1.0 - self.weight, missed);
         }
         let length = if self.in_bytes {
             self.fifo.bytes() as f64
@@ -316,7 +316,7 @@ mod tests {
         queue.average = 10.0;
         queue.idle_since = Some(Time::ZERO);
         queue.update_average(at_ms(500));
-        let expected = 10.0 * 0.998f64.powi(501);
+        let expected = 10.0 * libm::pow(0.998, 501.0);
         assert!((queue.average - expected).abs() < 1e-9, "{}", queue.average);
     }
 

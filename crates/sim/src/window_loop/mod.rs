@@ -255,7 +255,7 @@ impl Flow {
                 }
                 let uniform = seed::uniform(&mut self.rng);
                 // at the most 50 means, which a run has not once in 10^21 marks
-                let gap = (uniform.ln() / (-probability).ln_1p()).ceil();
+                let gap = (libm::log(uniform) / libm::log1p(-probability)).ceil();
                 (gap.clamp(1.0, 50.0 / probability)) as u64
             }
         }
