@@ -120,7 +120,10 @@ fn the_same_seed_gives_the_same_run_on_every_machine() {
         .fold(0xcbf2_9ce4_8422_2325_u64, |digest, word| {
             (digest ^ word).wrapping_mul(0x0100_0000_01b3)
         });
-    assert_eq!((log.acks.len(), digest), (17_008, 1_784_225_149_215_000_950));
+    assert_eq!(
+        (log.acks.len(), digest),
+        (17_008, 1_784_225_149_215_000_950)
+    );
 }
 
 #[test]
