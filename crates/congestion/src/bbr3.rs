@@ -164,6 +164,8 @@ pub struct Bbr3 {
     extra_acked: RoundMax<EXTRA_ACKED_ROUNDS>,
     epoch_at: Time,
     epoch_acked: f64,
+    /// Packets delivered so far.
+    delivered: u64,
 }
 
 impl Bbr3 {
@@ -216,6 +218,7 @@ impl Bbr3 {
             extra_acked: RoundMax::new(),
             epoch_at: Time::ZERO,
             epoch_acked: 0.0,
+            delivered: 0,
         }
     }
 
@@ -319,6 +322,9 @@ impl Bbr3 {
         }
         self.epoch_acked += ack.acked_packets as f64;
         let extra = (self.epoch_acked - expected).min(self.cwnd);
+        if self.round_starts && !self.full_pipe {
+            self.extra_acked = RoundMax::new(); // Startup remembers one round trip only
+        }
         self.extra_acked.update(self.round, extra);
     }
 
@@ -333,7 +339,7 @@ impl Bbr3 {
                 (rate.sent_in_flight as f64).max(self.target_in_flight() * BETA);
         }
         if self.state == State::Up {
-            self.start_down(ack);
+            self.start_down(ack.now);
         }
     }
 
@@ -432,18 +438,18 @@ impl Bbr3 {
         }
     }
 
-    fn start_down(&mut self, ack: &Ack) {
+    fn start_down(&mut self, now: Time) {
         self.loss_in_round = false;
         self.bw_latest = 0.0;
         self.inflight_latest = 0.0;
         self.up_acks_per_packet = f64::INFINITY;
         // BBRPickProbeWait: 2 to 3 s, or 62 to 63 round trips
-        self.random.stir(ack.now);
+        self.random.stir(now);
         self.rounds_since_probe = self.random.below(2) as u32;
         self.probe_wait = Span::from_secs(2.0 + self.random.uniform());
-        self.phase_at = ack.now;
+        self.phase_at = now;
         self.ack_phase = AckPhase::ProbeStopping;
-        self.start_round(ack.delivered);
+        self.start_round(self.delivered);
         self.state = State::Down;
     }
 
@@ -492,7 +498,7 @@ impl Bbr3 {
                     self.reset_full_bw();
                     self.full_bw = bw;
                 } else if self.full_bw_now {
-                    self.start_down(ack);
+                    self.start_down(ack.now);
                 }
             }
             _ => {}
@@ -530,7 +536,7 @@ impl Bbr3 {
             if self.probe_rtt_done_at.is_some() {
                 self.probe_rtt_round_done |= self.round_starts;
                 if self.probe_rtt_round_done {
-                    self.check_probe_rtt_done(ack);
+                    self.check_probe_rtt_done(ack.now);
                 }
             } else if ack.in_flight as f64 <= self.probe_rtt_cwnd() {
                 self.probe_rtt_done_at = Some(ack.now + PROBE_RTT);
@@ -541,13 +547,13 @@ impl Bbr3 {
         self.idle_restart = false;
     }
 
-    fn check_probe_rtt_done(&mut self, ack: &Ack) {
-        if self.probe_rtt_done_at.is_some_and(|at| ack.now > at) {
-            self.probe_rtt_min_at = ack.now;
+    fn check_probe_rtt_done(&mut self, now: Time) {
+        if self.probe_rtt_done_at.is_some_and(|at| now > at) {
+            self.probe_rtt_min_at = now;
             self.cwnd = self.cwnd.max(self.prior_cwnd);
             self.reset_short_term_model();
             if self.full_pipe {
-                self.start_down(ack);
+                self.start_down(now);
                 self.state = State::Cruise;
             } else {
                 self.state = State::Startup;
@@ -622,6 +628,7 @@ impl Controller for Bbr3 {
             self.seen_rtt = true;
             self.pacing_rate = STARTUP_GAIN * self.cwnd / ack.srtt.as_secs();
         }
+        self.delivered = ack.delivered;
         self.note_losses(ack);
         self.round_starts = false;
         self.loss_round_starts = false;
@@ -636,7 +643,7 @@ impl Controller for Bbr3 {
             self.check_startup(ack, rate);
             if self.state == State::Drain && ack.in_flight as f64 <= self.with_quanta(self.bdp(1.0))
             {
-                self.start_down(ack);
+                self.start_down(ack.now);
             }
             self.update_phase(ack, rate, bw, limited);
         }
@@ -677,6 +684,8 @@ impl Controller for Bbr3 {
         self.epoch_acked = 0.0;
         if self.state.is_probe_bw() {
             self.set_pacing_rate(1.0);
+        } else if self.state == State::ProbeRtt {
+            self.check_probe_rtt_done(now); // there was nothing in flight (section 5.4.1)
         }
     }
 
@@ -777,9 +786,35 @@ mod tests {
     }
 
     #[test]
+    fn idle_ends_probe_rtt_once_its_time_is_over() {
+        let mut bbr = in_probe_bw();
+        (bbr.prior_cwnd, bbr.cwnd, bbr.state) = (200.0, 50.0, State::ProbeRtt);
+        let at = |s| Time::ZERO + Span::from_secs(s);
+        bbr.probe_rtt_done_at = Some(at(1.0));
+        bbr.on_idle_restart(at(0.9), Span::from_millis(300));
+        assert_eq!((bbr.state, bbr.cwnd), (State::ProbeRtt, 50.0));
+        bbr.on_idle_restart(at(1.1), Span::from_millis(300));
+        assert_eq!((bbr.state, bbr.cwnd), (State::Cruise, 200.0));
+    }
+
+    #[test]
+    fn startup_forgets_what_came_at_once_a_round_trip_ago() {
+        let extra_after_two_rounds = |full_pipe| {
+            let mut bbr = in_probe_bw();
+            bbr.full_pipe = full_pipe;
+            bbr.update_extra_acked(&ack(0.0, 40)); // far more than 1000 packets a second
+            (bbr.round, bbr.round_starts) = (1, true);
+            bbr.update_extra_acked(&ack(10.0, 1));
+            bbr.extra_acked.max()
+        };
+        assert_eq!(extra_after_two_rounds(true), 40.0);
+        assert_eq!(extra_after_two_rounds(false), 1.0);
+    }
+
+    #[test]
     fn probes_come_after_two_to_three_seconds_or_63_rounds() {
         let mut bbr = in_probe_bw();
-        bbr.start_down(&ack(1.0, 1));
+        bbr.start_down(Time::ZERO + Span::from_secs(1.0));
         let wait_s = bbr.probe_wait.as_secs();
         assert!((2.0..3.0).contains(&wait_s));
         let at = |s| Time::ZERO + Span::from_secs(s);
