@@ -14,6 +14,10 @@ use crate::rate::DeliveryRate;
 use crate::segment::{AckSegment, MAX_SACK_BLOCKS, SackBlock};
 use crate::sent::{EVER_RETRANSMITTED, LOST, RETRANSMITTED, SACKED, Sent};
 
+/// By how much the reordering timer comes later, so that acknowledgments under way come first (Linux's
+/// TCP_TIMEOUT_MIN_US).
+const TIMEOUT_MIN: Span = Span::from_millis(2);
+
 /// What an acknowledgment changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delivery {
@@ -307,7 +311,9 @@ impl Scoreboard {
                 }
                 let deadline = packet.sent_at + self.rack_rtt + window;
                 if deadline > now {
-                    return (found, Some(deadline));
+                    // one timer for all that may be lost (Linux's tcp_rack_detect_loss)
+                    let last = self.last_that_may_be_lost().unwrap_or(packet.sent_at);
+                    return (found, Some(last + self.rack_rtt + window + TIMEOUT_MIN));
                 }
                 self.mark_lost(seq);
                 found += 1;
@@ -315,6 +321,21 @@ impl Scoreboard {
             self.order.pop_front();
         }
         (found, None)
+    }
+
+    /// When the newest packet on its way was sent of those before the newest that has arrived.
+    fn last_that_may_be_lost(&self) -> Option<Time> {
+        let newest = self.rack_transmission;
+        let earlier =
+            (self.order).partition_point(|&(sent, _)| newest.wrapping_sub(sent) as i32 > 0);
+        let mut earlier = self.order.range(..earlier).rev();
+        earlier.find_map(|&(transmission, seq)| {
+            let ahead = seq.wrapping_sub(self.una as u32) as usize;
+            let packet = self.packets.get(ahead)?;
+            let on_its_way =
+                packet.flags & SACKED == 0 && packet.flags & (LOST | RETRANSMITTED) != LOST;
+            (packet.transmission == transmission && on_its_way).then_some(packet.sent_at)
+        })
     }
 
     fn mark_lost(&mut self, seq: u64) {
@@ -380,6 +401,23 @@ impl Scoreboard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_timer_waits_for_all_that_may_yet_come() {
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let mut board = Scoreboard::default();
+        for sent in [0, 1, 2, 3, 4] {
+            board.send_new(at(sent));
+        }
+        let mut ack = AckSegment::new(0);
+        ack.push(SackBlock { start: 2, end: 4 });
+        board.on_ack(at(103), &ack, None);
+        // 0 and 1 were sent before 3, which took 100 ms; 4 was sent after it
+        let (lost, look_again) = board.detect_losses(at(103), Span::from_millis(25));
+        assert_eq!((lost, look_again), (0, Some(at(1 + 100 + 25 + 2))));
+        // an acknowledgment in between looks at each by its own time
+        assert_eq!(board.detect_losses(at(125), Span::from_millis(25)).0, 1);
+    }
 
     #[test]
     fn the_first_lost_packet_in_sequence_is_sent_again_first() {
