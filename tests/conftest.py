@@ -30,7 +30,7 @@ def run(*arguments, **options):
 
 #: Files of tests that mostly wait, for runs in real time; one after another, beside those that compute.
 REAL_TIME = {
-    *("test_captures", "test_goodput", "test_kernel_schemes", "test_workloads"),
+    *("test_captures", "test_goodput", "test_kernel_schemes", "test_recovery", "test_workloads"),
     *(
         "test_demo",
         "test_live",

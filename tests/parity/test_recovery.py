@@ -1,0 +1,53 @@
+"""Where a sender's recovery shows in what a whole flow gets: the simulator beside the kernel."""
+
+import pytest
+
+import pathcast
+from conftest import valid_emulation
+
+
+def both(scenario):
+    """Reports of the simulator and of the kernel."""
+    scenario = pathcast.Scenario.parse(scenario)
+    simulated, _ = pathcast.simulate(scenario, record=False)
+    return simulated, valid_emulation(scenario)
+
+
+def retransmits(report):
+    return sum(flow.retransmits for flow in report.flows)
+
+
+def test_losses_found_in_a_recovery_begin_the_next(emulator):
+    """Otherwise BBR is held back by each, and four flows send half as many packets again."""
+    simulated, kernel = both(
+        "duration = '10 s'\n"
+        "[links.link]\nrate = '50 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n"
+        "[[flows]]\nscheme = 'bbr'\ncount = 4\n"
+    )
+    assert retransmits(simulated) == pytest.approx(retransmits(kernel), rel=0.2)
+
+
+def test_a_loss_after_an_idle_time_lowers_the_window(emulator):
+    """Of three transfers with pauses the second loses a packet; the third lasts as long as in the kernel."""
+    simulated, kernel = both(
+        "duration = '14 s'\n"
+        "[links.link]\nrate = '100 Mbit/s'\ndelay = '50 ms'\nqueue = '1000 packets'\n"
+        "loss = { kind = 'bursts', packets = [[2500, 2500]] }\n"
+        "[[flows]]\nscheme = 'cubic'\n"
+        "workload = { kind = 'transfer', size = '3 MB', count = 3, pause = '2 s' }\n"
+    )
+    assert retransmits(simulated) == retransmits(kernel) == 1
+    (mine,), (real,) = simulated.flows, kernel.flows
+    assert mine.completed_s == pytest.approx(real.completed_s, rel=0.03)
+
+
+def test_a_receiver_drops_what_a_copy_has_overtaken(emulator):
+    """PAWS: on paths that reorder it makes most of BBR's retransmissions."""
+    simulated, kernel = both(
+        "duration = '8 s'\n"
+        "[links.link]\nrate = '20 Mbit/s'\n"
+        "delay = { kind = 'jitter', base = '15 ms', jitter = '4 ms', distribution = 'exponential', "
+        "reorder = true }\n"
+        "[[flows]]\nscheme = 'bbr'\n"
+    )
+    assert retransmits(simulated) == pytest.approx(retransmits(kernel), rel=0.35)
