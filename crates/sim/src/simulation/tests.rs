@@ -217,7 +217,7 @@ fn cubic_under_periodic_loss_follows_the_fluid_model() {
         let step_s = 0.001;
         let (mut t, mut sent, mut window) = (0.0, beta * w_max, beta * w_max);
         while sent < every {
-            window = c * f64::powi(t + rtt_s - k, 3) + w_max;
+            window = c * libm::pow(t + rtt_s - k, 3.0) + w_max;
             sent += window * step_s / rtt_s;
             t += step_s;
         }
