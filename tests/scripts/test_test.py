@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 
 RUST = """
-#[test] fn passes() { println!("failures:"); }
+#[test] fn passes() { println!("failures:\\ntest result: ok. 5 passed; 0 failed; 0 ignored"); }
 #[test] fn fails() { panic!("wrong") }
 #[test] fn skips() { eprintln!("skipped: no such device"); }
 #[test] #[ignore] fn is_called_by_another() {}
