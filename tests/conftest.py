@@ -40,6 +40,8 @@ REAL_TIME = {
         "test_shell",
         "test_watch",
     ),
+    # names that it gives processes would stand in what others record of the kernel
+    "test_foreign_text",
 }
 
 

@@ -1,5 +1,7 @@
 """Where a sender's recovery shows in what a whole flow gets: the simulator beside the kernel."""
 
+import statistics
+
 import pytest
 
 import pathcast
@@ -18,13 +20,21 @@ def retransmits(report):
 
 
 def test_losses_found_in_a_recovery_begin_the_next(emulator):
-    """Otherwise BBR is held back by each, and four flows send half as many packets again."""
-    simulated, kernel = both(
+    """Otherwise BBR is held back by each, and four flows send half as many packets again.
+
+    Chance decides much: the kernel sent 4,796 to 5,613 again on an idle machine and 3,842 on a busy one, the
+    simulator 2,913 to 5,536 with 19 seeds, 4,998 in the median (2,959 where each loss ended a recovery).
+    """
+    scenario = pathcast.Scenario.parse(
         "duration = '10 s'\n"
         "[links.link]\nrate = '50 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n"
         "[[flows]]\nscheme = 'bbr'\ncount = 4\n"
     )
-    assert retransmits(simulated) == pytest.approx(retransmits(kernel), rel=0.2)
+    simulated = statistics.median(
+        retransmits(pathcast.simulate(scenario, seed=seed, record=False)[0])
+        for seed in range(1, 10)
+    )
+    assert retransmits(valid_emulation(scenario)) == pytest.approx(simulated, rel=0.35)
 
 
 def test_a_loss_after_an_idle_time_lowers_the_window(emulator):
