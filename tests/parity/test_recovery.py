@@ -19,10 +19,11 @@ def retransmits(report):
     return sum(flow.retransmits for flow in report.flows)
 
 
+@pytest.mark.full  # the kernel's BBR sends other numbers of packets again beside other work
 def test_losses_found_in_a_recovery_begin_the_next(emulator):
     """Otherwise BBR is held back by each, and four flows send half as many packets again.
 
-    Chance decides much: the kernel sent 4,796 to 5,613 again on an idle machine and 3,842 on a busy one, the
+    Chance decides much: the kernel sent 4,796 to 5,613 again on an idle machine, 3,842 and 2,418 on a busy one, the
     simulator 2,913 to 5,536 with 19 seeds, 4,998 in the median (2,959 where each loss ended a recovery).
     """
     scenario = pathcast.Scenario.parse(
@@ -51,6 +52,7 @@ def test_a_loss_after_an_idle_time_lowers_the_window(emulator):
     assert mine.completed_s == pytest.approx(real.completed_s, rel=0.03)
 
 
+@pytest.mark.full  # the kernel's BBR sends other numbers of packets again beside other work
 def test_a_receiver_drops_what_a_copy_has_overtaken(emulator):
     """PAWS: on paths that reorder it makes most of BBR's retransmissions."""
     simulated, kernel = both(
