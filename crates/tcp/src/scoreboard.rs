@@ -14,8 +14,8 @@ use crate::rate::DeliveryRate;
 use crate::segment::{AckSegment, MAX_SACK_BLOCKS, SackBlock};
 use crate::sent::{EVER_RETRANSMITTED, LOST, RETRANSMITTED, SACKED, Sent};
 
-/// By how much the reordering timer comes later, so that acknowledgments under way come first (Linux's
-/// TCP_TIMEOUT_MIN_US).
+/// Linux sets the reordering timer this much after the last deadline, so that acknowledgments still in flight
+/// arrive before it expires (TCP_TIMEOUT_MIN_US).
 const TIMEOUT_MIN: Span = Span::from_millis(2);
 
 /// What an acknowledgment changed.
@@ -297,23 +297,17 @@ impl Scoreboard {
     /// Returns how many packets were found lost and, if some may yet be, when to look again.
     pub fn detect_losses(&mut self, now: Time, window: Span) -> (u64, Option<Time>) {
         let mut found = 0;
-        while let Some(&(transmission, seq)) = self.order.front() {
-            // a packet before una comes out as one far past next, and is none
-            let seq = self.una + u64::from(seq.wrapping_sub(self.una as u32));
-            let current = self.get_mut(seq).copied().filter(|packet| {
-                packet.transmission == transmission
-                    && packet.flags & SACKED == 0
-                    && packet.flags & (LOST | RETRANSMITTED) != LOST
-            });
-            if let Some(packet) = current {
+        while let Some(&entry) = self.order.front() {
+            if let Some((seq, packet)) = self.on_its_way(entry) {
                 if packet.sent_after(self.rack_transmission.wrapping_sub(1)) {
                     break;
                 }
                 let deadline = packet.sent_at + self.rack_rtt + window;
                 if deadline > now {
                     // one timer for all that may be lost (Linux's tcp_rack_detect_loss)
-                    let last = self.last_that_may_be_lost().unwrap_or(packet.sent_at);
-                    return (found, Some(last + self.rack_rtt + window + TIMEOUT_MIN));
+                    let last = self.last_that_may_be_lost().unwrap_or(packet);
+                    let due = last.sent_at + self.rack_rtt + window;
+                    return (found, Some(due + TIMEOUT_MIN));
                 }
                 self.mark_lost(seq);
                 found += 1;
@@ -323,19 +317,26 @@ impl Scoreboard {
         (found, None)
     }
 
-    /// When the newest packet on its way was sent of those before the newest that has arrived.
-    fn last_that_may_be_lost(&self) -> Option<Time> {
+    /// The packet of an entry of `order`, with its number, unless it has arrived, waits to be sent again, or
+    /// was sent again since.
+    #[inline]
+    fn on_its_way(&self, (transmission, seq): (u32, u32)) -> Option<(u64, Sent)> {
+        // a packet before una comes out as one far past next, and is none
+        let ahead = seq.wrapping_sub(self.una as u32);
+        let packet = *self.packets.get(ahead as usize)?;
+        let current = packet.transmission == transmission
+            && packet.flags & SACKED == 0
+            && packet.flags & (LOST | RETRANSMITTED) != LOST;
+        current.then_some((self.una + u64::from(ahead), packet))
+    }
+
+    /// Of the packets on their way that were sent before the newest that has arrived, the one sent last.
+    fn last_that_may_be_lost(&self) -> Option<Sent> {
         let newest = self.rack_transmission;
         let earlier =
             (self.order).partition_point(|&(sent, _)| newest.wrapping_sub(sent) as i32 > 0);
         let mut earlier = self.order.range(..earlier).rev();
-        earlier.find_map(|&(transmission, seq)| {
-            let ahead = seq.wrapping_sub(self.una as u32) as usize;
-            let packet = self.packets.get(ahead)?;
-            let on_its_way =
-                packet.flags & SACKED == 0 && packet.flags & (LOST | RETRANSMITTED) != LOST;
-            (packet.transmission == transmission && on_its_way).then_some(packet.sent_at)
-        })
+        earlier.find_map(|&entry| Some(self.on_its_way(entry)?.1))
     }
 
     fn mark_lost(&mut self, seq: u64) {
