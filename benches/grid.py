@@ -5,8 +5,9 @@ usage: benches/grid.py [--family NAME]... [--cell PATTERN]... [--seeds N] [--dur
 
 Runs every cell in the emulator (as root) and in the simulator with the same seeds, which lose the same
 packets of the sequence that each flow sends. Lossy cells stand apart from those that fill their link, which
-agree whatever the sender does. `--kernel` keeps the kernel's half in a file, and takes from there what it
-has of the same text: it takes real time, N runs at once. `--cell` takes cells by their name, with `*`.
+agree whatever the sender does. The kernel runs in real time, N runs at once; with `--kernel` the script keeps
+each of these runs in a file and reuses those whose scenario, duration and seed are unchanged. `--cell` selects
+cells whose name matches a shell pattern.
 """
 
 import argparse
@@ -207,8 +208,8 @@ def measured(report):
 def in_kernel(job):
     """One run in the emulator, again if it slipped."""
     text, duration_s, seed = job
+    scenario = pathcast.Scenario.parse(text)
     for _ in range(ATTEMPTS):
-        scenario = pathcast.Scenario.parse(text)
         report, _ = pathcast.emulate(scenario, duration_s=duration_s, seed=seed)
         if report.valid:
             break

@@ -30,16 +30,18 @@ def run(*arguments, **options):
 
 #: Files of tests that mostly wait, for runs in real time; one after another, beside those that compute.
 REAL_TIME = {
-    *("test_captures", "test_goodput", "test_kernel_schemes", "test_recovery", "test_workloads"),
-    *(
-        "test_demo",
-        "test_live",
-        "test_quic",
-        "test_rootless",
-        "test_runs",
-        "test_shell",
-        "test_watch",
-    ),
+    "test_captures",
+    "test_demo",
+    "test_goodput",
+    "test_kernel_schemes",
+    "test_live",
+    "test_quic",
+    "test_recovery",
+    "test_rootless",
+    "test_runs",
+    "test_shell",
+    "test_watch",
+    "test_workloads",
     # names that it gives processes would stand in what others record of the kernel
     "test_foreign_text",
 }
