@@ -22,11 +22,6 @@ impl Parts {
         self.outer_ns.saturating_add(self.inner_ns)
     }
 
-    /// The share of a round trip that lies between the sender and the capture.
-    pub fn distance(&self) -> Option<f64> {
-        let total_ns = self.total_ns();
-        (total_ns > 0).then(|| self.inner_ns as f64 / total_ns as f64)
-    }
 }
 
 /// The three packets that begin a connection.
@@ -117,6 +112,8 @@ pub struct Vantage {
     /// Smallest times from data to its acknowledgment, and from that to data that echoes it.
     least_outer_ns: Option<i64>,
     least_inner_ns: Option<i64>,
+    /// Sum and number of times from data to its acknowledgment.
+    outer_sum_ns: (f64, u64),
     /// Latest time from an acknowledgment to the data that it released.
     released_ns: Option<i64>,
     /// Hop limits of the first segments, of the sender and of the receiver.
@@ -160,6 +157,8 @@ impl Vantage {
     /// A round trip between the capture and the receiver was seen.
     pub fn outer(&mut self, outer_ns: i64) {
         self.least_outer_ns = least(self.least_outer_ns, Some(outer_ns));
+        self.outer_sum_ns.0 += outer_ns as f64;
+        self.outer_sum_ns.1 += 1;
     }
 
     /// The handshake's times.
@@ -185,13 +184,23 @@ impl Vantage {
         least(seen, handshake)
     }
 
-    pub fn place(&self) -> Place {
-        let seen = || {
+    /// The share of a usual round trip that lies between the sender and the capture. The handshake's
+    /// own would not do: on a short way it lasts as long as a clock's or a scheduler's error, and what
+    /// that adds to the inner part is nothing beside a queue.
+    fn distance(&self) -> Option<f64> {
+        let shortest = self.handshake().or_else(|| {
             let (outer_ns, inner_ns) = (self.least_outer_ns?, self.least_inner_ns?);
-            Parts { outer_ns, inner_ns }.distance()
-        };
-        let away = (self.handshake()).and_then(|parts| parts.distance());
-        if let Some(distance) = away.or_else(seen) {
+            Some(Parts { outer_ns, inner_ns })
+        })?;
+        let (sum_ns, count) = self.outer_sum_ns;
+        let usual_ns = sum_ns / count.max(1) as f64;
+        let inner_ns = shortest.inner_ns as f64;
+        let total_ns = inner_ns + usual_ns.max(shortest.outer_ns as f64);
+        (total_ns > 0.0).then(|| inner_ns / total_ns)
+    }
+
+    pub fn place(&self) -> Place {
+        if let Some(distance) = self.distance() {
             return Place::Away(distance);
         }
         let fresh = |ttl: u8| matches!(ttl, 64 | 128 | 255);

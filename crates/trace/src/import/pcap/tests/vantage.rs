@@ -170,3 +170,37 @@ fn a_handshake_without_duration_is_no_round_trip() {
         "{records:?}"
     );
 }
+
+/// A sender whose handshake took 0.1 ms, a fifth of it in its own host, and whose data then waited 20 ms.
+#[test]
+fn a_queue_outweighs_the_handshake_of_a_short_way() {
+    let syn = Tcp {
+        seq: u32::MAX,
+        ack: 0,
+        flags: 2,
+        payload: 0,
+        ..DATA
+    };
+    let answer = Tcp {
+        seq: 0,
+        ack: 0,
+        flags: 18,
+        ..REPLY
+    };
+    let mut script = Script::new();
+    script.push((1_000, syn));
+    script.push((1_080, answer));
+    script.push((1_100, Tcp { payload: 0, ..DATA }));
+    for packet in 0..20u32 {
+        let sent_us = 2_000 + packet * 1_000;
+        let seq = packet * 1000;
+        script.push((sent_us, Tcp { seq, ..DATA }));
+        let ack = seq + 1000;
+        script.push((sent_us + 20_000, Tcp { ack, ..REPLY }));
+    }
+    script.sort_by_key(|(time_us, _)| *time_us);
+    let read = read(pcap(&script, 101, false, Tcp::ipv4)).unwrap();
+    assert_eq!(read.warnings, Vec::<String>::new());
+    let last = read.trace.records.last().and_then(|row| row.srtt_s);
+    assert!(last.is_some_and(|srtt_s| srtt_s > 0.015), "{last:?}");
+}
