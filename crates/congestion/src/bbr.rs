@@ -24,7 +24,7 @@
 use pathcast_path::{Span, Time};
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Congestion, Controller, LossState, RateSample};
+use crate::controller::{Ack, Belief, Congestion, Controller, LossState, Mode, RateSample};
 use crate::policer::Policer;
 use crate::random::SplitMix64;
 use crate::window_filter::RoundMax;
@@ -58,7 +58,7 @@ const EXTRA_ACKED_MAX: Span = Span::from_millis(100);
 
 /// What BBR is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum BbrMode {
     Startup,
     Drain,
     ProbeBw,
@@ -68,7 +68,7 @@ enum Mode {
 /// BBR's state.
 #[derive(Clone, Debug)]
 pub struct Bbr {
-    mode: Mode,
+    mode: BbrMode,
     cwnd: f64,
     ssthresh: f64,
     pacing_rate: f64,
@@ -84,7 +84,7 @@ pub struct Bbr {
     next_round_delivered: u64,
     max_bw: RoundMax<{ BW_ROUNDS + 1 }>,
     /// Packets sent when from so many to so many had been delivered are no measure of the path's rate:
-    /// the window of [`Mode::ProbeRtt`] held the flow back.
+    /// the window of [`BbrMode::ProbeRtt`] held the flow back.
     limited: (u64, u64),
 
     full_bw: f64,
@@ -120,7 +120,7 @@ impl Bbr {
     /// with.
     pub fn new(seed: u64) -> Self {
         Self {
-            mode: Mode::Startup,
+            mode: BbrMode::Startup,
             cwnd: INITIAL_WINDOW,
             ssthresh: f64::INFINITY,
             // without an RTT yet, Linux takes 1 ms
@@ -171,7 +171,7 @@ impl Bbr {
     /// Room for what the hosts hold while they send and receive in quanta (bbr_quantization_budget).
     fn with_quanta(&self, packets: f64) -> f64 {
         let even = ((packets + 3.0 * quantum(self.pacing_rate)) / 2.0).ceil() * 2.0;
-        let probing = self.mode == Mode::ProbeBw && self.phase == 0;
+        let probing = self.mode == BbrMode::ProbeBw && self.phase == 0;
         even + if probing { 2.0 } else { 0.0 }
     }
 
@@ -194,7 +194,7 @@ impl Bbr {
         (in_flight as f64 + burst - delivered).max(0.0)
     }
 
-    /// Whether a packet was sent while the window of [`Mode::ProbeRtt`] held the flow back.
+    /// Whether a packet was sent while the window of [`BbrMode::ProbeRtt`] held the flow back.
     fn limits(&self, prior_delivered: u64) -> bool {
         (self.limited.0..=self.limited.1).contains(&prior_delivered)
     }
@@ -206,9 +206,9 @@ impl Bbr {
             self.round += 1;
             self.packet_conservation = false;
         }
-        let restart = self
-            .policer
-            .on_ack(ack, rate, self.round_starts, self.mode == Mode::ProbeBw);
+        let restart =
+            self.policer
+                .on_ack(ack, rate, self.round_starts, self.mode == BbrMode::ProbeBw);
         if restart {
             self.enter_probe_bw(ack.now);
         }
@@ -243,7 +243,7 @@ impl Bbr {
     }
 
     fn enter_probe_bw(&mut self, now: Time) {
-        self.mode = Mode::ProbeBw;
+        self.mode = BbrMode::ProbeBw;
         self.random.stir(now);
         // any phase but that which drains what no probe has queued
         self.phase = CYCLE.len() - 1 - self.random.below(CYCLE.len() as u64 - 1) as usize;
@@ -256,7 +256,7 @@ impl Bbr {
     }
 
     fn update_phase(&mut self, ack: &Ack) {
-        if self.mode != Mode::ProbeBw {
+        if self.mode != BbrMode::ProbeBw {
             return;
         }
         let min_rtt = self.min_rtt.unwrap_or(Span::ZERO);
@@ -292,11 +292,11 @@ impl Bbr {
     }
 
     fn check_drain(&mut self, ack: &Ack) {
-        if self.mode == Mode::Startup && self.full_pipe {
-            self.mode = Mode::Drain;
+        if self.mode == BbrMode::Startup && self.full_pipe {
+            self.mode = BbrMode::Drain;
             self.ssthresh = self.target_in_flight(self.max_bw.max(), 1.0);
         }
-        if self.mode == Mode::Drain
+        if self.mode == BbrMode::Drain
             && self.in_flight_at_departure(ack, ack.in_flight)
                 <= self.target_in_flight(self.max_bw.max(), 1.0)
         {
@@ -312,12 +312,12 @@ impl Bbr {
             self.min_rtt = Some(rtt);
             self.min_rtt_at = ack.now;
         }
-        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
+        if expired && !self.idle_restart && self.mode != BbrMode::ProbeRtt {
             self.save_cwnd();
-            self.mode = Mode::ProbeRtt;
+            self.mode = BbrMode::ProbeRtt;
             self.probe_rtt_done_at = None;
         }
-        if self.mode == Mode::ProbeRtt {
+        if self.mode == BbrMode::ProbeRtt {
             // four packets in flight are no measure of the path's rate
             if ack.delivered > self.limited.1 {
                 self.limited.0 = ack.delivered;
@@ -344,18 +344,18 @@ impl Bbr {
             if self.full_pipe {
                 self.enter_probe_bw(now);
             } else {
-                self.mode = Mode::Startup;
+                self.mode = BbrMode::Startup;
             }
         }
     }
 
     fn update_gains(&mut self) {
         (self.pacing_gain, self.cwnd_gain) = match self.mode {
-            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
-            Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
-            Mode::ProbeBw if self.policer.rate().is_some() => (1.0, CWND_GAIN),
-            Mode::ProbeBw => (CYCLE[self.phase], CWND_GAIN),
-            Mode::ProbeRtt => (1.0, 1.0),
+            BbrMode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            BbrMode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            BbrMode::ProbeBw if self.policer.rate().is_some() => (1.0, CWND_GAIN),
+            BbrMode::ProbeBw => (CYCLE[self.phase], CWND_GAIN),
+            BbrMode::ProbeRtt => (1.0, 1.0),
         };
     }
 
@@ -385,7 +385,7 @@ impl Bbr {
             }
             self.cwnd = self.cwnd.max(MIN_WINDOW);
         }
-        if self.mode == Mode::ProbeRtt {
+        if self.mode == BbrMode::ProbeRtt {
             self.cwnd = self.cwnd.min(MIN_WINDOW);
         }
     }
@@ -414,7 +414,7 @@ impl Bbr {
     }
 
     fn save_cwnd(&mut self) {
-        self.prior_cwnd = if self.state != LossState::Open || self.mode == Mode::ProbeRtt {
+        self.prior_cwnd = if self.state != LossState::Open || self.mode == BbrMode::ProbeRtt {
             self.prior_cwnd.max(self.cwnd)
         } else {
             self.cwnd
@@ -475,7 +475,7 @@ impl Controller for Bbr {
     fn on_timeout(&mut self, _now: Time) {
         self.state = LossState::Loss;
         self.full_bw = 0.0;
-        self.policer.on_timeout(self.mode == Mode::ProbeBw);
+        self.policer.on_timeout(self.mode == BbrMode::ProbeBw);
         self.cwnd = 1.0;
     }
 
@@ -496,9 +496,25 @@ impl Controller for Bbr {
         self.epoch_acked = 0.0;
         match self.mode {
             // back to a full pipe without a queue
-            Mode::ProbeBw => self.set_pacing_rate(1.0),
-            Mode::ProbeRtt => self.check_probe_rtt_done(now),
-            Mode::Startup | Mode::Drain => {}
+            BbrMode::ProbeBw => self.set_pacing_rate(1.0),
+            BbrMode::ProbeRtt => self.check_probe_rtt_done(now),
+            BbrMode::Startup | BbrMode::Drain => {}
+        }
+    }
+
+    fn belief(&self) -> Belief {
+        let mode = match (self.mode, self.phase) {
+            (BbrMode::Startup, _) => Mode::SlowStart,
+            (BbrMode::Drain, _) => Mode::Drain,
+            (BbrMode::ProbeRtt, _) => Mode::ProbeRtt,
+            (BbrMode::ProbeBw, 0) => Mode::Up,
+            (BbrMode::ProbeBw, 1) => Mode::Down,
+            (BbrMode::ProbeBw, _) => Mode::Cruise,
+        };
+        Belief {
+            mode,
+            bandwidth: Some(self.bw()).filter(|bw| *bw > 0.0),
+            min_rtt: self.min_rtt,
         }
     }
 
@@ -511,7 +527,7 @@ impl Controller for Bbr {
     }
 
     fn in_slow_start(&self) -> bool {
-        self.mode == Mode::Startup
+        self.mode == BbrMode::Startup
     }
 }
 
@@ -693,7 +709,7 @@ mod tests {
     #[test]
     fn what_was_sent_while_it_looked_for_the_shortest_round_trip_time_is_no_measure() {
         let mut bbr = bbr_in_probe_bw();
-        bbr.mode = Mode::ProbeRtt;
+        bbr.mode = BbrMode::ProbeRtt;
         for delivered in 100..103 {
             bbr.on_ack(&Ack {
                 delivered,

@@ -25,7 +25,7 @@ use pathcast_path::{Span, Time};
 
 use crate::INITIAL_WINDOW;
 use crate::bbr::quantum;
-use crate::controller::{Ack, Congestion, Controller, RateSample};
+use crate::controller::{Ack, Belief, Congestion, Controller, Mode, RateSample};
 use crate::random::SplitMix64;
 use crate::window_filter::RoundMax;
 
@@ -686,6 +686,23 @@ impl Controller for Bbr3 {
             self.set_pacing_rate(1.0);
         } else if self.state == State::ProbeRtt {
             self.check_probe_rtt_done(now); // there was nothing in flight (section 5.4.1)
+        }
+    }
+
+    fn belief(&self) -> Belief {
+        let mode = match self.state {
+            State::Startup => Mode::SlowStart,
+            State::Drain => Mode::Drain,
+            State::ProbeRtt => Mode::ProbeRtt,
+            State::Down => Mode::Down,
+            State::Cruise => Mode::Cruise,
+            State::Refill => Mode::Refill,
+            State::Up => Mode::Up,
+        };
+        Belief {
+            mode,
+            bandwidth: Some(self.bw()).filter(|bw| *bw > 0.0 && bw.is_finite()),
+            min_rtt: self.min_rtt,
         }
     }
 

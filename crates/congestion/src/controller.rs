@@ -114,6 +114,58 @@ pub struct Congestion {
     pub in_flight: u64,
 }
 
+/// What a controller is doing, by the names that BBR gives it; others know the first two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// Looking for the path's rate: slow start, Startup.
+    SlowStart = 0,
+    /// Holding a window or rate: congestion avoidance.
+    Avoidance = 1,
+    /// Emptying the queue that Startup made.
+    Drain = 2,
+    /// Emptying the queue to see the smallest round-trip time.
+    ProbeRtt = 3,
+    /// Sending less than the path's rate, after a probe of it.
+    Down = 4,
+    /// Sending at the path's rate.
+    Cruise = 5,
+    /// Filling the path before a probe.
+    Refill = 6,
+    /// Sending more than the path's rate, to see whether there is more.
+    Up = 7,
+}
+
+impl Mode {
+    /// All, each at the place of its number.
+    pub const ALL: [Self; 8] = [
+        Self::SlowStart,
+        Self::Avoidance,
+        Self::Drain,
+        Self::ProbeRtt,
+        Self::Down,
+        Self::Cruise,
+        Self::Refill,
+        Self::Up,
+    ];
+
+    /// The mode with this number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+}
+
+/// What a controller believes of the path and does about it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Belief {
+    /// What it is doing.
+    pub mode: Mode,
+    /// The path's rate, in packets a second; none if it does not model it, or has seen nothing.
+    pub bandwidth: Option<f64>,
+    /// The round-trip time without queues, likewise.
+    pub min_rtt: Option<Span>,
+}
+
 /// A congestion controller: window in, window out.
 ///
 /// Windows are in packets of one MSS and may be fractions; a transport sends whole packets and
@@ -165,6 +217,19 @@ pub trait Controller: Send {
     /// Whether the window is below the slow-start threshold.
     fn in_slow_start(&self) -> bool {
         self.cwnd() < self.ssthresh()
+    }
+
+    /// What it believes of the path, for records of a run.
+    fn belief(&self) -> Belief {
+        let mode = match self.in_slow_start() {
+            true => Mode::SlowStart,
+            false => Mode::Avoidance,
+        };
+        Belief {
+            mode,
+            bandwidth: None,
+            min_rtt: None,
+        }
     }
 }
 

@@ -33,7 +33,7 @@ mod bottleneck;
 
 pub use bbr::Bbr;
 pub use bbr3::Bbr3;
-pub use controller::{Ack, Congestion, Controller, LossState, RateSample, Signal};
+pub use controller::{Ack, Belief, Congestion, Controller, LossState, Mode, RateSample, Signal};
 pub use copa::Copa;
 pub use cubic::{Cubic, CubicConfig, SlowStartExit};
 pub use fixed::FixedWindow;

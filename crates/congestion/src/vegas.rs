@@ -14,7 +14,7 @@
 use pathcast_path::{Span, Time};
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Congestion, Controller};
+use crate::controller::{Ack, Belief, Congestion, Controller, Mode};
 use crate::reno::slow_start;
 
 /// Fewer packets queued: grow (Linux's alpha).
@@ -99,6 +99,18 @@ impl Controller for Vegas {
 
     fn ssthresh(&self) -> f64 {
         self.ssthresh
+    }
+
+    fn belief(&self) -> Belief {
+        let mode = match self.in_slow_start() {
+            true => Mode::SlowStart,
+            false => Mode::Avoidance,
+        };
+        Belief {
+            mode,
+            bandwidth: None,
+            min_rtt: self.base_rtt,
+        }
     }
 
     fn on_ack(&mut self, ack: &Ack) {

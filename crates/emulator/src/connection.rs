@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, limit_receive_window, set_receive_buffer, set_tcp_option};
-use pathcast_scenario::{Heading, Transport};
+use pathcast_scenario::{Heading, Transport, UNSENT_BYTES};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect, getsockname, listen,
@@ -25,10 +25,6 @@ pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(40);
 
 /// What may wait in a socket for datagrams, so that a burst is dropped by the path or not at all.
 const DATAGRAM_BUFFER_BYTES: usize = 16 << 20;
-
-/// What may wait unsent in a socket whose application stops writing now and then: what it wrote and
-/// the network did not take is then as good as not written.
-const UNSENT_BYTES: i32 = 128 << 10;
 
 /// Both ends of a flow.
 pub(crate) struct Connection {
@@ -233,7 +229,7 @@ fn sender(ip: Ip, flow: &Flow<'_>, schemes: &Schemes, end: End) -> Result<OwnedF
         // each write leaves when it is made, as in the simulator
         sockopt::set_tcp_nodelay(&socket, true).map_err(opening)?;
     } else if flow.spec.stop.is_some() || *workload != pathcast_scenario::Workload::Bulk {
-        set_tcp_option(socket.as_fd(), libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+        set_tcp_option(socket.as_fd(), libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES as i32)
             .map_err(|error| EmulatorError::from_io("opening a TCP socket", error))?;
     }
     Ok(socket)

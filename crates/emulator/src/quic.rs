@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pathcast_path::Span;
 use pathcast_quic::{Controller, Endpoint, Identity, Packet, QuicError, Sender, Settings};
-use pathcast_scenario::{QuicScheme, Transport};
+use pathcast_scenario::{QuicScheme, Transport, UNSENT_BYTES};
 use pathcast_trace::Record;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -21,9 +21,6 @@ use crate::pump::timespec;
 
 /// Datagrams read at once, before others have their turn.
 const DATAGRAMS_A_TURN: usize = 64;
-
-/// What may wait unsent of a greedy application, as of one over TCP.
-const UNSENT_BYTES: u64 = 128 << 10;
 
 /// Why a flow can go on no more.
 #[derive(Debug)]
@@ -148,7 +145,7 @@ impl QuicFlow {
 
     /// Lets a greedy application write, as much as TCP would take of it.
     pub(crate) fn write_greedily(&mut self, side: usize) -> Result<(), Broken> {
-        let room = UNSENT_BYTES.saturating_sub(self.ends[side].unsent_bytes());
+        let room = u64::from(UNSENT_BYTES).saturating_sub(self.ends[side].unsent_bytes());
         self.write(side, room).map(drop)
     }
 
@@ -222,8 +219,8 @@ fn record(sender: &Sender, datagram_bytes: u16, at_s: f64) -> Record {
         srtt_s: Some(sender.rtt.as_secs_f64()),
         snd_nxt_bytes: Some(sender.sent_bytes),
         snd_una_bytes: Some(sender.acknowledged_bytes),
-        rwnd_bytes: None,
         retransmits: Some(sender.resent_packets),
+        ..Record::default()
     }
 }
 

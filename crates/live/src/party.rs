@@ -14,7 +14,7 @@ use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, limit_receive_window, set_sysctls, set_tcp_option};
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_probe::{Method, Observation, Probe};
-use pathcast_scenario::{Scenario, Workload};
+use pathcast_scenario::{Scenario, UNSENT_BYTES, Workload};
 use pathcast_trace::Record;
 use rustix::io::Errno;
 use rustix::net::{
@@ -34,8 +34,6 @@ pub(crate) const TUNNEL_PRIORITY: i32 = 50;
 
 /// Long enough for five lost SYNs in a row.
 const CONNECT_WITHIN: Duration = Duration::from_secs(40);
-/// What may wait unsent in a socket whose application stops writing now and then.
-const UNSENT_BYTES: i32 = 128 << 10;
 /// Of linux/tcp.h.
 const TCP_NOTSENT_LOWAT: i32 = 25;
 
@@ -355,7 +353,7 @@ fn prepare(socket: &OwnedFd, task: &Task) -> io::Result<()> {
     if !workload.is_greedy() {
         sockopt::set_tcp_nodelay(socket, true)?;
     } else if task.spec.stop.is_some() || *workload != Workload::Bulk {
-        set_tcp_option(socket.as_fd(), TCP_NOTSENT_LOWAT, UNSENT_BYTES)?;
+        set_tcp_option(socket.as_fd(), TCP_NOTSENT_LOWAT, UNSENT_BYTES as i32)?;
     }
     if let Some(window) = task.receive_window() {
         limit_receive_window(socket.as_fd(), window)?;

@@ -63,6 +63,13 @@ fn srtt_s(srtt_us: u32) -> Option<f64> {
     (srtt_us > 0).then_some(f64::from(srtt_us) * 1e-6)
 }
 
+/// What the kernel counts in bytes a second; all ones stand for no limit.
+fn rate_bps(bytes_per_s: Option<u64>) -> Option<f64> {
+    bytes_per_s
+        .filter(|rate| (1..u64::from(u32::MAX) << 16).contains(rate))
+        .map(|rate| rate as f64 * 8.0)
+}
+
 pub(crate) fn seconds_since(time_ns: u64, origin_ns: u64) -> f64 {
     time_ns.saturating_sub(origin_ns) as f64 * 1e-9
 }
@@ -123,6 +130,7 @@ pub(crate) fn record_of_event(
         snd_una_bytes: Some(numbers.snd_una.advance(event.snd_una)),
         rwnd_bytes: Some(u64::from(event.snd_wnd)),
         retransmits,
+        ..Record::default()
     }
 }
 
@@ -151,6 +159,12 @@ pub(crate) fn record_of_look(look: &Look, first: &TcpInfo, origin_ns: u64) -> Re
         retransmits: Some(u64::from(
             info.total_retrans.wrapping_sub(first.total_retrans),
         )),
+        min_rtt_s: (info.min_rtt_us)
+            .filter(|us| (1..u32::MAX).contains(us))
+            .map(|us| f64::from(us) * 1e-6),
+        pacing_bps: rate_bps(info.pacing_rate),
+        delivery_bps: rate_bps(info.delivery_rate),
+        ..Record::default()
     }
 }
 

@@ -39,6 +39,12 @@ pub struct TcpInfo {
     pub dsack_dups: Option<u32>,
     /// The receiver's window in bytes.
     pub snd_wnd: Option<u32>,
+    /// Rate at which packets are paced, in bytes a second; all ones if they are not.
+    pub pacing_rate: Option<u64>,
+    /// Smallest round-trip time in microseconds; all ones before the first.
+    pub min_rtt_us: Option<u32>,
+    /// Last delivery rate in bytes a second.
+    pub delivery_rate: Option<u64>,
 }
 
 impl TcpInfo {
@@ -93,6 +99,9 @@ impl TcpInfo {
             bytes_retrans: u64_at(208),
             dsack_dups: u32_at(216),
             snd_wnd: u32_at(228),
+            pacing_rate: u64_at(104),
+            min_rtt_us: u32_at(148),
+            delivery_rate: u64_at(160),
         })
     }
 }

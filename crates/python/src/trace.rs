@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
-use pathcast_trace::{Metadata, Record};
+use pathcast_trace::{Metadata, Mode, Record};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -77,6 +77,21 @@ impl Trace {
         fill("retransmits", column("retransmits")?, |r, v| {
             r.retransmits = Some(v as u64);
         })?;
+        fill("min_rtt_s", column("min_rtt_s")?, |r, v| {
+            r.min_rtt_s = Some(v);
+        })?;
+        fill("bandwidth_bps", column("bandwidth_bps")?, |r, v| {
+            r.bandwidth_bps = Some(v);
+        })?;
+        fill("pacing_bps", column("pacing_bps")?, |r, v| {
+            r.pacing_bps = Some(v);
+        })?;
+        fill("delivery_bps", column("delivery_bps")?, |r, v| {
+            r.delivery_bps = Some(v);
+        })?;
+        fill("mode", column("mode")?, |r, v| {
+            r.mode = Mode::from_number(v as u8);
+        })?;
         fill("cwnd_packets", Some(cwnd), |r, v| {
             r.cwnd_packets = v;
         })?;
@@ -107,6 +122,11 @@ impl Trace {
         column("snd_una_bytes", |r| r.snd_una_bytes.map(|v| v as f64))?;
         column("rwnd_bytes", |r| r.rwnd_bytes.map(|v| v as f64))?;
         column("retransmits", |r| r.retransmits.map(|v| v as f64))?;
+        column("min_rtt_s", |r| r.min_rtt_s)?;
+        column("bandwidth_bps", |r| r.bandwidth_bps)?;
+        column("pacing_bps", |r| r.pacing_bps)?;
+        column("delivery_bps", |r| r.delivery_bps)?;
+        column("mode", |r| r.mode.map(|mode| f64::from(mode as u8)))?;
         Ok(columns)
     }
 

@@ -45,4 +45,4 @@ pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario, Transport};
 pub use source::{Source, Write};
 pub use timers::Timers;
 pub use varying::{Shape, Varying};
-pub use workload::{Arrivals, Replay, Workload};
+pub use workload::{Arrivals, Replay, UNSENT_BYTES, Workload};

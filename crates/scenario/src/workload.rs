@@ -4,6 +4,10 @@ use pathcast_path::{Bandwidth, Size, Span};
 
 use crate::varying::Varying;
 
+/// What waits unsent at most in the socket of an application that writes as much as is taken; it writes
+/// again when half of that has left (TCP_NOTSENT_LOWAT). When it stops, what waits is still sent.
+pub const UNSENT_BYTES: u32 = 128 << 10;
+
 /// What an application sends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use pathcast_path::Time;
+use pathcast_scenario::UNSENT_BYTES;
 
 use crate::wire::MSS_BYTES;
 
@@ -106,15 +107,19 @@ impl Stream {
         self.messages.push_back(message);
     }
 
-    /// What has no end ends before packet `end`, which was never sent.
-    pub fn stop(&mut self, end: u64) {
+    /// What has no end ends: with what the application wrote before it stops, when `next` is the first packet
+    /// that was never sent. Returns the packets in all.
+    pub fn stop(&mut self, next: u64) -> u64 {
         if let Some(last) = self.messages.back_mut()
             && last.end == u64::MAX
         {
-            last.end = end;
-            last.bytes = (end - last.first) * u64::from(MSS_BYTES);
-            self.packets = end;
+            let sent_bytes = next.saturating_sub(last.first) * u64::from(MSS_BYTES);
+            let unsent_bytes = u64::from(UNSENT_BYTES) - sent_bytes % u64::from(UNSENT_BYTES / 2);
+            last.end = last.first.max(next + unsent_bytes / u64::from(MSS_BYTES));
+            last.bytes = (last.end - last.first) * u64::from(MSS_BYTES);
+            self.packets = last.end;
         }
+        self.packets
     }
 
     /// Whether packet `seq` is the last of a message, and the bytes by which it is then shorter than an MSS.
@@ -259,16 +264,25 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_ended_where_it_was_sent_to() {
+    fn what_has_no_end_ends_with_what_waits_in_the_socket() {
         let mut stream = Stream::default();
         assert_eq!(stream.write_endless(Time::ZERO), u64::MAX);
         assert_eq!(stream.end_of_message(1_000_000), None);
         assert_eq!(stream.delivered_bytes(10), 14_480);
-        stream.stop(12);
+        // 128 KiB were written at first: 90 packets, of which 12 had been sent
+        assert_eq!(stream.stop(12), 90);
         assert_eq!(stream.write(Time::ZERO, 5), 1);
-        assert_eq!(stream.take_delivered(12), None); // nobody waits for it
+        assert_eq!(stream.take_delivered(90), None); // nobody waits for it
         assert_eq!((stream.counts(), stream.is_delivered()), ((1, 0), false));
-        assert_eq!(stream.take_delivered(13).unwrap().bytes, 5);
-        assert_eq!(stream.end_of_message(12), Some(1443));
+        assert_eq!(stream.take_delivered(91).unwrap().bytes, 5);
+        assert_eq!(stream.end_of_message(90), Some(1443));
+        // as much as was left of the first 128 KiB was made up each time that half had gone
+        let mut stream = Stream::default();
+        stream.write_endless(Time::ZERO);
+        assert_eq!(
+            stream.stop(50),
+            50 + (131_072 - (50 * 1448 - 65_536)) / 1448
+        );
+        assert_eq!(stream.stop(60), stream.stop(50)); // it has stopped
     }
 }

@@ -440,7 +440,8 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 sender.supply(stream.write_endless(written));
             }
             (Framing::Messages(stream), Write::Stop) => {
-                stream.stop(sender.withdraw());
+                let (_, next) = sender.una_and_next();
+                sender.end_at(stream.stop(next));
                 let delivered = self.connections[connection as usize].receiver.delivered();
                 if let Framing::Messages(stream) =
                     &mut self.connections[connection as usize].framing
@@ -655,7 +656,10 @@ fn message_record(
 
 fn ack_record(now: Time, flow: u32, sender: &Sender) -> Record {
     let (una, next) = sender.una_and_next();
-    let ssthresh = sender.controller().ssthresh();
+    let controller = sender.controller();
+    let ssthresh = controller.ssthresh();
+    let belief = controller.belief();
+    let bps = |packets_per_s: f64| packets_per_s * f64::from(8 * MSS_BYTES);
     Record {
         time_s: now.as_secs(),
         flow,
@@ -666,5 +670,10 @@ fn ack_record(now: Time, flow: u32, sender: &Sender) -> Record {
         snd_una_bytes: Some(una * u64::from(MSS_BYTES)),
         rwnd_bytes: None,
         retransmits: Some(sender.retransmits()),
+        min_rtt_s: belief.min_rtt.or(sender.rtt().min()).map(Span::as_secs),
+        bandwidth_bps: belief.bandwidth.map(bps),
+        pacing_bps: controller.pacing_rate().map(bps),
+        delivery_bps: sender.delivery_rate().map(bps),
+        mode: Some(belief.mode),
     }
 }

@@ -13,6 +13,17 @@ const MAX_DELAY: Span = Span::from_millis(200);
 const QUICK_ACKS: u32 = 16;
 /// The same after the first mark.
 const QUICK_ACKS_AFTER_MARK: u32 = 2;
+/// Acknowledgments past the same gap that are sent one by one before the rest are put together (Linux's
+/// TCP_FASTRETRANS_THRESH).
+const SINGLE_DUPLICATES: u32 = 3;
+/// Acknowledgments that one may stand for (Linux's net.ipv4.tcp_comp_sack_nr).
+const MAX_COMPRESSED: u32 = 44;
+/// Longest time for which they are put together (Linux's net.ipv4.tcp_comp_sack_delay_ns), and how much
+/// later its timer may expire (tcp_comp_sack_slack_ns).
+const MAX_COMPRESSION: Span = Span::from_millis(1);
+const COMPRESSION_SLACK: Span = Span::from_nanos(100_000);
+/// Blocks that Linux keeps ready; before one more comes, what was put together is sent (TCP_NUM_SACKS).
+const READY_BLOCKS: usize = 4;
 /// Timestamps count these.
 const TICK_NS: u64 = 1_000_000;
 /// After a silence as long as this acknowledgments are quick again (Linux: the RTO, which the
@@ -48,9 +59,15 @@ pub struct Receiver {
     blocks: Vec<SackBlock>,
     /// A packet in each of the blocks that changed last, newest first.
     recent: [u64; MAX_SACK_BLOCKS],
-    /// Packets that arrived since the last acknowledgment.
+    /// Packets in order that arrived since the last acknowledgment.
     unacknowledged: u64,
-    delayed_ack_at: Option<Time>,
+    /// When an acknowledgment is sent that waits for a second packet, or stands for several past a gap.
+    timer: Option<Time>,
+    /// Acknowledgments past a gap that wait for the timer, and how many were sent since `next` moved.
+    compressed: u32,
+    duplicates: u32,
+    /// For how long they may wait: a twentieth of a round trip, for which twice the first packet's way stands.
+    compression: Span,
     /// How long the next acknowledgment may wait, which follows the gaps between packets (Linux's
     /// `ato`), and how many may not.
     delay: Span,
@@ -84,7 +101,10 @@ impl Receiver {
             blocks: Vec::new(),
             recent: [0; MAX_SACK_BLOCKS],
             unacknowledged: 0,
-            delayed_ack_at: None,
+            timer: None,
+            compressed: 0,
+            duplicates: 0,
+            compression: MAX_COMPRESSION,
             delay: MIN_DELAY,
             quick: QUICK_ACKS,
             last_data_at: None,
@@ -153,31 +173,58 @@ impl Receiver {
         if at_edge && segment.sent_at > self.echo {
             self.echo = segment.sent_at;
         }
+        if self.last_data_at.is_none() {
+            let way = now.since(segment.sent_at);
+            self.compression = (way + way).mul_div(1, 20).min(MAX_COMPRESSION);
+        }
         self.adapt_delay(now);
         if segment.has_ecn_news() {
             self.on_ecn(segment);
         }
-        if seq == self.next {
-            self.next += 1;
-            if had_gap && self.blocks[0].start == self.next {
-                self.next = self.blocks.remove(0).end;
-            }
-        } else if seq < self.next || !self.insert(seq) {
-            self.duplicate = Some(seq);
-            self.quick = QUICK_ACKS;
-        }
         if segment.short_by_bytes() > 0 {
             self.tail_short_by_bytes = segment.short_by_bytes();
         }
-        self.unacknowledged += 1;
-        let out_of_order = had_gap || !self.blocks.is_empty() || seq + 1 != self.next;
+        // a block that no acknowledgment has told yet must not be forgotten for a new one
+        let is_crowded = self.compressed > 0 && self.blocks.len() >= READY_BLOCKS;
+        let crowded = (is_crowded && !self.touches_block(seq)).then(|| self.acknowledge());
+        if seq == self.next {
+            self.next += 1;
+            self.unacknowledged += 1;
+            self.duplicates = 0;
+            if had_gap && self.blocks[0].start == self.next {
+                self.next = self.blocks.remove(0).end;
+            }
+        } else if seq < self.next {
+            self.duplicate = Some(seq);
+            self.quick = QUICK_ACKS;
+        } else if !self.insert(seq) {
+            self.duplicate = Some(seq);
+        }
+        if had_gap || !self.blocks.is_empty() || seq + 1 != self.next {
+            let late = self.acknowledge_past_gap(now);
+            return crowded.or(late);
+        }
         // an application that reads what has come acknowledges the end of a write (Linux's ICSK_ACK_PUSHED)
         let due = self.unacknowledged >= 2 || segment.is_pushed();
-        if out_of_order || due || self.quick > 0 {
+        if due || self.quick > 0 {
             return Some(self.acknowledge());
         }
-        self.delayed_ack_at
-            .get_or_insert(now + self.delay.min(MAX_DELAY));
+        self.timer.get_or_insert(now + self.delay.min(MAX_DELAY));
+        None
+    }
+
+    /// What arrives past a gap is acknowledged at once, until three say the same and the sender knows of the
+    /// gap; what follows is put together (Linux's __tcp_ack_snd_check).
+    fn acknowledge_past_gap(&mut self, now: Time) -> Option<AckSegment> {
+        self.duplicates += 1;
+        let told = self.duplicates > SINGLE_DUPLICATES && self.quick == 0;
+        if !told || self.blocks.is_empty() || self.compressed == MAX_COMPRESSED {
+            return Some(self.acknowledge());
+        }
+        self.compressed += 1;
+        if self.compressed == 1 {
+            self.timer = Some(now + self.compression + COMPRESSION_SLACK);
+        }
         None
     }
 
@@ -223,17 +270,19 @@ impl Receiver {
         }
     }
 
-    /// When a delayed acknowledgment is due, if one waits.
+    /// When an acknowledgment is due, if one waits.
     #[inline]
     pub const fn next_timer(&self) -> Option<Time> {
-        self.delayed_ack_at
+        self.timer
     }
 
-    /// The delayed acknowledgment, if it is due at `now`.
+    /// The acknowledgment that waited, if it is due at `now`.
     pub fn on_timer(&mut self, now: Time) -> Option<AckSegment> {
-        (self.delayed_ack_at? <= now).then(|| {
-            // it waited in vain: the next may wait longer (Linux's tcp_delack_timer_handler)
-            self.delay = (self.delay + self.delay).min(MAX_DELAY);
+        (self.timer? <= now).then(|| {
+            if self.compressed == 0 {
+                // it waited in vain: the next may wait longer (Linux's tcp_delack_timer_handler)
+                self.delay = (self.delay + self.delay).min(MAX_DELAY);
+            }
             self.acknowledge()
         })
     }
@@ -273,6 +322,13 @@ impl Receiver {
         true
     }
 
+    /// Whether `seq` lies in order, or in or beside a block.
+    fn touches_block(&self, seq: u64) -> bool {
+        let at = self.blocks.partition_point(|block| block.end < seq);
+        let beside = (self.blocks.get(at)).is_some_and(|block| block.start <= seq + 1);
+        seq <= self.next || beside
+    }
+
     fn block_of(&self, seq: u64) -> Option<SackBlock> {
         let at = self.blocks.partition_point(|block| block.end <= seq);
         self.blocks
@@ -284,7 +340,8 @@ impl Receiver {
     #[inline(always)]
     fn acknowledge(&mut self) -> AckSegment {
         self.unacknowledged = 0;
-        self.delayed_ack_at = None;
+        self.compressed = 0;
+        self.timer = None;
         self.quick = self.quick.saturating_sub(1);
         self.acknowledged = self.next;
         let window = self.window();
@@ -412,6 +469,47 @@ mod tests {
         let ack = receiver.on_data(at(0), &packet(16)).unwrap();
         assert_eq!((ack.cumulative, ack.sacks().len()), (20, 0));
         assert_eq!(receiver.delivered(), 20);
+    }
+
+    #[test]
+    fn acknowledgments_past_a_gap_are_put_together_once_it_is_told() {
+        let mut receiver = Receiver::default();
+        for seq in 0..u64::from(QUICK_ACKS) {
+            receiver.on_data(at(20), &packet(seq));
+        }
+        let us = |micros: u64| at(100) + Span::from_nanos(1000 * micros);
+        let mut seen = Vec::new();
+        for seq in 17..30 {
+            seen.push(receiver.on_data(us(seq), &packet(seq)).is_some());
+        }
+        // three of 17 to 19, then a wait that starts with 20 and lasts for 1.1 ms
+        assert_eq!(seen.iter().position(|sent| !sent), Some(3));
+        assert!(!seen[3..].contains(&true));
+        assert_eq!(receiver.next_timer(), Some(us(20 + 1100)));
+        let ack = receiver.on_timer(us(20 + 1100)).unwrap();
+        assert_eq!(sacks(&ack), [SackBlock { start: 17, end: 30 }]);
+        assert_eq!(receiver.next_timer(), None);
+        // what moves the acknowledgment is told at once, and so is the end of the gap
+        assert_eq!(receiver.on_data(us(1200), &packet(31)), None);
+        let filled = receiver.on_data(us(1300), &packet(16)).unwrap();
+        assert_eq!(filled.cumulative, 30);
+        let over = receiver.on_data(us(1400), &packet(30)).unwrap();
+        assert_eq!((over.cumulative, over.sacks().len()), (32, 0));
+        assert_eq!(receiver.next_timer(), None);
+    }
+
+    #[test]
+    fn the_wait_past_a_gap_is_a_twentieth_of_a_short_round_trip() {
+        let mut receiver = Receiver::default();
+        receiver.on_data(at(2), &packet(0));
+        for seq in 1..u64::from(QUICK_ACKS) {
+            receiver.on_data(at(2), &packet(seq));
+        }
+        for seq in 17..21 {
+            receiver.on_data(at(3), &packet(seq));
+        }
+        let wait = Span::from_nanos(4_000_000 / 20) + COMPRESSION_SLACK;
+        assert_eq!(receiver.next_timer(), Some(at(3) + wait));
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct Sender {
     /// When to ask a receiver whose window is closed.
     persist_at: Option<Time>,
     retransmits: u64,
+    /// The last delivery rate measured: packets, and the time they took.
+    delivery_rate: (u64, Span),
 }
 
 impl Sender {
@@ -84,6 +86,7 @@ impl Sender {
             paced_until: None,
             persist_at: None,
             retransmits: 0,
+            delivery_rate: (0, Span::ZERO),
         };
         if let Some(packets) = config.initial_window_packets {
             let ssthresh = sender.controller.ssthresh();
@@ -98,10 +101,9 @@ impl Sender {
         self.available = self.available.saturating_add(packets);
     }
 
-    /// The application takes back what was never sent; returns how many packets remain in all.
-    pub fn withdraw(&mut self) -> u64 {
-        self.available = self.scoreboard.next();
-        self.available
+    /// The application has given no more than `packets` in all, of which those sent remain sent.
+    pub fn end_at(&mut self, packets: u64) {
+        self.available = packets.max(self.scoreboard.next());
     }
 
     /// The window that holds now, in whole packets: that of the recovery while there is one, unless
@@ -129,6 +131,12 @@ impl Sender {
     /// Packets sent again.
     pub const fn retransmits(&self) -> u64 {
         self.retransmits
+    }
+
+    /// The last delivery rate that was measured, in packets a second.
+    pub fn delivery_rate(&self) -> Option<f64> {
+        let (packets, interval) = self.delivery_rate;
+        (interval > Span::ZERO).then(|| packets as f64 / interval.as_secs())
     }
 
     /// Packets on their way, as far as is known.
@@ -348,6 +356,10 @@ impl Sender {
             let cwnd_limited = self
                 .window_use
                 .is_limited(self.cwnd, || self.controller.in_slow_start());
+            let rate = self.scoreboard.rate_sample(now, &delivery, min_rtt);
+            if let Some(rate) = &rate {
+                self.delivery_rate = (rate.delivered_packets, rate.interval);
+            }
             self.controller.on_ack(&Ack {
                 now,
                 acked_packets: delivery.delivered,
@@ -361,7 +373,7 @@ impl Sender {
                 departs_at: self.pacer.next(),
                 delivered: self.scoreboard.delivered(),
                 lost: self.scoreboard.found_lost(),
-                rate: self.scoreboard.rate_sample(now, &delivery, min_rtt),
+                rate,
                 round_ends,
                 cwnd_limited,
                 in_order: delivery.advanced || self.reordering.is_common(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
+use arrow_array::types::{Float64Type, UInt8Type, UInt32Type, UInt64Type};
 use arrow_array::{
     Array, ArrayRef, Float64Array, RecordBatch, UInt8Array, UInt32Array, UInt64Array,
 };
@@ -21,13 +21,22 @@ use crate::output::write_beside;
 use crate::pages;
 use crate::quiet_panics;
 use crate::record::{
-    FREE_ROWS, MessageRecord, Metadata, PacketRecord, Record, SCHEMA_VERSION, Trace,
+    FREE_ROWS, MessageRecord, Metadata, Mode, PacketRecord, Record, SCHEMA_VERSION, Trace,
 };
 
 /// Key of the JSON metadata in the Parquet footer.
 const METADATA_KEY: &str = "pathcast";
 /// Rows turned into columns at a time, so that memory stays bounded.
 const BATCH_ROWS: usize = 64 * 1024;
+
+/// Columns of a trace that a file may lack.
+const LATER_COLUMNS: [&str; 5] = [
+    "min_rtt_s",
+    "bandwidth_bps",
+    "pacing_bps",
+    "delivery_bps",
+    "mode",
+];
 
 /// A row of one of the project's tables.
 pub trait Row: Sized {
@@ -39,7 +48,7 @@ pub trait Row: Sized {
 
 impl Row for Record {
     fn schema() -> Schema {
-        use DataType::{Float64, UInt32, UInt64};
+        use DataType::{Float64, UInt8, UInt32, UInt64};
         Schema::new(vec![
             Field::new("time_s", Float64, false),
             Field::new("flow", UInt32, false),
@@ -50,40 +59,40 @@ impl Row for Record {
             Field::new("snd_una_bytes", UInt64, true),
             Field::new("rwnd_bytes", UInt64, true),
             Field::new("retransmits", UInt64, true),
+            Field::new("min_rtt_s", Float64, true),
+            Field::new("bandwidth_bps", Float64, true),
+            Field::new("pacing_bps", Float64, true),
+            Field::new("delivery_bps", Float64, true),
+            Field::new("mode", UInt8, true),
         ])
     }
 
     fn columns(rows: &[Self]) -> Vec<ArrayRef> {
+        let floats = |of: fn(&Self) -> Option<f64>| -> ArrayRef {
+            Arc::new(rows.iter().map(of).collect::<Float64Array>())
+        };
+        let counts = |of: fn(&Self) -> Option<u64>| -> ArrayRef {
+            Arc::new(rows.iter().map(of).collect::<UInt64Array>())
+        };
         vec![
-            Arc::new(
-                rows.iter()
-                    .map(|r| Some(r.time_s))
-                    .collect::<Float64Array>(),
-            ),
+            floats(|r| Some(r.time_s)),
             Arc::new(rows.iter().map(|r| Some(r.flow)).collect::<UInt32Array>()),
+            floats(|r| Some(r.cwnd_packets)),
+            floats(|r| r.ssthresh_packets),
+            floats(|r| r.srtt_s),
+            counts(|r| r.snd_nxt_bytes),
+            counts(|r| r.snd_una_bytes),
+            counts(|r| r.rwnd_bytes),
+            counts(|r| r.retransmits),
+            floats(|r| r.min_rtt_s),
+            floats(|r| r.bandwidth_bps),
+            floats(|r| r.pacing_bps),
+            floats(|r| r.delivery_bps),
             Arc::new(
                 rows.iter()
-                    .map(|r| Some(r.cwnd_packets))
-                    .collect::<Float64Array>(),
+                    .map(|r| r.mode.map(|mode| mode as u8))
+                    .collect::<UInt8Array>(),
             ),
-            Arc::new(
-                rows.iter()
-                    .map(|r| r.ssthresh_packets)
-                    .collect::<Float64Array>(),
-            ),
-            Arc::new(rows.iter().map(|r| r.srtt_s).collect::<Float64Array>()),
-            Arc::new(
-                rows.iter()
-                    .map(|r| r.snd_nxt_bytes)
-                    .collect::<UInt64Array>(),
-            ),
-            Arc::new(
-                rows.iter()
-                    .map(|r| r.snd_una_bytes)
-                    .collect::<UInt64Array>(),
-            ),
-            Arc::new(rows.iter().map(|r| r.rwnd_bytes).collect::<UInt64Array>()),
-            Arc::new(rows.iter().map(|r| r.retransmits).collect::<UInt64Array>()),
         ]
     }
 }
@@ -336,6 +345,8 @@ fn read_columns(path: &Path, file: &File) -> Result<Trace, TraceError> {
                 let message = format!("is {}, expected {}", got.data_type(), wanted.data_type());
                 return Err(error(format!("column {}: {message}", wanted.name())));
             }
+            // traces from before there were these columns lack them
+            Err(_) if LATER_COLUMNS.contains(&wanted.name().as_str()) => {}
             Err(_) => return Err(error(format!("lacks the column {}", wanted.name()))),
         }
     }
@@ -416,19 +427,35 @@ fn append(batch: &RecordBatch, records: &mut Vec<Record>) {
     let (ssthresh, srtt) = (floats("ssthresh_packets"), floats("srtt_s"));
     let (snd_nxt, snd_una) = (counts("snd_nxt_bytes"), counts("snd_una_bytes"));
     let (rwnd, retransmits) = (counts("rwnd_bytes"), counts("retransmits"));
+    let later = |name: &str| {
+        let column = batch.column_by_name(name)?;
+        Some(column.as_primitive::<Float64Type>().clone())
+    };
+    let (min_rtt, bandwidth) = (later("min_rtt_s"), later("bandwidth_bps"));
+    let (pacing, delivery) = (later("pacing_bps"), later("delivery_bps"));
+    let mode = (batch.column_by_name("mode")).map(|column| column.as_primitive::<UInt8Type>());
     // a null in a column that must have none reads as NaN, which `check` refuses
     let float = |array: &Float64Array, i: usize| array.is_valid(i).then(|| array.value(i));
     let count = |array: &UInt64Array, i: usize| array.is_valid(i).then(|| array.value(i));
-    records.extend((0..batch.num_rows()).map(|i| Record {
-        time_s: float(&time, i).unwrap_or(f64::NAN),
-        flow: flows.value(i),
-        cwnd_packets: float(&cwnd, i).unwrap_or(f64::NAN),
-        ssthresh_packets: float(&ssthresh, i),
-        srtt_s: float(&srtt, i),
-        snd_nxt_bytes: count(&snd_nxt, i),
-        snd_una_bytes: count(&snd_una, i),
-        rwnd_bytes: count(&rwnd, i),
-        retransmits: count(&retransmits, i),
+    records.extend((0..batch.num_rows()).map(|i| {
+        Record {
+            time_s: float(&time, i).unwrap_or(f64::NAN),
+            flow: flows.value(i),
+            cwnd_packets: float(&cwnd, i).unwrap_or(f64::NAN),
+            ssthresh_packets: float(&ssthresh, i),
+            srtt_s: float(&srtt, i),
+            snd_nxt_bytes: count(&snd_nxt, i),
+            snd_una_bytes: count(&snd_una, i),
+            rwnd_bytes: count(&rwnd, i),
+            retransmits: count(&retransmits, i),
+            min_rtt_s: min_rtt.as_ref().and_then(|array| float(array, i)),
+            bandwidth_bps: bandwidth.as_ref().and_then(|array| float(array, i)),
+            pacing_bps: pacing.as_ref().and_then(|array| float(array, i)),
+            delivery_bps: delivery.as_ref().and_then(|array| float(array, i)),
+            mode: mode
+                .filter(|array| array.is_valid(i))
+                .and_then(|array| Mode::from_number(array.value(i))),
+        }
     }));
 }
 
@@ -493,6 +520,8 @@ mod tests {
                 cwnd_packets: 10.5 + i as f64,
                 srtt_s: (i % 3 == 0).then_some(0.04),
                 snd_nxt_bytes: (i % 2 == 0).then_some(i as u64 * 1448),
+                bandwidth_bps: (i % 5 == 0).then_some(i as f64),
+                mode: Mode::from_number((i % 9) as u8),
                 ..Record::default()
             })
             .collect();
@@ -506,6 +535,38 @@ mod tests {
         let written = trace(BATCH_ROWS + 5);
         write_parquet(&path, &written).unwrap();
         assert_eq!(crate::read(&path).unwrap(), written);
+    }
+
+    #[test]
+    fn a_file_may_lack_columns_that_came_later_and_have_numbers_of_later_modes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let write = |columns: &[usize], batch: RecordBatch| {
+            let batch = batch.project(columns).unwrap();
+            let mut writer =
+                ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
+            writer.write(&batch).unwrap();
+            let json = serde_json::to_string(&trace(1).metadata).unwrap();
+            writer.append_key_value_metadata(KeyValue::new(METADATA_KEY.to_string(), json));
+            writer.close().unwrap();
+            read_parquet(&path)
+        };
+        let written = trace(6).records;
+        let whole =
+            RecordBatch::try_new(Arc::new(Record::schema()), Record::columns(&written)).unwrap();
+        let early = write(&[0, 1, 2, 3, 4, 5, 6, 7, 8], whole.clone()).unwrap();
+        let row = early.records[5];
+        assert_eq!(
+            (row.cwnd_packets, row.bandwidth_bps, row.mode),
+            (15.5, None, None)
+        );
+        let error = write(&[0, 1, 3, 4, 5, 6, 7, 8], whole.clone()).unwrap_err();
+        assert_eq!(error.message, "lacks the column cwnd_packets");
+        let mut columns = whole.columns().to_vec();
+        columns[13] = Arc::new(UInt8Array::from(vec![200; 6]));
+        let later = RecordBatch::try_new(Arc::new(Record::schema()), columns).unwrap();
+        let later = write(&(0..14).collect::<Vec<_>>(), later).unwrap();
+        assert!(later.records.iter().all(|row| row.mode.is_none()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+pub use pathcast_congestion::Mode;
 use serde::{Deserialize, Serialize};
 
 /// Version of the schema that this crate writes; it reads all versions up to it.
@@ -71,6 +72,16 @@ pub struct Record {
     pub rwnd_bytes: Option<u64>,
     /// Packets sent again so far.
     pub retransmits: Option<u64>,
+    /// Smallest round-trip time in seconds: the controller's if it models one, else the connection's.
+    pub min_rtt_s: Option<f64>,
+    /// The path's rate as the controller models it, in bit/s of payload.
+    pub bandwidth_bps: Option<f64>,
+    /// The rate at which the sender paces its packets, in bit/s of payload.
+    pub pacing_bps: Option<f64>,
+    /// The last delivery rate that the sender measured, in bit/s of payload.
+    pub delivery_bps: Option<f64>,
+    /// What the controller is doing; `docs/trace-format.md` lists the numbers.
+    pub mode: Option<Mode>,
 }
 
 /// What happened to a packet.

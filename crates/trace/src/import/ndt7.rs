@@ -43,6 +43,12 @@ struct TcpInfo {
     bytes_retrans: Option<u64>,
     total_retrans: Option<u64>,
     snd_wnd: Option<u64>,
+    /// Microseconds.
+    #[serde(rename = "MinRTT")]
+    min_rtt: Option<f64>,
+    /// Bytes a second; negative or huge without a limit.
+    pacing_rate: Option<f64>,
+    delivery_rate: Option<f64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -66,6 +72,13 @@ struct Test {
     first: Option<(f64, u64)>,
     last: Option<(f64, u64)>,
     about: Vec<(&'static str, String)>,
+}
+
+/// A rate in bytes a second; none if it is none.
+fn rate_bps(bytes_per_s: Option<f64>) -> Option<f64> {
+    bytes_per_s
+        .filter(|rate| *rate > 0.0 && *rate < 1e15)
+        .map(|rate| rate * 8.0)
 }
 
 impl Test {
@@ -98,6 +111,12 @@ impl Test {
             snd_una_bytes: acked,
             rwnd_bytes: info.snd_wnd.filter(|w| *w > 0),
             retransmits: info.total_retrans,
+            min_rtt_s: info
+                .min_rtt
+                .filter(|us| *us > 0.0 && *us < 4e9)
+                .map(|us| us / 1e6),
+            pacing_bps: rate_bps(info.pacing_rate),
+            delivery_bps: rate_bps(info.delivery_rate),
             ..Record::default()
         };
         let place = Place::Line {

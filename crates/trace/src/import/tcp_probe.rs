@@ -118,7 +118,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
                 snd_nxt_bytes: Some(snd_nxt),
                 snd_una_bytes: Some(snd_una),
                 rwnd_bytes: Some(sample.snd_wnd),
-                retransmits: None,
+                ..Record::default()
             };
             rows.push(input.path, place, record)?;
         }

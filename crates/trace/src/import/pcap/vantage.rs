@@ -21,7 +21,6 @@ impl Parts {
     pub fn total_ns(&self) -> i64 {
         self.outer_ns.saturating_add(self.inner_ns)
     }
-
 }
 
 /// The three packets that begin a connection.

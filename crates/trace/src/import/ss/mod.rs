@@ -14,7 +14,7 @@ use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::{Input, shown};
 use crate::import::rows::{FlowNames, Rows};
-use crate::record::{Record, Source};
+use crate::record::{Mode, Record, Source};
 
 use clock::Clock;
 use unnamed::Unnamed;
@@ -371,6 +371,7 @@ fn record(info: &[&str], time_s: f64, flow: u32) -> Result<Record, String> {
     // ss leaves out what is 0
     let resent = count("bytes_retrans:")?.unwrap_or(0);
     let acked = count("bytes_acked:")?;
+    let bbr = Bbr::of(info);
     Ok(Record {
         time_s,
         flow,
@@ -381,7 +382,68 @@ fn record(info: &[&str], time_s: f64, flow: u32) -> Result<Record, String> {
         snd_una_bytes: acked.or(sent.map(|_| 0)),
         rwnd_bytes: count("snd_wnd:")?,
         retransmits: Some(retransmits.unwrap_or(0)),
+        min_rtt_s: bbr
+            .least("mrtt:")
+            .or(optional("minrtt:")?)
+            .map(|ms| ms / 1e3),
+        bandwidth_bps: bbr.word("bw:").and_then(bps),
+        pacing_bps: value_after(info, "pacing_rate").and_then(bps),
+        delivery_bps: value_after(info, "delivery_rate").and_then(bps),
+        mode: bbr.mode(),
     })
+}
+
+/// The word after `key`.
+fn value_after<'a>(info: &[&'a str], key: &str) -> Option<&'a str> {
+    let at = info.iter().position(|word| *word == key)?;
+    info.get(at + 1).copied()
+}
+
+/// A rate as ss prints it: `28.9Mbps`.
+fn bps(text: &str) -> Option<f64> {
+    let text = text.strip_suffix("bps")?;
+    let (digits, unit) = match text.chars().last()? {
+        'K' => (&text[..text.len() - 1], 1e3),
+        'M' => (&text[..text.len() - 1], 1e6),
+        'G' => (&text[..text.len() - 1], 1e9),
+        'T' => (&text[..text.len() - 1], 1e12),
+        _ => (text, 1.0),
+    };
+    let rate = digits.parse::<f64>().ok()? * unit;
+    (rate.is_finite() && rate > 0.0).then_some(rate)
+}
+
+/// What ss says of BBR: `bbr:(bw:28.9Mbps,mrtt:19.6,pacing_gain:1,cwnd_gain:2)`.
+struct Bbr<'a>(Option<&'a str>);
+
+impl<'a> Bbr<'a> {
+    fn of(info: &[&'a str]) -> Self {
+        let inner = value(info, "bbr:(");
+        Self(inner.map(|inner| inner.strip_suffix(')').unwrap_or(inner)))
+    }
+
+    fn word(&self, key: &str) -> Option<&'a str> {
+        self.0?.split(',').find_map(|word| word.strip_prefix(key))
+    }
+
+    fn least(&self, key: &str) -> Option<f64> {
+        let value = self.word(key)?.parse::<f64>().ok()?;
+        (value.is_finite() && value > 0.0).then_some(value)
+    }
+
+    /// The kernel tells gains, which differ with the mode.
+    fn mode(&self) -> Option<Mode> {
+        let (pacing, window) = (self.least("pacing_gain:")?, self.least("cwnd_gain:")?);
+        let mode = match () {
+            () if pacing > 2.0 => Mode::SlowStart,
+            () if pacing < 0.5 => Mode::Drain,
+            () if pacing < 0.95 => Mode::Down,
+            () if pacing > 1.05 => Mode::Up,
+            () if window < 1.5 => Mode::ProbeRtt,
+            () => Mode::Cruise,
+        };
+        Some(mode)
+    }
 }
 
 /// The last bare word before the first number.
@@ -398,6 +460,7 @@ fn scheme<'a>(info: &[&'a str]) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use crate::import::testing::{never_panics, read, read_prefix};
+    use crate::record::Mode;
 
     const SAMPLES: &str = "\
 1700000000.25
@@ -436,6 +499,26 @@ ESTAB 0      43440  10.0.0.1:5201      10.0.0.2:4444
         assert_eq!(read.trace.metadata.mss_bytes, Some(1448));
         assert_eq!(read.goodput_bps[&0], 64_000.0);
         assert!(read.warnings.is_empty(), "{:?}", read.warnings);
+    }
+
+    #[test]
+    fn what_ss_says_of_bbr_becomes_columns() {
+        let said = "minrtt:18.5 bbr:(bw:30.5Mbps,mrtt:19.5,pacing_gain:0.75,cwnd_gain:2) \
+                    pacing_rate 36.6Mbps send 33.1Mbps delivery_rate 28Kbps";
+        let read = read(SAMPLES.replace("snd_wnd:65536", said)).unwrap();
+        let row = read.trace.records[1];
+        assert_eq!((row.min_rtt_s, row.mode), (Some(0.0195), Some(Mode::Down)));
+        assert_eq!(
+            (row.bandwidth_bps, row.pacing_bps),
+            (Some(30.5e6), Some(36.6e6))
+        );
+        assert_eq!(row.delivery_bps, Some(28e3));
+        let row = read.trace.records[0];
+        assert_eq!(
+            (row.min_rtt_s, row.mode, row.pacing_bps),
+            (None, None, None)
+        );
+        assert_eq!(row.delivery_bps, Some(30e6));
     }
 
     #[test]
