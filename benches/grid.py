@@ -236,10 +236,17 @@ class Compared(NamedTuple):
     kernel: Measured
     ours: Measured
     goodput: float
+    #: Half of the 95 % interval of that difference, over the seeds; None of fewer than two.
+    goodput_half: float | None
     retransmits: float | None
     p95: float
     jain: float | None
     completion: float | None
+
+    @property
+    def differs(self):
+        """Whether goodput differs by more than 5 % whatever chance did."""
+        return self.goodput_half is not None and abs(self.goodput) - self.goodput_half > 0.05
 
 
 def compared(cell, pairs):
@@ -264,6 +271,9 @@ def compared(cell, pairs):
         kernel,
         ours,
         ratio(ours.goodput_bps, kernel.goodput_bps) or 0.0,
+        half_width(
+            [(mine.goodput_bps - theirs.goodput_bps) / kernel.goodput_bps for theirs, mine in pairs]
+        ),
         ratio(ours.retransmits, kernel.retransmits)
         if kernel.retransmits >= FEWEST_RETRANSMITS
         else None,
@@ -273,22 +283,26 @@ def compared(cell, pairs):
     )
 
 
+def half_width(values):
+    """Half of the 95 % interval of the values' mean; None of fewer than two."""
+    if len(values) < 2:
+        return None
+    return student.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+
+
 def interval(values):
     """A mean with its 95 % interval over cells, signed; a dash without values."""
     if not values:
         return "-"
-    mean = statistics.mean(values)
-    if len(values) < 2:
-        return f"{mean:+.1%}"
-    half = student.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
-    return f"{mean:+.1%} ± {half:.1%}"
+    mean, half = statistics.mean(values), half_width(values)
+    return f"{mean:+.1%}" if half is None else f"{mean:+.1%} ± {half:.1%}"
 
 
 def summary(rows):
     """Signed means over cells: by family, the lossy ones by scheme too."""
     lines = [
-        "| cells | number | goodput | within 5 % | retransmits | 95 % delay | completion | Jain's index, furthest |",
-        "|---|---|---|---|---|---|---|---|",
+        "| cells | number | goodput | within 5 % | beyond it for certain | retransmits | 95 % delay | completion | Jain's index, furthest |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     groups = [(f"lossy, {scheme}", "lossy", scheme) for scheme in SCHEMES]
     groups += [(family, family, None) for family in FAMILIES] + [("all", None, None)]
@@ -301,13 +315,14 @@ def summary(rows):
         if not chosen:
             continue
         near = sum(abs(row.goodput) <= 0.05 for row in chosen)
+        far = sum(row.differs for row in chosen)
         known = {
             name: [value for row in chosen if (value := getattr(row, name)) is not None]
             for name in ("goodput", "retransmits", "p95", "completion", "jain")
         }
         furthest = max(known["jain"], key=abs, default=None)
         lines.append(
-            f"| {title} | {len(chosen)} | {interval(known['goodput'])} | {near} | {interval(known['retransmits'])} "
+            f"| {title} | {len(chosen)} | {interval(known['goodput'])} | {near} | {far} | {interval(known['retransmits'])} "
             f"| {interval(known['p95'])} | {interval(known['completion'])} "
             f"| {'-' if furthest is None else f'{furthest:+.3f}'} |"
         )
@@ -326,10 +341,13 @@ def table(rows):
 
     for row in rows:
         kernel = row.kernel
+        goodput = share(row.goodput)
+        if row.goodput_half is not None:
+            goodput += f" ± {row.goodput_half:.1%}"
         completion = "" if kernel.completion_s is None else f"{kernel.completion_s:.3f}"
         jain = ("", "") if row.jain is None else (f"{kernel.jain:.3f}", f"{row.jain:+.3f}")
         lines.append(
-            f"| {row.cell.family} | {row.cell.name} | {row.seeds} | {kernel.goodput_bps / 1e6:.2f} | {share(row.goodput)} "
+            f"| {row.cell.family} | {row.cell.name} | {row.seeds} | {kernel.goodput_bps / 1e6:.2f} | {goodput} "
             f"| {kernel.retransmits:.0f} | {share(row.retransmits)} | {kernel.p95_ms:.1f} | {share(row.p95)} "
             f"| {completion} | {share(row.completion)} | {jain[0]} | {jain[1]} |"
         )

@@ -233,6 +233,8 @@ def simulate(
     progress: Callable[[float], None] | None = None,
     trace_file: Path | None = None,
     packets_file: Path | None = None,
+    queues_file: Path | None = None,
+    queues_every_s: float = 0.01,
 ) -> tuple[str, Trace | None]: ...
 def emulate(
     text: str,

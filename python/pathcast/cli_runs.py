@@ -70,11 +70,25 @@ def simulate(
     seed: Seed = 1,
     output: Output = None,
     packets: PacketsFile = None,
+    queues: Annotated[
+        FilePath | None,
+        typer.Option("--queues", help="Write how much waits in each queue here, as Parquet."),
+    ] = None,
+    queues_every: Annotated[
+        float,
+        typer.Option(
+            "--queues-every",
+            metavar="SECONDS",
+            help="How often queues are looked at.",
+            min=1e-6,
+            max=3600,
+        ),
+    ] = runs.DEFAULT_QUEUES_EVERY_S,
     as_json: Json = False,
 ) -> None:
     """Run flows over a path, or a whole scenario, in the simulator."""
     what, schemes = _what_to_run(file, scheme, flows, workload)
-    for written in (output, packets):
+    for written in (output, packets, queues):
         if written is not None:
             check_output(written)
     spec = runs.specified(what, schemes, duration, seed)
@@ -87,9 +101,11 @@ def simulate(
             record=False,
             trace_file=output,
             packets_file=packets,
+            queues_file=queues,
+            queues_every_s=queues_every,
             progress=progress,
         )
-    finish_run(run, as_json, trace=output, packets=packets)
+    finish_run(run, as_json, trace=output, packets=packets, queues=queues)
 
 
 def emulate(

@@ -221,6 +221,8 @@ def checked(schemes: Sequence[str], duration_s: float, seed: int) -> list[str]:
 
 #: How long a run lasts that nobody gave a duration, in seconds.
 DEFAULT_DURATION_S = 60.0
+#: Between two looks at the queues.
+DEFAULT_QUEUES_EVERY_S = 0.01
 
 
 def specified(
@@ -257,6 +259,8 @@ def simulate(
     record: bool = True,
     trace_file: str | os.PathLike[str] | None = None,
     packets_file: str | os.PathLike[str] | None = None,
+    queues_file: str | os.PathLike[str] | None = None,
+    queues_every_s: float = DEFAULT_QUEUES_EVERY_S,
     progress: Progress | None = None,
 ) -> tuple[RunReport, Trace | None]:
     """Runs flows in the simulator. The same seed gives the same run.
@@ -271,6 +275,8 @@ def simulate(
         record: whether to keep a trace of the senders in memory.
         trace_file: write the trace here instead, as the run goes on, in bounded memory.
         packets_file: write every event of every data packet here, likewise.
+        queues_file: write here, likewise, how much waits for each direction of each link.
+        queues_every_s: how often it is looked at, in seconds: from a microsecond to an hour.
         progress: called now and then with the virtual time; may raise to stop the run.
 
     Returns:
@@ -280,7 +286,7 @@ def simulate(
         SchemeError: a scheme that the simulator lacks.
         SimulationError: nothing that is sent arrives.
         TraceError: a file that cannot be written; nothing of it is left then.
-        PathcastError: a duration or seed out of range.
+        PathcastError: a duration, an interval or a seed out of range.
 
     Example:
         >>> path = Path.parse("rate = '12 Mbit/s'\\ndelay = '30 ms'\\n")
@@ -290,6 +296,9 @@ def simulate(
 
     """
     spec = specified(path, schemes, duration_s, seed)
+    if not 1e-6 <= queues_every_s <= 3600:
+        message = f"queues every {queues_every_s:g} s: expected a microsecond to an hour"
+        raise PathcastError(message)
     with translated():
         report, trace = _internal.simulate(
             *spec,
@@ -297,6 +306,8 @@ def simulate(
             progress,
             None if trace_file is None else FilePath(trace_file),
             None if packets_file is None else FilePath(packets_file),
+            None if queues_file is None else FilePath(queues_file),
+            queues_every_s,
         )
     return RunReport.from_json(report), None if trace is None else Trace(trace)
 

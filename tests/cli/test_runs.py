@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
@@ -56,6 +57,62 @@ def test_packets_are_written_and_add_up(path_file, tmp_path):
     delay_ms = 1e3 * table["one_way_delay_s"].drop_null().to_numpy()
     assert delay_ms.mean() == pytest.approx(report["one_way_delay_ms"]["mean"], rel=1e-6)
     assert len(pathcast.read_trace(trace)) > 1000
+
+
+def test_queues_hold_what_delays_packets(path_file, tmp_path):
+    queues, packets = tmp_path / "queues.parquet", tmp_path / "packets.parquet"
+    command = ["simulate", path_file(PATH), "--duration", 20, "--json"]
+    done = run(*command, "--queues", queues, "--queues-every", "0.004", "--packets", packets)
+    assert done.returncode == 0, done.stderr
+    # looking changes nothing
+    report, plain = (json.loads(text) for text in (done.stdout, run(*command).stdout))
+    assert report["flows"] == plain["flows"]
+
+    table = pyarrow.parquet.read_table(queues)
+    rows = {name: table[name].to_numpy() for name in table.column_names}
+    assert len(rows["time_s"]) == 2 * (20 / 0.004 + 1)
+    assert set(rows["link"]) == {0}
+    out = rows["direction"] == 0
+    assert not rows["backlog_bytes"][~out].any()  # acknowledgments never wait here
+    time_s, backlog = rows["time_s"][out], rows["backlog_bytes"][out]
+    assert 40_000 < backlog.max() <= 50_000
+
+    table = pyarrow.parquet.read_table(packets)
+    arrived = table.filter(table["event"].to_numpy() == 1)
+    delay_s = arrived["one_way_delay_s"].to_numpy()
+    sent_s = arrived["time_s"].to_numpy() - delay_s
+    # of the packet that came next after each look: it waited for what was there, with one in transmission
+    after = np.searchsorted(sent_s, time_s)
+    near = after < len(sent_s)
+    near[near] &= sent_s[after[near]] - time_s[near] < 0.0005
+    waited_bytes = (delay_s[after[near]] - 0.010) * 20e6 / 8
+    missing = waited_bytes - backlog[near]
+    assert near.sum() > 1000
+    assert np.quantile(missing, 0.02) > -1500
+    assert np.quantile(missing, 0.98) < 3 * 1500
+
+
+def test_queues_of_each_link_are_told(tmp_path):
+    scenario = tmp_path / "two.toml"
+    links = "".join(
+        f"[links.{name}]\nrate = '{rate} Mbit/s'\ndelay = '5 ms'\n"
+        for name, rate in (("a", 20), ("b", 5))
+    )
+    scenario.write_text(links + "[[flows]]\nscheme = 'cubic'\nroute = ['a', 'b']\n")
+    file = tmp_path / "q.parquet"
+    done = run("simulate", scenario, "--duration", 5, "--queues", file)
+    assert done.returncode == 0, done.stderr
+    assert f"queues written to {file}" in done.stdout.replace("\n", "")
+    table = pyarrow.parquet.read_table(file)
+    link, backlog = table["link"].to_numpy(), table["backlog_bytes"].to_numpy()
+    # the slow link is where packets wait
+    assert backlog[link == 1].mean() > 10 * backlog[link == 0].mean()
+    wrong = run("simulate", scenario, "--queues", file, "--queues-every", "0")
+    assert wrong.returncode == 2
+    with pytest.raises(pathcast.PathcastError, match="a microsecond to an hour"):
+        pathcast.simulate(
+            pathcast.Scenario.load(scenario), queues_file=file, queues_every_s=float("nan")
+        )
 
 
 def test_recording_takes_no_memory_that_grows_with_the_run(path_file, tmp_path):

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use pathcast_congestion::Scheme;
-use pathcast_sim::{NoRecorder, Recorder, Simulation};
+use pathcast_path::Span;
+use pathcast_sim::{NoRecorder, QueueLog, Recorder, Simulation};
 use pathcast_trace::{
     Metadata, PacketRecord, Record, RunReport, TableWriter, TraceError as TraceFileError,
     write_beside,
@@ -76,10 +77,12 @@ fn metadata(spec: &Simulation) -> Metadata {
 
 /// Runs the simulator over a path, or, without schemes, a scenario: a run report as JSON, and the trace
 /// if `record`. `trace_file` and
-/// `packets_file` are written as the run goes on, in bounded memory.
+/// `packets_file` are written as the run goes on, in bounded memory, and so is `queues_file`: what waits in
+/// each queue, each `queues_every_s`.
 #[pyfunction]
 #[pyo3(signature = (
-    text, file, schemes, duration_s, seed, record, progress=None, trace_file=None, packets_file=None
+    text, file, schemes, duration_s, seed, record, progress=None, trace_file=None, packets_file=None,
+    queues_file=None, queues_every_s=0.01,
 ))]
 #[allow(clippy::too_many_arguments)] // Python calls it by name
 pub fn simulate(
@@ -93,64 +96,94 @@ pub fn simulate(
     progress: Option<Py<PyAny>>,
     trace_file: Option<PathBuf>,
     packets_file: Option<PathBuf>,
+    queues_file: Option<PathBuf>,
+    queues_every_s: f64,
 ) -> PyResult<(String, Option<Trace>)> {
     let spec = checked_simulation(text, file, schemes, duration_s, seed)?;
     let metadata = metadata(&spec);
     let mut raised = None;
     let (progress, told) = (progress.as_ref(), &mut raised);
-    let outcome = py.detach(
-        || -> Result<(RunReport, Option<Vec<Record>>), TraceFileError> {
-            // a run that was stopped leaves no file: the error makes the writer take back what it began
-            let whole = |report, told: &Option<PyErr>| match told {
-                None => Ok(report),
-                Some(_) => Err("the run was stopped".to_string()),
-            };
-            match (&trace_file, &packets_file) {
-                (None, None) if record => {
-                    let mut records = Vec::new();
-                    let report = run_timed(&spec, progress, told, &mut records).map_err(named)?;
-                    Ok((report, Some(records)))
-                }
-                (None, None) => {
-                    let report =
-                        run_timed(&spec, progress, told, &mut NoRecorder).map_err(named)?;
-                    Ok((report, None))
-                }
-                (Some(trace_file), None) => write_beside(trace_file, |file| {
-                    let mut rows = TableWriter::<Record>::new(file)?;
-                    let report = run_timed(&spec, progress, told, &mut rows)?;
-                    rows.finish(&metadata)?;
-                    whole((report, None), told)
-                }),
-                (None, Some(packets_file)) => write_beside(packets_file, |file| {
-                    let mut rows = TableWriter::<PacketRecord>::new(file)?;
-                    let report = run_timed(&spec, progress, told, &mut rows)?;
-                    rows.finish(&metadata)?;
-                    whole((report, None), told)
-                }),
-                (Some(trace_file), Some(packets_file)) => write_beside(trace_file, |file| {
-                    write_beside(packets_file, |packets| {
-                        let rows = (
-                            TableWriter::<Record>::new(file)?,
-                            TableWriter::new(packets)?,
-                        );
-                        let mut rows: (_, TableWriter<'_, PacketRecord>) = rows;
-                        let report = run_timed(&spec, progress, told, &mut rows)?;
-                        rows.0.finish(&metadata)?;
-                        rows.1.finish(&metadata)?;
-                        whole((report, None), told)
-                    })
-                    .map_err(|error| error.to_string())
-                }),
-            }
-        },
-    );
+    let outcome = py.detach(|| match &queues_file {
+        None if !record && trace_file.is_none() && packets_file.is_none() => {
+            let report = run_timed(&spec, progress, told, &mut NoRecorder).map_err(named)?;
+            Ok((report, None))
+        }
+        None => run_into(
+            &spec,
+            &metadata,
+            (&trace_file, &packets_file),
+            None,
+            progress,
+            told,
+        ),
+        Some(queues_file) => write_beside(queues_file, |file| {
+            let mut queues = QueueLog::new(file, Span::from_secs(queues_every_s))?;
+            let files = (&trace_file, &packets_file);
+            let outcome = run_into(&spec, &metadata, files, Some(&mut queues), progress, told)
+                .map_err(|error| error.to_string())?;
+            queues.finish(&metadata)?;
+            Ok(outcome)
+        }),
+    });
     if let Some(error) = raised {
         return Err(error);
     }
     let (report, records) = outcome.map_err(|error| TraceError::new_err(error.to_string()))?;
+    let records = records.filter(|_| record);
     let trace = records.map(|records| Trace(pathcast_trace::Trace { metadata, records }));
     Ok((serde_json::to_string(&report).expect("plain data"), trace))
+}
+
+/// Runs into the files of the senders and of packets, or without both into memory, and tells `queues`.
+fn run_into(
+    spec: &Simulation,
+    metadata: &Metadata,
+    files: (&Option<PathBuf>, &Option<PathBuf>),
+    queues: Option<&mut QueueLog<'_>>,
+    progress: Option<&Py<PyAny>>,
+    told: &mut Option<PyErr>,
+) -> Result<(RunReport, Option<Vec<Record>>), TraceFileError> {
+    // a run that was stopped leaves no file: the error makes the writer take back what it began
+    let whole = |report, told: &Option<PyErr>| match told {
+        None => Ok((report, None)),
+        Some(_) => Err("the run was stopped".to_string()),
+    };
+    match files {
+        (None, None) => {
+            let mut into = (Vec::new(), queues);
+            let report = run_timed(spec, progress, told, &mut into).map_err(named)?;
+            let (records, _) = into;
+            match told {
+                None => Ok((report, Some(records))),
+                Some(_) => Err(named("the run was stopped".to_string())),
+            }
+        }
+        (Some(trace_file), None) => write_beside(trace_file, |file| {
+            let mut into = (TableWriter::<Record>::new(file)?, queues);
+            let report = run_timed(spec, progress, told, &mut into)?;
+            into.0.finish(metadata)?;
+            whole(report, told)
+        }),
+        (None, Some(packets_file)) => write_beside(packets_file, |file| {
+            let mut into = (TableWriter::<PacketRecord>::new(file)?, queues);
+            let report = run_timed(spec, progress, told, &mut into)?;
+            into.0.finish(metadata)?;
+            whole(report, told)
+        }),
+        (Some(trace_file), Some(packets_file)) => write_beside(trace_file, |file| {
+            write_beside(packets_file, |packets| {
+                let packets = TableWriter::<PacketRecord>::new(packets)?;
+                let rows = (TableWriter::<Record>::new(file)?, packets);
+                let mut into = (rows, queues);
+                let report = run_timed(spec, progress, told, &mut into)?;
+                let (trace, packets) = into.0;
+                trace.finish(metadata)?;
+                packets.finish(metadata)?;
+                whole(report, told)
+            })
+            .map_err(|error| error.to_string())
+        }),
+    }
 }
 
 /// The error of a run that has no file to be named after.
@@ -175,14 +208,12 @@ mod linux {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use pathcast_emulator::{Ip, Options};
-    use pathcast_path::Span;
-
     use super::*;
     use crate::errors::EmulatorError;
     use crate::namespaces::device_kind;
     use crate::path::parse as parse_path;
     use crate::scenario::parse as parse_scenario;
+    use pathcast_emulator::{Ip, Options};
 
     /// Runs the emulator over a path, or, without schemes, a scenario: a run report as JSON, and the
     /// trace. Files are written as the run goes on.

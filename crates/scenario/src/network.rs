@@ -170,6 +170,12 @@ impl<P> Network<P> {
         self.channels.iter().map(Channel::counters)
     }
 
+    /// Bytes that wait at `now` for each direction of each link, in the order of `counters`; the packets in
+    /// transmission are not counted.
+    pub fn backlogs_bytes(&mut self, now: Time) -> impl Iterator<Item = u64> {
+        (self.channels.iter_mut()).map(move |channel| channel.backlog_bytes(now))
+    }
+
     /// Puts a packet into the node that it is to pass next.
     fn pass(&mut self, now: Time, travelling: Travelling<P>) -> Result<(), (P, DropReason)> {
         let node = self.routes[travelling.route as usize][travelling.hop as usize];

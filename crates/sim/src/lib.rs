@@ -16,7 +16,7 @@ mod wire;
 mod world;
 
 pub use batch::{Ended, check_many, run_many};
-pub use recorder::{NoRecorder, Recorder};
+pub use recorder::{NoRecorder, QueueLog, Recorder};
 pub use sampler::Sampler;
 pub use simulation::{Outcome, SimError, Simulation};
 pub use wire::{MSS_BYTES, MTU_BYTES};

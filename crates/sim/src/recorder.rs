@@ -1,6 +1,9 @@
 //! What a simulation tells as it runs.
 
-use pathcast_trace::{MessageRecord, PacketRecord, Record, TableWriter};
+use std::fs::File;
+
+use pathcast_path::{Span, Time};
+use pathcast_trace::{MessageRecord, Metadata, PacketRecord, QueueRecord, Record, TableWriter};
 
 /// Is told what happens. The constants say what it wants to hear; what it does not costs nothing.
 pub trait Recorder {
@@ -10,6 +13,8 @@ pub trait Recorder {
     const PACKETS: bool;
     /// Whether it wants each message over TCP that has arrived whole.
     const MESSAGES: bool = false;
+    /// Whether it wants to look at the queues now and then.
+    const QUEUES: bool = false;
 
     /// A sender, just after it acted upon an acknowledgment.
     fn ack(&mut self, record: Record);
@@ -19,6 +24,17 @@ pub trait Recorder {
 
     /// A message that an application wrote and the other one has got whole.
     fn message(&mut self, _: MessageRecord) {}
+
+    /// When it looks at the queues next.
+    fn next_look(&self) -> Time {
+        Time::MAX
+    }
+
+    /// A queue at the moment of `next_look`.
+    fn queue(&mut self, _: QueueRecord) {}
+
+    /// It was told all queues of that moment.
+    fn looked(&mut self) {}
 }
 
 /// Keeps nothing.
@@ -62,11 +78,62 @@ impl Recorder for TableWriter<'_, PacketRecord> {
     }
 }
 
+/// Queues at equal intervals, to a file as the run goes on.
+pub struct QueueLog<'a> {
+    rows: TableWriter<'a, QueueRecord>,
+    every: Span,
+    next: Time,
+}
+
+impl<'a> QueueLog<'a> {
+    /// Looks at them at time 0 and then each `every`.
+    ///
+    /// # Errors
+    /// Says why the file cannot be written.
+    pub fn new(file: &'a mut File, every: Span) -> Result<Self, String> {
+        Ok(Self {
+            rows: TableWriter::new(file)?,
+            every: every.max(Span::from_nanos(1)),
+            next: Time::ZERO,
+        })
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// Says why the file cannot be written.
+    pub fn finish(self, metadata: &Metadata) -> Result<(), String> {
+        self.rows.finish(metadata)
+    }
+}
+
+impl Recorder for Option<&mut QueueLog<'_>> {
+    const ACKS: bool = false;
+    const PACKETS: bool = false;
+    const QUEUES: bool = true;
+    fn ack(&mut self, _: Record) {}
+    fn packet(&mut self, _: PacketRecord) {}
+    fn next_look(&self) -> Time {
+        self.as_ref().map_or(Time::MAX, |log| log.next)
+    }
+    fn queue(&mut self, record: QueueRecord) {
+        if let Some(log) = self {
+            log.rows.push(record);
+        }
+    }
+    fn looked(&mut self) {
+        if let Some(log) = self {
+            log.next += log.every;
+        }
+    }
+}
+
 /// Both.
 impl<A: Recorder, B: Recorder> Recorder for (A, B) {
     const ACKS: bool = A::ACKS || B::ACKS;
     const PACKETS: bool = A::PACKETS || B::PACKETS;
     const MESSAGES: bool = A::MESSAGES || B::MESSAGES;
+    const QUEUES: bool = A::QUEUES || B::QUEUES;
     fn ack(&mut self, record: Record) {
         self.0.ack(record);
         self.1.ack(record);
@@ -78,5 +145,16 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
     fn message(&mut self, record: MessageRecord) {
         self.0.message(record);
         self.1.message(record);
+    }
+    fn next_look(&self) -> Time {
+        self.0.next_look().min(self.1.next_look())
+    }
+    fn queue(&mut self, record: QueueRecord) {
+        self.0.queue(record);
+        self.1.queue(record);
+    }
+    fn looked(&mut self) {
+        self.0.looked();
+        self.1.looked();
     }
 }

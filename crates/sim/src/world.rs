@@ -11,7 +11,7 @@ use pathcast_scenario::{
 use pathcast_tcp::{DataSegment, Ecn, Receiver, Sender, SenderConfig};
 use pathcast_trace::{
     DelayHistogram, Direction, FlowReport, MessageRecord, MessageReport, PacketEvent, PacketRecord,
-    Record,
+    QueueRecord, Record,
 };
 use rand_core::RngCore;
 
@@ -185,6 +185,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             let ack = self.network.next_ack();
             let timer = self.timers.next().unwrap_or(Time::MAX);
             let now = data.min(ack).min(timer);
+            if R::QUEUES && now.min(end) >= self.recorder.next_look() {
+                self.look_at_queues(now.min(end));
+            }
             if now > end {
                 return match self.open > 0 && now == Time::MAX {
                     true => Err(self.stalled(last, "no flow has anything left to wait for")),
@@ -216,6 +219,32 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             if self.open == 0 && self.network.in_flight() == 0 {
                 return Ok(now);
             }
+        }
+    }
+
+    /// Tells of the queues as they were up to `now`, before what happens then.
+    #[cold]
+    fn look_at_queues(&mut self, now: Time) {
+        loop {
+            let at = self.recorder.next_look();
+            if at > now {
+                return;
+            }
+            let mut number = 0;
+            let recorder = &mut *self.recorder;
+            self.network.look_at_queues(at, &mut |backlog_bytes| {
+                recorder.queue(QueueRecord {
+                    time_s: at.as_secs(),
+                    link: number / 2,
+                    direction: match number % 2 {
+                        0 => Direction::Data,
+                        _ => Direction::Back,
+                    },
+                    backlog_bytes,
+                });
+                number += 1;
+            });
+            recorder.looked();
         }
     }
 

@@ -38,8 +38,8 @@ pub use parquet_file::{
     Row, TableWriter, read_parquet, write_batch, write_packets, write_parquet, write_rows,
 };
 pub use record::{
-    Direction, MessageRecord, Metadata, Mode, PacketEvent, PacketRecord, Record, SCHEMA_VERSION,
-    Source, Trace,
+    Direction, MessageRecord, Metadata, Mode, PacketEvent, PacketRecord, QueueRecord, Record,
+    SCHEMA_VERSION, Source, Trace,
 };
 pub use report::{DelaySplit, FlowReport, Latency, MessageReport, OneWayDelay, RunReport, Slip};
 pub use watch::{WatchReport, WatchedFlow};

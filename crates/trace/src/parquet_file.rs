@@ -21,7 +21,8 @@ use crate::output::write_beside;
 use crate::pages;
 use crate::quiet_panics;
 use crate::record::{
-    FREE_ROWS, MessageRecord, Metadata, Mode, PacketRecord, Record, SCHEMA_VERSION, Trace,
+    FREE_ROWS, MessageRecord, Metadata, Mode, PacketRecord, QueueRecord, Record, SCHEMA_VERSION,
+    Trace,
 };
 
 /// Key of the JSON metadata in the Parquet footer.
@@ -140,6 +141,30 @@ impl Row for PacketRecord {
                     .map(|r| Some(r.direction as u8))
                     .collect::<UInt8Array>(),
             ),
+        ]
+    }
+}
+
+impl Row for QueueRecord {
+    fn schema() -> Schema {
+        use DataType::{Float64, UInt8, UInt32, UInt64};
+        Schema::new(vec![
+            Field::new("time_s", Float64, false),
+            Field::new("link", UInt32, false),
+            Field::new("direction", UInt8, false),
+            Field::new("backlog_bytes", UInt64, false),
+        ])
+    }
+
+    fn columns(rows: &[Self]) -> Vec<ArrayRef> {
+        let bytes = rows.iter().map(|r| Some(r.backlog_bytes));
+        let directions = rows.iter().map(|r| Some(r.direction as u8));
+        let times = rows.iter().map(|r| Some(r.time_s));
+        vec![
+            Arc::new(times.collect::<Float64Array>()),
+            Arc::new(rows.iter().map(|r| Some(r.link)).collect::<UInt32Array>()),
+            Arc::new(directions.collect::<UInt8Array>()),
+            Arc::new(bytes.collect::<UInt64Array>()),
         ]
     }
 }

@@ -154,6 +154,19 @@ pub struct MessageRecord {
     pub read_s: f64,
 }
 
+/// What waited for a link at one moment, the packet in transmission not counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueueRecord {
+    /// Seconds since the run began.
+    pub time_s: f64,
+    /// Which of the run's links, from 0.
+    pub link: u32,
+    /// Which way: as a scenario's flows go unless they say `reverse`, or against it.
+    pub direction: Direction,
+    /// Bytes that wait.
+    pub backlog_bytes: u64,
+}
+
 /// What is known of the run that a trace came from; kept in the Parquet file's metadata.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metadata {

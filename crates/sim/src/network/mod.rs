@@ -39,6 +39,9 @@ pub trait Network {
     /// A data packet that was dropped after it was taken in, and not yet taken here.
     fn take_dropped(&mut self) -> Option<Dropped<Data>>;
 
+    /// Tells `each` the bytes that wait at `now` for each direction of each link: out, back, out, ...
+    fn look_at_queues(&mut self, now: Time, each: &mut dyn FnMut(u64));
+
     /// What became of data packets.
     fn counters(&self) -> Counters;
 

@@ -64,6 +64,11 @@ impl Network for OnePath {
         self.forward.take_dropped()
     }
 
+    fn look_at_queues(&mut self, now: Time, each: &mut dyn FnMut(u64)) {
+        each(self.forward.backlog_bytes(now));
+        each(self.reverse.backlog_bytes(now));
+    }
+
     fn counters(&self) -> Counters {
         self.forward.counters()
     }

@@ -131,6 +131,10 @@ impl Network for Routed {
         self.dropped.as_mut()?.pop_front()
     }
 
+    fn look_at_queues(&mut self, now: Time, each: &mut dyn FnMut(u64)) {
+        self.links.backlogs_bytes(now).for_each(each);
+    }
+
     fn counters(&self) -> Counters {
         self.counters
     }
