@@ -12,6 +12,7 @@
 
 #![deny(clippy::disallowed_methods)] // the same run on every machine
 
+mod offload;
 mod pacer;
 mod prr;
 mod rack;

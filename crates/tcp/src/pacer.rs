@@ -5,10 +5,8 @@
 
 use pathcast_path::{Span, Time};
 
-/// Seconds of sending in one burst (Linux's `sk_pacing_shift` of 10, so a 1024th).
-const BURST_S: f64 = 1.0 / 1024.0;
-/// Least and most packets in one burst (Linux's `tcp_min_tso_segs`, and 64 KiB).
-const BURST_PACKETS: (f64, f64) = (2.0, 45.0);
+use crate::offload::load_packets;
+
 /// No packet waits longer.
 const MAX_GAP: Span = Span::from_millis(100_000);
 /// Part of a nanosecond to which gaps are kept.
@@ -20,20 +18,18 @@ pub struct Pacer {
     rate: Option<f64>,
     /// Between packets, in 2^-16 ns.
     gap: u64,
-    burst_packets: u32,
+    burst_packets: u64,
     /// When the next burst may leave; and what is owed below a nanosecond.
     next: Time,
     fraction: u64,
-    /// The burst that is leaving: since when, how many more packets, and the time it gets back.
-    burst_at: Option<Time>,
-    left: u32,
+    /// The time that the burst which is leaving gets back.
     credit: u64,
 }
 
 impl Pacer {
     /// Sends at `rate` packets a second from now on; none: as fast as anyone likes.
     #[inline]
-    pub fn set_rate(&mut self, rate: Option<f64>) {
+    pub fn set_rate(&mut self, rate: Option<f64>, min_rtt: Option<Span>) {
         if rate == self.rate {
             return;
         }
@@ -41,9 +37,14 @@ impl Pacer {
         if let Some(rate) = rate {
             let gap_ns = (1e9 / rate.max(0.0)).min(MAX_GAP.as_nanos() as f64);
             self.gap = (gap_ns * f64::from(1u32 << FRACTION_BITS)) as u64;
-            let (least, most) = BURST_PACKETS;
-            self.burst_packets = (rate * BURST_S).clamp(least, most) as u32;
+            self.burst_packets = load_packets(rate as u64, min_rtt);
         }
+    }
+
+    /// Packets in a burst; none without a rate.
+    #[inline]
+    pub fn burst_packets(&self) -> Option<u64> {
+        self.rate.map(|_| self.burst_packets)
     }
 
     /// When the next burst may leave; in the past if it may at once.
@@ -52,27 +53,23 @@ impl Pacer {
         self.next
     }
 
-    /// When the next packet may leave, if not at `now`.
+    /// When the next burst may leave, if not at `now`.
     #[inline]
     pub fn blocked_until(&self, now: Time) -> Option<Time> {
         self.rate?;
-        let in_burst = self.burst_at == Some(now) && self.left > 0;
-        (self.next > now && !in_burst).then_some(self.next)
+        (self.next > now).then_some(self.next)
     }
 
-    /// A packet left at `now`.
+    /// A packet left at `now`, the first of a burst or not.
     #[inline]
-    pub fn on_send(&mut self, now: Time) {
+    pub fn on_send(&mut self, now: Time, begins: bool) {
         if self.rate.is_none() {
             return;
         }
-        if self.burst_at != Some(now) || self.left == 0 {
-            self.burst_at = Some(now);
-            self.left = self.burst_packets;
+        if begins {
             self.credit = now.since(self.next).as_nanos();
             self.next = self.next.max(now);
         }
-        self.left -= 1;
         let cost = self.gap + self.fraction;
         self.fraction = cost & ((1 << FRACTION_BITS) - 1);
         let cost_ns = cost >> FRACTION_BITS;
@@ -87,12 +84,16 @@ mod tests {
     use super::*;
 
     /// Sends `packets` as soon as they may leave; returns when each did.
-    fn departures(pacer: &mut Pacer, from: Time, packets: usize) -> Vec<Time> {
+    fn departures(pacer: &mut Pacer, from: Time, packets: u64) -> Vec<Time> {
         let mut now = from;
+        let burst = pacer.burst_packets().unwrap_or(1);
         (0..packets)
-            .map(|_| {
-                now = pacer.blocked_until(now).unwrap_or(now);
-                pacer.on_send(now);
+            .map(|packet| {
+                let begins = packet % burst == 0;
+                if begins {
+                    now = pacer.blocked_until(now).unwrap_or(now);
+                }
+                pacer.on_send(now, begins);
                 now
             })
             .collect()
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn packets_leave_at_the_rate_two_at_a_time() {
         let mut pacer = Pacer::default();
-        pacer.set_rate(Some(1000.0));
+        pacer.set_rate(Some(1000.0), None);
         let micros: Vec<u64> = departures(&mut pacer, Time::ZERO, 6)
             .iter()
             .map(|at| at.as_nanos() / 1000)
@@ -112,7 +113,7 @@ mod tests {
     #[test]
     fn bursts_are_about_a_millisecond_long() {
         let mut pacer = Pacer::default();
-        pacer.set_rate(Some(10_240.0));
+        pacer.set_rate(Some(10_240.0), None);
         let times = departures(&mut pacer, Time::ZERO, 20);
         assert_eq!(times[9], Time::ZERO);
         assert!((times[10].as_secs() - 10.0 / 10_240.0).abs() < 1e-8);
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn the_rate_holds_over_many_packets() {
         let mut pacer = Pacer::default();
-        pacer.set_rate(Some(777_777.0));
+        pacer.set_rate(Some(777_777.0), None);
         let times = departures(&mut pacer, Time::ZERO, 1_000_000);
         let expected_s = 1e6 / 777_777.0;
         assert!((times[999_999].as_secs() / expected_s - 1.0).abs() < 1e-4);
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn a_burst_that_leaves_late_gets_half_its_time_back_at_most() {
         let mut pacer = Pacer::default();
-        pacer.set_rate(Some(1000.0));
+        pacer.set_rate(Some(1000.0), None);
         departures(&mut pacer, Time::ZERO, 2); // the next may leave at 2 ms
         let late = Time::ZERO + Span::from_millis(50);
         let times = departures(&mut pacer, late, 3);
@@ -142,7 +143,7 @@ mod tests {
         let mut pacer = Pacer::default();
         let times = departures(&mut pacer, Time::ZERO, 100);
         assert!(times.iter().all(|at| *at == Time::ZERO));
-        pacer.set_rate(Some(f64::INFINITY));
+        pacer.set_rate(Some(f64::INFINITY), None);
         assert_eq!(departures(&mut pacer, Time::ZERO, 100)[99], Time::ZERO);
     }
 }

@@ -128,6 +128,12 @@ impl Scoreboard {
         self.rate.on_app_limited(in_flight);
     }
 
+    /// When the first packet that is not acknowledged was last sent.
+    #[inline]
+    pub fn head_sent_at(&self) -> Option<Time> {
+        self.packets.front().map(|packet| packet.sent_at)
+    }
+
     /// Sends the next new packet.
     #[inline]
     pub fn send_new(&mut self, now: Time) -> u64 {
@@ -148,23 +154,29 @@ impl Scoreboard {
             .stamp(now, self.transmissions, self.in_flight() + 1)
     }
 
+    /// The next lost packet that waits to be sent again.
+    #[inline]
+    pub fn next_to_retransmit(&mut self) -> Option<u64> {
+        while let Some(&Reverse(seq)) = self.to_retransmit.peek() {
+            let flags = self.get_mut(seq).map(|packet| packet.flags);
+            if flags.is_some_and(|flags| flags & (LOST | SACKED | RETRANSMITTED) == LOST) {
+                return Some(seq);
+            }
+            self.to_retransmit.pop();
+        }
+        None
+    }
+
     /// Sends the next lost packet again, if one waits for it.
     #[inline]
     pub fn retransmit(&mut self, now: Time) -> Option<u64> {
-        while let Some(Reverse(seq)) = self.to_retransmit.pop() {
-            let Some(flags) = self.get_mut(seq).map(|packet| packet.flags) else {
-                continue;
-            };
-            if flags & (LOST | SACKED | RETRANSMITTED) != LOST {
-                continue;
-            }
-            let mut packet = self.transmit(now, seq);
-            packet.flags |= LOST | RETRANSMITTED | EVER_RETRANSMITTED;
-            *self.get_mut(seq).expect("as above") = packet;
-            self.retransmitted += 1;
-            return Some(seq);
-        }
-        None
+        let seq = self.next_to_retransmit()?;
+        self.to_retransmit.pop();
+        let mut packet = self.transmit(now, seq);
+        packet.flags |= LOST | RETRANSMITTED | EVER_RETRANSMITTED;
+        *self.get_mut(seq).expect("as above") = packet;
+        self.retransmitted += 1;
+        Some(seq)
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 use pathcast_congestion::{Ack, Congestion, Controller, INITIAL_WINDOW, LossState, Signal};
 use pathcast_path::{Span, Time};
 
+use crate::offload::{Load, Moment, load_packets};
 use crate::pacer::Pacer;
 use crate::prr::ProportionalRateReduction;
 use crate::rack::ReorderingWindow;
@@ -35,6 +36,9 @@ pub struct Sender {
     cwnd: u64,
     window_use: WindowUse,
     pacer: Pacer,
+    load: Load,
+    /// Packets that leave together at most, and the window for which that was computed.
+    load_packets: (u64, u64),
     /// The round trip ends when this packet is acknowledged.
     round_end: u64,
     /// One past the last packet that the receiver takes.
@@ -74,6 +78,8 @@ impl Sender {
             cwnd: 0,
             window_use: WindowUse::default(),
             pacer: Pacer::default(),
+            load: Load::default(),
+            load_packets: (0, 0),
             round_end: 0,
             receive_edge: config.receive_window_packets,
             last_sent_at: None,
@@ -161,30 +167,101 @@ impl Sender {
             self.pause(true);
             return None;
         }
-        let retransmission = self.scoreboard.waiting() > 0;
-        if !retransmission && !self.may_send_new(now) {
+        let again = match self.scoreboard.waiting() {
+            0 => None,
+            _ => self.scoreboard.next_to_retransmit(),
+        };
+        if again.is_none() && !self.may_send_new(now) {
             self.pause(false);
             return None;
         }
-        if let Some(at) = self.pacer.blocked_until(now) {
+        let begins = match again {
+            Some(seq) => !self.load.continues_with(now, seq),
+            None => !self.load.is_leaving(now),
+        };
+        if begins && let Some(at) = self.pacer.blocked_until(now) {
             self.paced_until = Some(at);
             self.pause(false);
             return None;
         }
-        let seq = if retransmission {
-            let seq = self.scoreboard.retransmit(now).expect("one waits");
-            if seq == self.scoreboard.una() {
-                // it is the one that the timer waits for (Linux's tcp_xmit_retransmit_queue)
-                self.timeout_at = Some(now + self.rtt.rto());
-            }
-            seq
-        } else {
-            if self.scoreboard.outstanding() == 0 {
-                self.restart_after_idle(now);
-            }
-            self.scoreboard.send_new(now)
+        if again.is_some() {
+            return self.retransmit(now, begins);
+        }
+        if self.scoreboard.outstanding() == 0 {
+            self.restart_after_idle(now);
+        }
+        if begins && !self.begin_load(now) {
+            return None;
+        }
+        let pushed = self.load.on_send();
+        let seq = self.scoreboard.send_new(now);
+        Some(self.sent(now, seq, false, begins).with_pushed(pushed))
+    }
+
+    fn retransmit(&mut self, now: Time, begins: bool) -> Option<DataSegment> {
+        let seq = self.scoreboard.retransmit(now)?;
+        if seq == self.scoreboard.una() {
+            // it is the one that the timer waits for (Linux's tcp_xmit_retransmit_queue)
+            self.timeout_at = Some(now + self.rtt.rto());
+        }
+        let most = self.pacer.burst_packets().unwrap_or(u64::MAX);
+        self.load.send_again(now, seq, most);
+        Some(self.sent(now, seq, true, begins))
+    }
+
+    /// Takes as many new packets as leave together, or none while it is worth waiting for more room.
+    #[inline]
+    fn begin_load(&mut self, now: Time) -> bool {
+        let next = self.scoreboard.next();
+        let cwnd_room = self.cwnd - self.scoreboard.in_flight();
+        let receiver_room = self.receive_edge - next;
+        let moment = Moment {
+            now,
+            last_sent_at: self.last_sent_at,
+            head_sent_at: self.scoreboard.head_sent_at(),
+            srtt: self.rtt.srtt(),
+            cwnd: self.cwnd,
+            room: cwnd_room.min(receiver_room),
+            given: self.available - next,
+            load: self.load_packets(),
         };
-        Some(self.sent(now, seq, retransmission))
+        let recovers = matches!(self.state, State::Recovery { .. } | State::Loss { .. });
+        if !recovers && moment.should_wait() {
+            self.pause(cwnd_room < receiver_room);
+            return false;
+        }
+        let packets = moment.load.min(moment.room).min(moment.given);
+        self.load.begin(now, packets);
+        true
+    }
+
+    /// Packets that leave together at most: by the pace, or by the one that Linux computes for all
+    /// (tcp_update_pacing_rate).
+    #[inline]
+    fn load_packets(&mut self) -> u64 {
+        if let Some(packets) = self.pacer.burst_packets() {
+            return packets;
+        }
+        if self.load_packets.1 != self.cwnd {
+            self.load_packets = (self.unpaced_load(), self.cwnd);
+        }
+        self.load_packets.0
+    }
+
+    #[cold]
+    fn unpaced_load(&self) -> u64 {
+        let Some(srtt) = self.rtt.srtt() else {
+            return load_packets(u64::MAX, None);
+        };
+        let doubling = (self.cwnd as f64) < self.controller.ssthresh() / 2.0;
+        let ratio_ns = if doubling {
+            2_000_000_000
+        } else {
+            1_200_000_000
+        };
+        let packets = self.cwnd.max(self.scoreboard.outstanding());
+        let rate = packets.saturating_mul(ratio_ns) / srtt.as_nanos().max(1);
+        load_packets(rate, self.rtt.min())
     }
 
     /// Whether there is a new packet and the receiver takes it.
@@ -215,10 +292,16 @@ impl Sender {
 
     /// Books a packet that leaves now.
     #[inline(always)]
-    fn sent(&mut self, now: Time, seq: u64, retransmission: bool) -> DataSegment {
+    fn sent(
+        &mut self,
+        now: Time,
+        seq: u64,
+        retransmission: bool,
+        begins_burst: bool,
+    ) -> DataSegment {
         self.in_burst = true;
         self.last_sent_at = Some(now);
-        self.pacer.on_send(now);
+        self.pacer.on_send(now, begins_burst);
         if let Some(reduction) = self.state.reduction() {
             reduction.on_send();
         }
@@ -264,7 +347,7 @@ impl Sender {
         };
         // as if nothing had been sent before: the timeout is counted from here
         self.timeout_at = Some(now + self.rtt.rto());
-        let segment = self.sent(now, seq, !fresh);
+        let segment = self.sent(now, seq, !fresh, true);
         self.tail_probe.on_sent(self.scoreboard.next(), !fresh);
         Some(segment)
     }
@@ -324,6 +407,7 @@ impl Sender {
         }
         let round_ends = una > self.round_end;
         if round_ends {
+            self.load_packets.1 = 0; // the round-trip time may be another
             self.round_end = self.scoreboard.next();
         }
         if probe == Verdict::Repaired {
@@ -468,7 +552,8 @@ impl Sender {
     #[inline]
     fn follow_controller(&mut self) {
         self.cwnd = (self.controller.cwnd() as u64).max(1);
-        self.pacer.set_rate(self.controller.pacing_rate());
+        self.pacer
+            .set_rate(self.controller.pacing_rate(), self.rtt.min());
     }
 
     /// The threshold that a window remembers when it is lowered for another reason than congestion

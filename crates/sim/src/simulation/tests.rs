@@ -163,7 +163,7 @@ fn the_same_seed_gives_the_same_run_on_every_machine() {
         });
     assert_eq!(
         (log.acks.len(), digest),
-        (11_617, 8_419_536_599_352_861_496)
+        (12_251, 11_417_684_340_690_100_482)
     );
 }
 
@@ -524,10 +524,12 @@ fn a_long_route_gets_less_than_each_flow_that_crosses_it() {
 
 #[test]
 fn own_delays_make_round_trips_longer_and_shares_smaller() {
-    let text =
-        format!("{CORE}[[flows]]\nscheme = 'reno'\n[[flows]]\nscheme = 'reno'\ndelay = '60 ms'\n");
+    // without jitter flows run in step with the queue; in the kernel the far one gets 0.2 to 0.45 of the other
+    let text = "[links.core]\nrate = '12 Mbit/s'\nqueue = '2 BDP'\n\
+                delay = { kind = 'jitter', base = '20 ms', jitter = '0.1 ms' }\n\
+                [[flows]]\nscheme = 'reno'\n[[flows]]\nscheme = 'reno'\ndelay = '60 ms'\n";
     let mut log = Log::default();
-    let spec = scenario(&text, 300.0, 1);
+    let spec = scenario(text, 300.0, 1);
     let outcome = spec
         .run_recorded(&mut |_| ControlFlow::Continue(()), &mut log)
         .unwrap();
@@ -541,8 +543,8 @@ fn own_delays_make_round_trips_longer_and_shares_smaller() {
             .filter_map(|packet| packet.one_way_delay_s)
             .fold(f64::MAX, f64::min)
     };
-    assert!((least_rtt(0) - 0.021).abs() < 1e-6, "{}", least_rtt(0));
-    assert!((least_rtt(1) - 0.081).abs() < 1e-6, "{}", least_rtt(1));
+    assert!((least_rtt(0) - 0.021).abs() < 1e-4, "{}", least_rtt(0));
+    assert!((least_rtt(1) - 0.081).abs() < 1e-4, "{}", least_rtt(1));
 }
 
 #[test]

@@ -61,10 +61,10 @@ fn a_lost_tail_is_found_by_a_probe_after_two_round_trips() {
     assert_eq!(wire.sender.retransmits(), 1);
     let probe = wire.sent.last().unwrap();
     assert_eq!(probe.1, 19);
-    // packet 18 is acknowledged at 240 ms; the timeout would be before two round trips and the
-    // 200 ms for a lone packet, and the probe takes its place
+    // packet 18 ends a load and is acknowledged at 200 ms; the timeout would be before two round trips and
+    // the 200 ms for a lone packet, and the probe takes its place
     let (at_s, rto_s) = (probe.0.as_secs(), 0.305);
-    assert!((at_s - 0.24 - rto_s).abs() < 0.01, "{at_s}");
+    assert!((at_s - 0.2 - rto_s).abs() < 0.01, "{at_s}");
     assert_eq!(spy.read().timeouts, 0);
 }
 
@@ -275,7 +275,8 @@ fn the_window_is_delivered_once_a_round_trip() {
     // after the first round trip, which starts from nothing
     for ack in &acks[20..] {
         let rate = ack.rate.unwrap().packets_per_s().unwrap();
-        assert!((190.0..=210.0).contains(&rate), "{rate}");
+        // the last packet of a window may leave alone, and its acknowledgment then waits for 40 ms
+        assert!((140.0..=210.0).contains(&rate), "{rate}");
         assert_eq!(ack.in_flight + ack.acked_packets, ack.prior_in_flight);
     }
     let limited = acks.iter().filter(|ack| ack.rate.unwrap().app_limited);

@@ -1,0 +1,202 @@
+//! Segmentation offload: a Linux host hands several packets to its network card at once, whether the card
+//! or the host then cuts them (TSO, GSO), and waits a little for a whole load when an acknowledgment that
+//! will make more room is near (tcp_tso_should_defer). The last packet of each load is pushed.
+
+use pathcast_path::{Span, Time};
+
+/// Least and most packets in one load (Linux's `tcp_min_tso_segs`, and 64 KiB).
+const LEAST: u64 = 2;
+const MOST: u64 = 45;
+/// A load is what the pace sends in a 1024th of a second (Linux's `sk_pacing_shift` of 10),
+const PACE_SHIFT: u32 = 10;
+/// and more on short paths: 64 KiB halved for each half a millisecond of the smallest round-trip time
+/// (net.ipv4.tcp_tso_rtt_log), here in packets of 1448 bytes.
+const RTT_SHIFT: u32 = 9;
+const SHORT_PATH_BYTES: u64 = 65_536 - 1 - 320;
+const PACKET_BYTES: u64 = 1448;
+/// A sender that last sent longer ago does not wait for a whole load.
+const RECENT: Span = Span::from_millis(1);
+/// A part of the window that is worth sending at once (net.ipv4.tcp_tso_win_divisor).
+const WINDOW_DIVISOR: u64 = 3;
+
+/// Packets in a load at `rate` packets a second (tcp_tso_autosize).
+#[inline]
+pub fn load_packets(rate: u64, min_rtt: Option<Span>) -> u64 {
+    let mut bytes = rate.saturating_mul(PACKET_BYTES) >> PACE_SHIFT;
+    if let Some(min_rtt) = min_rtt {
+        let halvings = (min_rtt.as_nanos() / 1000) >> RTT_SHIFT;
+        if halvings < 32 {
+            bytes += SHORT_PATH_BYTES >> halvings;
+        }
+    }
+    (bytes / PACKET_BYTES).clamp(LEAST, MOST)
+}
+
+/// What a sender knows when it may begin a load.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Now.
+    pub now: Time,
+    /// When it last sent anything.
+    pub last_sent_at: Option<Time>,
+    /// When the first packet that is not acknowledged was sent.
+    pub head_sent_at: Option<Time>,
+    /// Smoothed round-trip time.
+    pub srtt: Option<Span>,
+    /// The congestion window, and what the windows leave room for.
+    pub cwnd: u64,
+    pub room: u64,
+    /// Packets that the application has given and were not sent.
+    pub given: u64,
+    /// Packets in a whole load.
+    pub load: u64,
+}
+
+impl Moment {
+    /// Whether to wait for more room, outside recovery (tcp_tso_should_defer).
+    #[inline]
+    pub fn should_wait(&self) -> bool {
+        let whole = self.room >= self.load || self.room * WINDOW_DIVISOR >= self.cwnd;
+        if whole || self.given < 2 {
+            return false;
+        }
+        let (Some(last), Some(head), Some(srtt)) =
+            (self.last_sent_at, self.head_sent_at, self.srtt)
+        else {
+            return false;
+        };
+        // the next acknowledgment is likely in less than half a round trip
+        self.now.since(last) <= RECENT && self.now.since(head).as_nanos() * 2 >= srtt.as_nanos()
+    }
+}
+
+/// The load that is leaving: new packets, or a row of packets sent again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    /// Since when, how many more packets, and whether it has more than one.
+    at: Option<Time>,
+    left: u64,
+    several: bool,
+    /// The next of a row that is sent again.
+    again: Option<u64>,
+}
+
+impl Load {
+    /// Whether it has new packets that leave at `now`.
+    #[inline]
+    pub fn is_leaving(&self, now: Time) -> bool {
+        self.left > 0 && self.at == Some(now) && self.again.is_none()
+    }
+
+    /// Whether packet `seq`, sent again at `now`, is the next of its row.
+    #[inline]
+    pub fn continues_with(&self, now: Time, seq: u64) -> bool {
+        self.left > 0 && self.at == Some(now) && self.again == Some(seq)
+    }
+
+    /// Packet `seq` is sent again, the first of a row of at most `packets` unless it continues one.
+    #[inline]
+    pub fn send_again(&mut self, now: Time, seq: u64, packets: u64) {
+        if !self.continues_with(now, seq) {
+            self.begin(now, packets);
+        }
+        self.left -= 1;
+        self.again = Some(seq + 1);
+    }
+
+    /// Begins with `packets`.
+    #[inline]
+    pub const fn begin(&mut self, now: Time, packets: u64) {
+        *self = Self {
+            at: Some(now),
+            left: packets,
+            several: packets > 1,
+            again: None,
+        };
+    }
+
+    /// One of its packets leaves; returns whether that ends a load of several, which is pushed.
+    #[inline]
+    pub const fn on_send(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left == 0 && self.several
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::from_nanos(micros * 1000)
+    }
+
+    const WAITING: Moment = Moment {
+        now: Time::from_nanos(30_000_000),
+        last_sent_at: Some(Time::from_nanos(29_500_000)),
+        head_sent_at: Some(Time::from_nanos(10_000_000)),
+        srtt: Some(Span::from_millis(20)),
+        cwnd: 20,
+        room: 2,
+        given: 100,
+        load: 5,
+    };
+
+    #[test]
+    fn a_load_is_a_millisecond_of_the_pace_and_larger_on_short_paths() {
+        // 60 Mbit/s: 7.3 kB in a 1024th of a second
+        assert_eq!(load_packets(5180, None), 5);
+        assert_eq!(load_packets(5180, Some(Span::from_millis(20))), 5);
+        // 1.1 ms: a quarter of 64 KiB more
+        assert_eq!(load_packets(5180, Some(Span::from_nanos(1_100_000))), 16);
+        assert_eq!(load_packets(100, None), 2);
+        assert_eq!(load_packets(u64::MAX, None), 45);
+    }
+
+    #[test]
+    fn a_sender_waits_for_a_whole_load_while_an_acknowledgment_is_near() {
+        assert!(WAITING.should_wait());
+        let ends = [
+            Moment { room: 5, ..WAITING },
+            Moment { cwnd: 6, ..WAITING },
+            Moment {
+                given: 1,
+                ..WAITING
+            },
+            Moment {
+                last_sent_at: Some(at(28_900)),
+                ..WAITING
+            },
+            Moment {
+                head_sent_at: Some(at(20_100)),
+                ..WAITING
+            },
+            Moment {
+                head_sent_at: None,
+                ..WAITING
+            },
+            Moment {
+                srtt: None,
+                ..WAITING
+            },
+        ];
+        for moment in ends {
+            assert!(!moment.should_wait(), "{moment:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_packet_of_several_is_pushed() {
+        let mut load = Load::default();
+        assert!(!load.is_leaving(at(1)));
+        load.begin(at(1), 3);
+        assert!(load.is_leaving(at(1)) && !load.is_leaving(at(2)));
+        assert_eq!(
+            [load.on_send(), load.on_send(), load.on_send()],
+            [false, false, true]
+        );
+        assert!(!load.is_leaving(at(1)));
+        load.begin(at(2), 1);
+        assert!(!load.on_send());
+    }
+}
