@@ -118,6 +118,7 @@ impl Capture {
 struct Truth {
     time_s: f64,
     cwnd: f64,
+    in_flight: f64,
     srtt_s: f64,
     una: u64,
     recovering: bool,
@@ -167,6 +168,7 @@ fn run(path: &Path, scheme: Scheme, duration_s: f64) -> (Capture, Vec<Truth>) {
             truth.push(Truth {
                 time_s: now.as_secs(),
                 cwnd: sender.cwnd() as f64,
+                in_flight: sender.in_flight() as f64,
                 srtt_s: sender.rtt().srtt().map_or(f64::NAN, |srtt| srtt.as_secs()),
                 una: sender.una_and_next().0,
                 recovering: sender.una_and_next().0 < recovering_until,
@@ -218,6 +220,7 @@ fn windows_of_a_capture_are_those_of_the_sender() {
             let mut rows = read.trace.records.iter().peekable();
             let start_s = truth[0].time_s;
             let (mut steady, mut repairing, mut srtt) = (Vec::new(), Vec::new(), Vec::new());
+            let mut of_flight = Vec::new();
             for known in &truth {
                 let time_s = known.time_s - start_s;
                 while rows.next_if(|row| row.time_s < time_s - 2e-9).is_some() {}
@@ -226,6 +229,7 @@ fn windows_of_a_capture_are_those_of_the_sender() {
                 };
                 assert_eq!(row.snd_una_bytes, Some(known.una * u64::from(MSS_BYTES)));
                 let error = (row.cwnd_packets / known.cwnd - 1.0).abs();
+                of_flight.push((row.cwnd_packets / known.in_flight.max(1.0) - 1.0).abs());
                 if known.recovering {
                     repairing.push(error);
                 } else {
@@ -239,6 +243,11 @@ fn windows_of_a_capture_are_those_of_the_sender() {
             assert!(count * 100 > truth.len() * 98, "{count} of {}", truth.len());
             let [median, most] = [0.5, 0.95].map(|q| quantile(&mut steady, q) * 100.0);
             let worst = quantile(&mut repairing, 0.95) * 100.0;
+            let flight = quantile(&mut of_flight, 0.95) * 100.0;
+            assert!(
+                flight < 1.0,
+                "{what}, {scheme}: {flight} % of what is in flight"
+            );
             let rtt = quantile(&mut srtt, 0.95) * 100.0;
             println!(
                 "| {what} | {scheme} | {count} | {median:.2} % | {most:.1} % | {worst:.1} % | {rtt:.1} % |"
@@ -248,8 +257,9 @@ fn windows_of_a_capture_are_those_of_the_sender() {
                 assert!((30.0..60.0).contains(&median), "{median} %");
                 continue;
             }
+            // a packet or two of the window may wait for a whole load
             assert!(
-                median < 0.1 && most < 1.0,
+                median < 0.1 && most < 8.0,
                 "{what}, {scheme}: {median}, {most} %"
             );
             assert!(

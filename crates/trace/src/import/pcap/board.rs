@@ -50,6 +50,8 @@ pub struct Board {
     pipe_bytes: u64,
     highest_sacked: u64,
     lost_below: u64,
+    /// When the last of what has arrived was sent, for the last time.
+    newest_arrived_ns: i64,
 }
 
 impl Board {
@@ -134,10 +136,11 @@ impl Board {
         {
             self.lose_all();
         }
-        let highest_sacked = self.highest_sacked;
+        let (highest_sacked, newest_arrived_ns) = (self.highest_sacked, self.newest_arrived_ns);
         self.change(start, end, |at, sent| Sent {
-            // with arrivals above it, it was sent again for it was taken for lost; else to probe
-            lost: sent.lost || at < highest_sacked,
+            // with arrivals above it or of what was sent later, it was sent again for it was taken for lost;
+            // else to probe
+            lost: sent.lost || at < highest_sacked || sent.sent_ns < newest_arrived_ns,
             again: true,
             ambiguous: true,
             sent_ns,
@@ -150,7 +153,10 @@ impl Board {
     fn timed_out(&self, at: u64, head: &Sent, now_ns: i64) -> bool {
         match head.again {
             true => now_ns.saturating_sub(head.sent_ns) >= LEAST_TIMEOUT_NS,
-            false => !head.lost && self.highest_sacked <= at && self.segments.len() > 1,
+            false => {
+                let overtaken = self.highest_sacked > at || head.sent_ns < self.newest_arrived_ns;
+                !head.lost && !overtaken && self.segments.len() > 1
+            }
         }
     }
 
@@ -181,6 +187,7 @@ impl Board {
                 break;
             }
             let sent = self.remove(start)?;
+            self.newest_arrived_ns = self.newest_arrived_ns.max(sent.sent_ns);
             ambiguous |= sent.ambiguous;
             if !sent.sacked && first.is_none() {
                 first = Some(sent.sent_ns);
@@ -193,7 +200,9 @@ impl Board {
     /// it was sent, if that was not known before and it was sent only once.
     pub fn sacked(&mut self, from: u64, to: u64) -> Option<i64> {
         let mut first = None;
+        let mut newest_arrived_ns = self.newest_arrived_ns;
         let reached = self.change(from, to, |_, sent| {
+            newest_arrived_ns = newest_arrived_ns.max(sent.sent_ns);
             if !sent.sacked && !sent.ambiguous && first.is_none() {
                 first = Some(sent.sent_ns);
             }
@@ -206,6 +215,7 @@ impl Board {
             }
         });
         self.highest_sacked = self.highest_sacked.max(reached);
+        self.newest_arrived_ns = newest_arrived_ns;
         first
     }
 
@@ -314,6 +324,19 @@ mod tests {
         assert_eq!(board.pipe_bytes(), 350);
         assert_eq!(board.acknowledged(1000), Some(6));
         assert_eq!(board.pipe_bytes(), 0);
+    }
+
+    #[test]
+    fn what_something_sent_later_overtook_is_lost_and_timed_nothing_out() {
+        let mut board = of(10);
+        board.sacked(100, 500);
+        board.find_losses(100);
+        board.sent_again(0, 100, 50); // after all of them
+        assert!(board.sent(1000, 1100, 60));
+        // the copy is acknowledged, and 500 was sent before it: RACK
+        board.acknowledged(500);
+        board.sent_again(500, 600, 70);
+        assert_eq!(board.pipe_bytes(), 600);
     }
 
     #[test]
