@@ -30,6 +30,10 @@ pub struct Delivery {
     pub first_rtt: Option<Span>,
     /// That of the last.
     pub rtt: Option<Span>,
+    /// The lowest of them that was sent only once.
+    pub lowest_original: Option<u64>,
+    /// Whether any of them arrived out of order.
+    pub sacked: bool,
     /// How many packets sent after it had arrived before one that was never sent again; 0: none.
     pub reordered: u64,
     /// The one that was sent last.
@@ -257,6 +261,7 @@ impl Scoreboard {
                 self.forget(packet.flags);
                 self.get_mut(seq).expect("as above").flags = SACKED;
                 self.sacked += 1;
+                delivery.sacked = true;
                 self.take_delivery(now, seq, packet, false, min_rtt, delivery);
             }
             seq += 1;
@@ -291,6 +296,8 @@ impl Scoreboard {
         let rtt = now.since(packet.sent_at);
         if packet.flags & EVER_RETRANSMITTED == 0 {
             delivery.first_rtt.get_or_insert(rtt);
+            let lowest = *delivery.lowest_original.get_or_insert(seq);
+            delivery.lowest_original = Some(lowest.min(seq));
             delivery.rtt = Some(rtt);
             delivery.reordered = delivery.reordered.max(self.fack.saturating_sub(seq));
         } else if original || min_rtt.is_some_and(|min| rtt < min) {

@@ -18,7 +18,7 @@ mod config;
 mod state;
 
 pub use config::{MAX_WINDOW_PACKETS, SenderConfig};
-use state::State;
+use state::{Frto, State};
 
 /// A TCP sender with its congestion controller.
 pub struct Sender {
@@ -169,6 +169,7 @@ impl Sender {
         }
         let again = match self.scoreboard.waiting() {
             0 => None,
+            _ if self.sends_new_first() => None,
             _ => self.scoreboard.next_to_retransmit(),
         };
         if again.is_none() && !self.may_send_new(now) {
@@ -264,6 +265,32 @@ impl Sender {
         load_packets(rate, self.rtt.min())
     }
 
+    /// Whether a timeout that may have been too early is looked at by new data, before more is sent again.
+    fn sends_new_first(&mut self) -> bool {
+        let next = self.scoreboard.next();
+        let State::Loss { frto, .. } = &mut self.state else {
+            return false;
+        };
+        if *frto == Frto::NewData && (next == self.available || next >= self.receive_edge) {
+            *frto = Frto::TimedOut;
+        }
+        *frto == Frto::NewData
+    }
+
+    /// New data has left, or could not.
+    fn end_new_data(&mut self) {
+        let next = self.scoreboard.next();
+        if let State::Loss { high_seq, frto } = &mut self.state
+            && *frto == Frto::NewData
+        {
+            *frto = if next > *high_seq {
+                Frto::TimedOut
+            } else {
+                Frto::Off
+            };
+        }
+    }
+
     /// Whether there is a new packet and the receiver takes it.
     #[inline]
     fn may_send_new(&mut self, now: Time) -> bool {
@@ -283,6 +310,9 @@ impl Sender {
 
     #[inline]
     fn pause(&mut self, limited: bool) {
+        if matches!(self.state, State::Loss { .. }) {
+            self.end_new_data();
+        }
         if self.in_burst || limited {
             self.in_burst = false;
             let (una, next) = self.una_and_next();
@@ -522,9 +552,13 @@ impl Sender {
                 });
                 (over, undone)
             }
-            (State::Loss { high_seq }, undo) => {
+            (State::Loss { high_seq, frto }, undo) => {
+                // what was never sent again and has arrived was not lost (RFC 5682, step 3b)
+                let original = delivery.lowest_original.is_some_and(|seq| seq < *high_seq);
                 let undone = undo.is_some_and(|undo| {
-                    undo.all_came_twice() || (delivery.advanced && undo.original_arrived(echo))
+                    undo.all_came_twice()
+                        || (delivery.advanced && undo.original_arrived(echo))
+                        || (*frto != Frto::Off && original)
                 });
                 (una >= *high_seq, undone)
             }
@@ -545,6 +579,28 @@ impl Sender {
         }
         if over || undone {
             self.follow_controller();
+        }
+        self.probe_timeout(delivery);
+    }
+
+    /// After a timeout the first acknowledgment that moves lets new data out, before more is sent again: if
+    /// that, too, brings what was never sent again, the timeout was too early (RFC 5682, as Linux's
+    /// tcp_process_loss).
+    #[inline]
+    fn probe_timeout(&mut self, delivery: &Delivery) {
+        let next = self.scoreboard.next();
+        let may_send = next < self.available && next < self.receive_edge;
+        if let State::Loss { high_seq, frto } = &mut self.state
+            && *frto != Frto::Off
+        {
+            if next > *high_seq {
+                if delivery.sacked || !delivery.advanced {
+                    *frto = Frto::Off;
+                }
+            } else if delivery.advanced {
+                *high_seq = next;
+                *frto = if may_send { Frto::NewData } else { Frto::Off };
+            }
         }
     }
 
@@ -689,7 +745,12 @@ impl Sender {
         let reduce = match self.state {
             State::Open => true,
             State::Reducing { high_seq, .. } | State::Recovery { high_seq, .. } => una >= high_seq,
-            State::Loss { high_seq } => una >= high_seq || self.rtt.backoff() == 0,
+            State::Loss { high_seq, .. } => una >= high_seq || self.rtt.backoff() == 0,
+        };
+        let in_recovery = matches!(self.state, State::Recovery { .. } | State::Loss { .. });
+        let frto = match in_recovery && self.rtt.backoff() == 0 {
+            true => Frto::Off,
+            false => Frto::TimedOut,
         };
         if reduce {
             self.undo = Some(Undo::new(una, self.cwnd, self.current_ssthresh()));
@@ -705,6 +766,7 @@ impl Sender {
         self.follow_controller();
         self.state = State::Loss {
             high_seq: self.scoreboard.next(),
+            frto,
         };
         self.reorder_at = None;
         self.rtt.back_off();

@@ -19,7 +19,18 @@ pub enum State {
         reduction: Option<ProportionalRateReduction>,
     },
     /// The retransmission timer expired.
-    Loss { high_seq: u64 },
+    Loss { high_seq: u64, frto: Frto },
+}
+
+/// How far it was looked whether a timeout was too early (RFC 5682).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frto {
+    /// It was not, or nobody asks: the losses of a recovery came before.
+    Off,
+    /// The first packet was sent again, or new data after that: what is acknowledged next decides.
+    TimedOut,
+    /// New data leaves before more is sent again.
+    NewData,
 }
 
 impl State {

@@ -536,3 +536,13 @@ proptest::proptest! {
         wire.run();
     }
 }
+
+#[test]
+fn after_a_timeout_new_data_leaves_before_more_is_sent_again() {
+    // a whole window is lost, and the probe of its tail
+    let mut wire = Wire::new(300, |seq, copy| (70..151).contains(&seq) && copy == 0);
+    wire.run();
+    let again = wire.sent.iter().rposition(|(_, seq)| *seq == 70).unwrap();
+    let sent: Vec<u64> = wire.sent[again..].iter().map(|(_, seq)| *seq).collect();
+    assert_eq!(sent[..4], [70, 151, 152, 71]);
+}
