@@ -58,7 +58,7 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for epsilon in (0.02, 0.01, 0.005):
         bounds = bounds_by_rate(fluid, rates, written_s, at, epsilon, options.samples)
-        # right for the whole curve at once: each rate has its part of epsilon
+        # all rates hold at once: each may fail with its share of epsilon
         shared = bounds_by_rate(fluid, rates, written_s, at, epsilon / len(rates), options.samples)
         bound_s = np.min(bounds, axis=0)
         held = (delay_s <= bound_s).mean(axis=0)

@@ -166,6 +166,21 @@ pub struct Belief {
     pub min_rtt: Option<Span>,
 }
 
+impl Belief {
+    /// That of a controller which models no path.
+    pub fn of_window(in_slow_start: bool) -> Self {
+        let mode = match in_slow_start {
+            true => Mode::SlowStart,
+            false => Mode::Avoidance,
+        };
+        Self {
+            mode,
+            bandwidth: None,
+            min_rtt: None,
+        }
+    }
+}
+
 /// A congestion controller: window in, window out.
 ///
 /// Windows are in packets of one MSS and may be fractions; a transport sends whole packets and
@@ -221,15 +236,7 @@ pub trait Controller: Send {
 
     /// What it believes of the path, for records of a run.
     fn belief(&self) -> Belief {
-        let mode = match self.in_slow_start() {
-            true => Mode::SlowStart,
-            false => Mode::Avoidance,
-        };
-        Belief {
-            mode,
-            bandwidth: None,
-            min_rtt: None,
-        }
+        Belief::of_window(self.in_slow_start())
     }
 }
 

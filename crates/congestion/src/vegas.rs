@@ -14,7 +14,7 @@
 use pathcast_path::{Span, Time};
 
 use crate::INITIAL_WINDOW;
-use crate::controller::{Ack, Belief, Congestion, Controller, Mode};
+use crate::controller::{Ack, Belief, Congestion, Controller};
 use crate::reno::slow_start;
 
 /// Fewer packets queued: grow (Linux's alpha).
@@ -102,14 +102,9 @@ impl Controller for Vegas {
     }
 
     fn belief(&self) -> Belief {
-        let mode = match self.in_slow_start() {
-            true => Mode::SlowStart,
-            false => Mode::Avoidance,
-        };
         Belief {
-            mode,
-            bandwidth: None,
             min_rtt: self.base_rtt,
+            ..Belief::of_window(self.in_slow_start())
         }
     }
 

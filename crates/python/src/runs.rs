@@ -103,23 +103,13 @@ pub fn simulate(
     let metadata = metadata(&spec);
     let mut raised = None;
     let (progress, told) = (progress.as_ref(), &mut raised);
+    let files = (&trace_file, &packets_file);
     let outcome = py.detach(|| match &queues_file {
-        None if !record && trace_file.is_none() && packets_file.is_none() => {
-            let report = run_timed(&spec, progress, told, &mut NoRecorder).map_err(named)?;
-            Ok((report, None))
-        }
-        None => run_into(
-            &spec,
-            &metadata,
-            (&trace_file, &packets_file),
-            None,
-            progress,
-            told,
-        ),
+        None => run_into(&spec, &metadata, files, record, None, progress, told),
         Some(queues_file) => write_beside(queues_file, |file| {
             let mut queues = QueueLog::new(file, Span::from_secs(queues_every_s))?;
-            let files = (&trace_file, &packets_file);
-            let outcome = run_into(&spec, &metadata, files, Some(&mut queues), progress, told)
+            let into = Some(&mut queues);
+            let outcome = run_into(&spec, &metadata, files, record, into, progress, told)
                 .map_err(|error| error.to_string())?;
             queues.finish(&metadata)?;
             Ok(outcome)
@@ -129,57 +119,71 @@ pub fn simulate(
         return Err(error);
     }
     let (report, records) = outcome.map_err(|error| TraceError::new_err(error.to_string()))?;
-    let records = records.filter(|_| record);
     let trace = records.map(|records| Trace(pathcast_trace::Trace { metadata, records }));
     Ok((serde_json::to_string(&report).expect("plain data"), trace))
 }
 
-/// Runs into the files of the senders and of packets, or without both into memory, and tells `queues`.
+/// As [`run_timed`], but a run that was stopped is an error, so that writers take back what they began.
+fn run_whole(
+    spec: &Simulation,
+    progress: Option<&Py<PyAny>>,
+    raised: &mut Option<PyErr>,
+    recorder: &mut impl Recorder,
+) -> Result<RunReport, String> {
+    let report = run_timed(spec, progress, raised, recorder)?;
+    match raised {
+        None => Ok(report),
+        Some(_) => Err("the run was stopped".to_string()),
+    }
+}
+
+/// Runs into the files of the senders and of packets, or without both into memory if `record`, and tells
+/// `queues`.
 fn run_into(
     spec: &Simulation,
     metadata: &Metadata,
     files: (&Option<PathBuf>, &Option<PathBuf>),
-    queues: Option<&mut QueueLog<'_>>,
+    record: bool,
+    mut queues: Option<&mut QueueLog<'_>>,
     progress: Option<&Py<PyAny>>,
-    told: &mut Option<PyErr>,
+    raised: &mut Option<PyErr>,
 ) -> Result<(RunReport, Option<Vec<Record>>), TraceFileError> {
-    // a run that was stopped leaves no file: the error makes the writer take back what it began
-    let whole = |report, told: &Option<PyErr>| match told {
-        None => Ok((report, None)),
-        Some(_) => Err("the run was stopped".to_string()),
-    };
     match files {
-        (None, None) => {
+        (None, None) if record => {
             let mut into = (Vec::new(), queues);
-            let report = run_timed(spec, progress, told, &mut into).map_err(named)?;
-            let (records, _) = into;
-            match told {
-                None => Ok((report, Some(records))),
-                Some(_) => Err(named("the run was stopped".to_string())),
-            }
+            let report = run_whole(spec, progress, raised, &mut into).map_err(named)?;
+            Ok((report, Some(into.0)))
+        }
+        (None, None) if queues.is_some() => {
+            let report = run_whole(spec, progress, raised, &mut queues).map_err(named)?;
+            Ok((report, None))
+        }
+        (None, None) => {
+            let report = run_whole(spec, progress, raised, &mut NoRecorder).map_err(named)?;
+            Ok((report, None))
         }
         (Some(trace_file), None) => write_beside(trace_file, |file| {
             let mut into = (TableWriter::<Record>::new(file)?, queues);
-            let report = run_timed(spec, progress, told, &mut into)?;
+            let report = run_whole(spec, progress, raised, &mut into)?;
             into.0.finish(metadata)?;
-            whole(report, told)
+            Ok((report, None))
         }),
         (None, Some(packets_file)) => write_beside(packets_file, |file| {
             let mut into = (TableWriter::<PacketRecord>::new(file)?, queues);
-            let report = run_timed(spec, progress, told, &mut into)?;
+            let report = run_whole(spec, progress, raised, &mut into)?;
             into.0.finish(metadata)?;
-            whole(report, told)
+            Ok((report, None))
         }),
         (Some(trace_file), Some(packets_file)) => write_beside(trace_file, |file| {
             write_beside(packets_file, |packets| {
                 let packets = TableWriter::<PacketRecord>::new(packets)?;
                 let rows = (TableWriter::<Record>::new(file)?, packets);
                 let mut into = (rows, queues);
-                let report = run_timed(spec, progress, told, &mut into)?;
+                let report = run_whole(spec, progress, raised, &mut into)?;
                 let (trace, packets) = into.0;
                 trace.finish(metadata)?;
                 packets.finish(metadata)?;
-                whole(report, told)
+                Ok((report, None))
             })
             .map_err(|error| error.to_string())
         }),
@@ -208,12 +212,13 @@ mod linux {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use pathcast_emulator::{Ip, Options};
+
     use super::*;
     use crate::errors::EmulatorError;
     use crate::namespaces::device_kind;
     use crate::path::parse as parse_path;
     use crate::scenario::parse as parse_scenario;
-    use pathcast_emulator::{Ip, Options};
 
     /// Runs the emulator over a path, or, without schemes, a scenario: a run report as JSON, and the
     /// trace. Files are written as the run goes on.

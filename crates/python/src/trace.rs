@@ -17,6 +17,74 @@ pub fn trace_error(error: &pathcast_trace::TraceError) -> PyErr {
     TraceError::new_err(error.to_string())
 }
 
+/// A column: its name, a row's value in it, and how to set that.
+type Column = (
+    &'static str,
+    fn(&Record) -> Option<f64>,
+    fn(&mut Record, f64),
+);
+
+const COLUMNS: [Column; 14] = [
+    ("time_s", |r| Some(r.time_s), |r, v| r.time_s = v),
+    (
+        "flow",
+        |r| Some(f64::from(r.flow)),
+        |r, v| r.flow = v as u32,
+    ),
+    (
+        "cwnd_packets",
+        |r| Some(r.cwnd_packets),
+        |r, v| r.cwnd_packets = v,
+    ),
+    (
+        "ssthresh_packets",
+        |r| r.ssthresh_packets,
+        |r, v| r.ssthresh_packets = Some(v),
+    ),
+    ("srtt_s", |r| r.srtt_s, |r, v| r.srtt_s = Some(v)),
+    (
+        "snd_nxt_bytes",
+        |r| r.snd_nxt_bytes.map(|v| v as f64),
+        |r, v| r.snd_nxt_bytes = Some(v as u64),
+    ),
+    (
+        "snd_una_bytes",
+        |r| r.snd_una_bytes.map(|v| v as f64),
+        |r, v| r.snd_una_bytes = Some(v as u64),
+    ),
+    (
+        "rwnd_bytes",
+        |r| r.rwnd_bytes.map(|v| v as f64),
+        |r, v| r.rwnd_bytes = Some(v as u64),
+    ),
+    (
+        "retransmits",
+        |r| r.retransmits.map(|v| v as f64),
+        |r, v| r.retransmits = Some(v as u64),
+    ),
+    ("min_rtt_s", |r| r.min_rtt_s, |r, v| r.min_rtt_s = Some(v)),
+    (
+        "bandwidth_bps",
+        |r| r.bandwidth_bps,
+        |r, v| r.bandwidth_bps = Some(v),
+    ),
+    (
+        "pacing_bps",
+        |r| r.pacing_bps,
+        |r, v| r.pacing_bps = Some(v),
+    ),
+    (
+        "delivery_bps",
+        |r| r.delivery_bps,
+        |r, v| r.delivery_bps = Some(v),
+    ),
+    (
+        "mode",
+        |r| r.mode.map(|mode| f64::from(mode as u8)),
+        |r, v| r.mode = Mode::from_number(v as u8),
+    ),
+];
+
 #[pymethods]
 impl Trace {
     /// A trace out of columns of equal length and metadata as JSON; NaN for what is not known.
@@ -35,7 +103,8 @@ impl Trace {
             column(name)?
                 .ok_or_else(|| TraceError::new_err(format!("the column {name} is missing")))
         };
-        let (time, cwnd) = (required("time_s")?, required("cwnd_packets")?);
+        let time = required("time_s")?;
+        required("cwnd_packets")?;
         let mut records: Vec<Record> = time
             .iter()
             .map(|&time_s| Record {
@@ -58,43 +127,9 @@ impl Trace {
             }
             Ok(())
         };
-        fill("flow", column("flow")?, |r, v| {
-            r.flow = v as u32;
-        })?;
-        fill("ssthresh_packets", column("ssthresh_packets")?, |r, v| {
-            r.ssthresh_packets = Some(v);
-        })?;
-        fill("srtt_s", column("srtt_s")?, |r, v| r.srtt_s = Some(v))?;
-        fill("snd_nxt_bytes", column("snd_nxt_bytes")?, |r, v| {
-            r.snd_nxt_bytes = Some(v as u64);
-        })?;
-        fill("snd_una_bytes", column("snd_una_bytes")?, |r, v| {
-            r.snd_una_bytes = Some(v as u64);
-        })?;
-        fill("rwnd_bytes", column("rwnd_bytes")?, |r, v| {
-            r.rwnd_bytes = Some(v as u64);
-        })?;
-        fill("retransmits", column("retransmits")?, |r, v| {
-            r.retransmits = Some(v as u64);
-        })?;
-        fill("min_rtt_s", column("min_rtt_s")?, |r, v| {
-            r.min_rtt_s = Some(v);
-        })?;
-        fill("bandwidth_bps", column("bandwidth_bps")?, |r, v| {
-            r.bandwidth_bps = Some(v);
-        })?;
-        fill("pacing_bps", column("pacing_bps")?, |r, v| {
-            r.pacing_bps = Some(v);
-        })?;
-        fill("delivery_bps", column("delivery_bps")?, |r, v| {
-            r.delivery_bps = Some(v);
-        })?;
-        fill("mode", column("mode")?, |r, v| {
-            r.mode = Mode::from_number(v as u8);
-        })?;
-        fill("cwnd_packets", Some(cwnd), |r, v| {
-            r.cwnd_packets = v;
-        })?;
+        for (name, _, set) in COLUMNS {
+            fill(name, column(name)?, set)?;
+        }
         let mut trace = pathcast_trace::Trace { metadata, records };
         trace.unwrap_counters();
         Ok(Self(trace))
@@ -113,20 +148,9 @@ impl Trace {
             let array: Bound<'_, PyArray1<f64>> = values.into_pyarray(py);
             columns.set_item(name, array)
         };
-        column("time_s", |r| Some(r.time_s))?;
-        column("flow", |r| Some(f64::from(r.flow)))?;
-        column("cwnd_packets", |r| Some(r.cwnd_packets))?;
-        column("ssthresh_packets", |r| r.ssthresh_packets)?;
-        column("srtt_s", |r| r.srtt_s)?;
-        column("snd_nxt_bytes", |r| r.snd_nxt_bytes.map(|v| v as f64))?;
-        column("snd_una_bytes", |r| r.snd_una_bytes.map(|v| v as f64))?;
-        column("rwnd_bytes", |r| r.rwnd_bytes.map(|v| v as f64))?;
-        column("retransmits", |r| r.retransmits.map(|v| v as f64))?;
-        column("min_rtt_s", |r| r.min_rtt_s)?;
-        column("bandwidth_bps", |r| r.bandwidth_bps)?;
-        column("pacing_bps", |r| r.pacing_bps)?;
-        column("delivery_bps", |r| r.delivery_bps)?;
-        column("mode", |r| r.mode.map(|mode| f64::from(mode as u8)))?;
+        for (name, value, _) in COLUMNS {
+            column(name, value)?;
+        }
         Ok(columns)
     }
 

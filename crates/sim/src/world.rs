@@ -222,7 +222,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
     }
 
-    /// Tells of the queues as they were up to `now`, before what happens then.
+    /// Tells the recorder how long the queues were at each of its looks up to `now`, before the event at `now`.
     #[cold]
     fn look_at_queues(&mut self, now: Time) {
         loop {

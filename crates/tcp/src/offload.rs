@@ -1,6 +1,6 @@
-//! Segmentation offload: a Linux host hands several packets to its network card at once, whether the card
-//! or the host then cuts them (TSO, GSO), and waits a little for a whole load when an acknowledgment that
-//! will make more room is near (tcp_tso_should_defer). The last packet of each load is pushed.
+//! Segmentation offload: Linux's TCP hands several packets to the network card as one load, which the card or
+//! the host cuts up (TSO, GSO). It waits for a whole load while it expects an acknowledgment soon that makes more
+//! room (tcp_tso_should_defer), and sets PSH in the last packet of each load.
 
 use pathcast_path::{Span, Time};
 
@@ -16,7 +16,7 @@ const SHORT_PATH_BYTES: u64 = 65_536 - 1 - 320;
 const PACKET_BYTES: u64 = 1448;
 /// A sender that last sent longer ago does not wait for a whole load.
 const RECENT: Span = Span::from_millis(1);
-/// A part of the window that is worth sending at once (net.ipv4.tcp_tso_win_divisor).
+/// The sender does not wait once this part of its window may leave (net.ipv4.tcp_tso_win_divisor).
 const WINDOW_DIVISOR: u64 = 3;
 
 /// Packets in a load at `rate` packets a second (tcp_tso_autosize).

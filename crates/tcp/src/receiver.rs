@@ -213,8 +213,8 @@ impl Receiver {
         None
     }
 
-    /// What arrives past a gap is acknowledged at once, until three say the same and the sender knows of the
-    /// gap; what follows is put together (Linux's __tcp_ack_snd_check).
+    /// Past a gap the receiver acknowledges each of the first three packets at once, so that the sender learns
+    /// of the gap, and then several packets together (Linux's __tcp_ack_snd_check).
     fn acknowledge_past_gap(&mut self, now: Time) -> Option<AckSegment> {
         self.duplicates += 1;
         let told = self.duplicates > SINGLE_DUPLICATES && self.quick == 0;
@@ -489,7 +489,7 @@ mod tests {
         let ack = receiver.on_timer(us(20 + 1100)).unwrap();
         assert_eq!(sacks(&ack), [SackBlock { start: 17, end: 30 }]);
         assert_eq!(receiver.next_timer(), None);
-        // what moves the acknowledgment is told at once, and so is the end of the gap
+        // it acknowledges at once what moves the acknowledgment, and what ends the gap
         assert_eq!(receiver.on_data(us(1200), &packet(31)), None);
         let filled = receiver.on_data(us(1300), &packet(16)).unwrap();
         assert_eq!(filled.cumulative, 30);

@@ -132,12 +132,6 @@ impl Scoreboard {
         self.rate.on_app_limited(in_flight);
     }
 
-    /// When the first packet that is not acknowledged was last sent.
-    #[inline]
-    pub fn head_sent_at(&self) -> Option<Time> {
-        self.packets.front().map(|packet| packet.sent_at)
-    }
-
     /// Sends the next new packet.
     #[inline]
     pub fn send_new(&mut self, now: Time) -> u64 {

@@ -169,7 +169,7 @@ impl Sender {
         }
         let again = match self.scoreboard.waiting() {
             0 => None,
-            _ if self.sends_new_first() => None,
+            _ if self.state.sends_new_first() && self.has_new() => None,
             _ => self.scoreboard.next_to_retransmit(),
         };
         if again.is_none() && !self.may_send_new(now) {
@@ -219,7 +219,7 @@ impl Sender {
         let moment = Moment {
             now,
             last_sent_at: self.last_sent_at,
-            head_sent_at: self.scoreboard.head_sent_at(),
+            head_sent_at: self.scoreboard.first_sent_at(),
             srtt: self.rtt.srtt(),
             cwnd: self.cwnd,
             room: cwnd_room.min(receiver_room),
@@ -265,33 +265,14 @@ impl Sender {
         load_packets(rate, self.rtt.min())
     }
 
-    /// Whether a timeout that may have been too early is looked at by new data, before more is sent again.
-    fn sends_new_first(&mut self) -> bool {
-        let next = self.scoreboard.next();
-        let State::Loss { frto, .. } = &mut self.state else {
-            return false;
-        };
-        if *frto == Frto::NewData && (next == self.available || next >= self.receive_edge) {
-            *frto = Frto::TimedOut;
-        }
-        *frto == Frto::NewData
-    }
-
-    /// New data has left, or could not.
-    fn end_new_data(&mut self) {
-        let next = self.scoreboard.next();
-        if let State::Loss { high_seq, frto } = &mut self.state
-            && *frto == Frto::NewData
-        {
-            *frto = if next > *high_seq {
-                Frto::TimedOut
-            } else {
-                Frto::Off
-            };
-        }
-    }
-
     /// Whether there is a new packet and the receiver takes it.
+    #[inline]
+    fn has_new(&self) -> bool {
+        let next = self.scoreboard.next();
+        next < self.available && next < self.receive_edge
+    }
+
+    /// As [`has_new`](Self::has_new), and notes what it is that lacks.
     #[inline]
     fn may_send_new(&mut self, now: Time) -> bool {
         let next = self.scoreboard.next();
@@ -310,8 +291,8 @@ impl Sender {
 
     #[inline]
     fn pause(&mut self, limited: bool) {
-        if matches!(self.state, State::Loss { .. }) {
-            self.end_new_data();
+        if self.state.sends_new_first() {
+            self.state.end_new_data(self.scoreboard.next());
         }
         if self.in_burst || limited {
             self.in_burst = false;
@@ -368,8 +349,7 @@ impl Sender {
             return Some(DataSegment::new(now, una).with_window_probe());
         }
         self.probe_tail_now = false;
-        let next = self.scoreboard.next();
-        let fresh = next < self.available && next < self.receive_edge;
+        let fresh = self.has_new();
         let seq = if fresh {
             self.scoreboard.send_new(now)
         } else {
@@ -580,28 +560,9 @@ impl Sender {
         if over || undone {
             self.follow_controller();
         }
-        self.probe_timeout(delivery);
-    }
-
-    /// After a timeout the first acknowledgment that moves lets new data out, before more is sent again: if
-    /// that, too, brings what was never sent again, the timeout was too early (RFC 5682, as Linux's
-    /// tcp_process_loss).
-    #[inline]
-    fn probe_timeout(&mut self, delivery: &Delivery) {
-        let next = self.scoreboard.next();
-        let may_send = next < self.available && next < self.receive_edge;
-        if let State::Loss { high_seq, frto } = &mut self.state
-            && *frto != Frto::Off
-        {
-            if next > *high_seq {
-                if delivery.sacked || !delivery.advanced {
-                    *frto = Frto::Off;
-                }
-            } else if delivery.advanced {
-                *high_seq = next;
-                *frto = if may_send { Frto::NewData } else { Frto::Off };
-            }
-        }
+        let (_, next) = self.una_and_next();
+        let has_new = self.has_new();
+        self.state.probe_timeout(delivery, next, has_new);
     }
 
     /// Takes over the controller's window and pace.

@@ -47,6 +47,24 @@ pub trait Row: Sized {
     fn columns(rows: &[Self]) -> Vec<ArrayRef>;
 }
 
+/// The columns of `rows` by the types that the tables have.
+fn floats<R>(rows: &[R], of: impl Fn(&R) -> Option<f64>) -> ArrayRef {
+    Arc::new(rows.iter().map(of).collect::<Float64Array>())
+}
+
+fn counts<R>(rows: &[R], of: impl Fn(&R) -> Option<u64>) -> ArrayRef {
+    Arc::new(rows.iter().map(of).collect::<UInt64Array>())
+}
+
+fn numbers<R>(rows: &[R], of: impl Fn(&R) -> u32) -> ArrayRef {
+    let numbers = rows.iter().map(|row| Some(of(row)));
+    Arc::new(numbers.collect::<UInt32Array>())
+}
+
+fn codes<R>(rows: &[R], of: impl Fn(&R) -> Option<u8>) -> ArrayRef {
+    Arc::new(rows.iter().map(of).collect::<UInt8Array>())
+}
+
 impl Row for Record {
     fn schema() -> Schema {
         use DataType::{Float64, UInt8, UInt32, UInt64};
@@ -69,31 +87,21 @@ impl Row for Record {
     }
 
     fn columns(rows: &[Self]) -> Vec<ArrayRef> {
-        let floats = |of: fn(&Self) -> Option<f64>| -> ArrayRef {
-            Arc::new(rows.iter().map(of).collect::<Float64Array>())
-        };
-        let counts = |of: fn(&Self) -> Option<u64>| -> ArrayRef {
-            Arc::new(rows.iter().map(of).collect::<UInt64Array>())
-        };
         vec![
-            floats(|r| Some(r.time_s)),
-            Arc::new(rows.iter().map(|r| Some(r.flow)).collect::<UInt32Array>()),
-            floats(|r| Some(r.cwnd_packets)),
-            floats(|r| r.ssthresh_packets),
-            floats(|r| r.srtt_s),
-            counts(|r| r.snd_nxt_bytes),
-            counts(|r| r.snd_una_bytes),
-            counts(|r| r.rwnd_bytes),
-            counts(|r| r.retransmits),
-            floats(|r| r.min_rtt_s),
-            floats(|r| r.bandwidth_bps),
-            floats(|r| r.pacing_bps),
-            floats(|r| r.delivery_bps),
-            Arc::new(
-                rows.iter()
-                    .map(|r| r.mode.map(|mode| mode as u8))
-                    .collect::<UInt8Array>(),
-            ),
+            floats(rows, |r| Some(r.time_s)),
+            numbers(rows, |r| r.flow),
+            floats(rows, |r| Some(r.cwnd_packets)),
+            floats(rows, |r| r.ssthresh_packets),
+            floats(rows, |r| r.srtt_s),
+            counts(rows, |r| r.snd_nxt_bytes),
+            counts(rows, |r| r.snd_una_bytes),
+            counts(rows, |r| r.rwnd_bytes),
+            counts(rows, |r| r.retransmits),
+            floats(rows, |r| r.min_rtt_s),
+            floats(rows, |r| r.bandwidth_bps),
+            floats(rows, |r| r.pacing_bps),
+            floats(rows, |r| r.delivery_bps),
+            codes(rows, |r| r.mode.map(|mode| mode as u8)),
         ]
     }
 }
@@ -114,33 +122,13 @@ impl Row for PacketRecord {
 
     fn columns(rows: &[Self]) -> Vec<ArrayRef> {
         vec![
-            Arc::new(
-                rows.iter()
-                    .map(|r| Some(r.time_s))
-                    .collect::<Float64Array>(),
-            ),
-            Arc::new(rows.iter().map(|r| Some(r.flow)).collect::<UInt32Array>()),
-            Arc::new(rows.iter().map(|r| Some(r.seq)).collect::<UInt64Array>()),
-            Arc::new(
-                rows.iter()
-                    .map(|r| Some(r.size_bytes))
-                    .collect::<UInt32Array>(),
-            ),
-            Arc::new(
-                rows.iter()
-                    .map(|r| Some(r.event as u8))
-                    .collect::<UInt8Array>(),
-            ),
-            Arc::new(
-                rows.iter()
-                    .map(|r| r.one_way_delay_s)
-                    .collect::<Float64Array>(),
-            ),
-            Arc::new(
-                rows.iter()
-                    .map(|r| Some(r.direction as u8))
-                    .collect::<UInt8Array>(),
-            ),
+            floats(rows, |r| Some(r.time_s)),
+            numbers(rows, |r| r.flow),
+            counts(rows, |r| Some(r.seq)),
+            numbers(rows, |r| r.size_bytes),
+            codes(rows, |r| Some(r.event as u8)),
+            floats(rows, |r| r.one_way_delay_s),
+            codes(rows, |r| Some(r.direction as u8)),
         ]
     }
 }
@@ -157,14 +145,11 @@ impl Row for QueueRecord {
     }
 
     fn columns(rows: &[Self]) -> Vec<ArrayRef> {
-        let bytes = rows.iter().map(|r| Some(r.backlog_bytes));
-        let directions = rows.iter().map(|r| Some(r.direction as u8));
-        let times = rows.iter().map(|r| Some(r.time_s));
         vec![
-            Arc::new(times.collect::<Float64Array>()),
-            Arc::new(rows.iter().map(|r| Some(r.link)).collect::<UInt32Array>()),
-            Arc::new(directions.collect::<UInt8Array>()),
-            Arc::new(bytes.collect::<UInt64Array>()),
+            floats(rows, |r| Some(r.time_s)),
+            numbers(rows, |r| r.link),
+            codes(rows, |r| Some(r.direction as u8)),
+            counts(rows, |r| Some(r.backlog_bytes)),
         ]
     }
 }
@@ -186,26 +171,16 @@ impl Row for MessageRecord {
     }
 
     fn columns(rows: &[Self]) -> Vec<ArrayRef> {
-        let times = |of: fn(&Self) -> f64| -> ArrayRef {
-            Arc::new(rows.iter().map(|r| Some(of(r))).collect::<Float64Array>())
-        };
-        let counts = |of: fn(&Self) -> u64| -> ArrayRef {
-            Arc::new(rows.iter().map(|r| Some(of(r))).collect::<UInt64Array>())
-        };
         vec![
-            Arc::new(rows.iter().map(|r| Some(r.flow)).collect::<UInt32Array>()),
-            Arc::new(
-                rows.iter()
-                    .map(|r| Some(r.direction as u8))
-                    .collect::<UInt8Array>(),
-            ),
-            counts(|r| r.message),
-            counts(|r| r.bytes),
-            times(|r| r.written_s),
-            times(|r| r.entered_s),
-            times(|r| r.sent_s),
-            times(|r| r.left_s),
-            times(|r| r.read_s),
+            numbers(rows, |r| r.flow),
+            codes(rows, |r| Some(r.direction as u8)),
+            counts(rows, |r| Some(r.message)),
+            counts(rows, |r| Some(r.bytes)),
+            floats(rows, |r| Some(r.written_s)),
+            floats(rows, |r| Some(r.entered_s)),
+            floats(rows, |r| Some(r.sent_s)),
+            floats(rows, |r| Some(r.left_s)),
+            floats(rows, |r| Some(r.read_s)),
         ]
     }
 }

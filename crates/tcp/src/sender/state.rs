@@ -1,6 +1,7 @@
 //! Loss recovery's states.
 
 use crate::prr::ProportionalRateReduction;
+use crate::scoreboard::Delivery;
 
 /// Loss recovery's states, by Linux's names. The reduction sets the window, if the controller leaves
 /// it to that; each state ends when all before `high_seq` is acknowledged.
@@ -34,6 +35,50 @@ pub enum Frto {
 }
 
 impl State {
+    /// Whether new data leaves before more is sent again.
+    #[inline]
+    pub fn sends_new_first(&self) -> bool {
+        matches!(
+            self,
+            Self::Loss {
+                frto: Frto::NewData,
+                ..
+            }
+        )
+    }
+
+    /// New data has left up to `next`, or could not.
+    #[inline]
+    pub fn end_new_data(&mut self, next: u64) {
+        if let Self::Loss { high_seq, frto } = self
+            && *frto == Frto::NewData
+        {
+            *frto = match next > *high_seq {
+                true => Frto::TimedOut,
+                false => Frto::Off,
+            };
+        }
+    }
+
+    /// An acknowledgment after a timeout. The first that moves lets new data out, if there is any, before
+    /// more is sent again: if that, too, brings what was never sent again, the timeout was too early
+    /// (as Linux's tcp_process_loss).
+    #[inline]
+    pub fn probe_timeout(&mut self, delivery: &Delivery, next: u64, has_new: bool) {
+        if let Self::Loss { high_seq, frto } = self
+            && *frto != Frto::Off
+        {
+            if next > *high_seq {
+                if delivery.sacked || !delivery.advanced {
+                    *frto = Frto::Off;
+                }
+            } else if delivery.advanced {
+                *high_seq = next;
+                *frto = if has_new { Frto::NewData } else { Frto::Off };
+            }
+        }
+    }
+
     /// How to get down to the new window, while that is under way.
     #[inline]
     pub fn reduction(&mut self) -> Option<&mut ProportionalRateReduction> {
