@@ -21,9 +21,12 @@ PATHCAST = Path(sys.executable).with_name("pathcast")
 IN_CI = os.environ.get("CI") == "true"
 
 
-def run(*arguments, **options):
-    """Runs `pathcast` with these arguments; the outcome has `returncode`, `stdout`, `stderr`."""
-    command = [str(PATHCAST), *map(str, arguments)]
+def run(*arguments, before=(), **options):
+    """Runs `pathcast` with these arguments; the outcome has `returncode`, `stdout`, `stderr`.
+
+    `before` are the words of a command that runs it, such as `unshare --net`.
+    """
+    command = [*before, str(PATHCAST), *map(str, arguments)]
     options = {"capture_output": True, "text": True, "timeout": 120, **options}
     return subprocess.run(command, check=False, **options)
 
@@ -33,6 +36,7 @@ REAL_TIME = {
     "test_captures",
     "test_demo",
     "test_goodput",
+    "test_handshake",
     "test_kernel_schemes",
     "test_live",
     "test_quic",

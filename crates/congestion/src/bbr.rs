@@ -161,6 +161,14 @@ impl Bbr {
         self.policer.rate().unwrap_or(self.max_bw.max())
     }
 
+    /// Paces the initial window by the first round-trip time (bbr_init_pacing_rate_from_rtt).
+    fn pace_by_rtt(&mut self, rtt: Span) {
+        if rtt > Span::ZERO {
+            self.seen_rtt = true;
+            self.pacing_rate = HIGH_GAIN * self.cwnd / rtt.as_secs();
+        }
+    }
+
     /// `gain` times the bandwidth-delay product, in packets.
     fn bdp(&self, bw: f64, gain: f64) -> f64 {
         self.min_rtt.map_or(INITIAL_WINDOW, |min_rtt| {
@@ -443,10 +451,14 @@ impl Controller for Bbr {
         self.ssthresh
     }
 
+    fn on_open(&mut self, now: Time, rtt: Span) {
+        self.pace_by_rtt(rtt);
+        (self.min_rtt, self.min_rtt_at) = (Some(rtt), now);
+    }
+
     fn on_ack(&mut self, ack: &Ack) {
-        if !self.seen_rtt && ack.srtt > Span::ZERO {
-            self.seen_rtt = true;
-            self.pacing_rate = HIGH_GAIN * self.cwnd / ack.srtt.as_secs();
+        if !self.seen_rtt {
+            self.pace_by_rtt(ack.srtt);
         }
         self.round_starts = false;
         let rate = ack.rate.map(|rate| RateSample {

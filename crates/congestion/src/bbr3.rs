@@ -505,6 +505,14 @@ impl Bbr3 {
         }
     }
 
+    /// Paces the initial window by the first round-trip time (bbr_init_pacing_rate_from_rtt).
+    fn pace_by_rtt(&mut self, rtt: Span) {
+        if rtt > Span::ZERO {
+            self.seen_rtt = true;
+            self.pacing_rate = STARTUP_GAIN * self.cwnd / rtt.as_secs();
+        }
+    }
+
     fn update_min_rtt(&mut self, ack: &Ack) {
         self.probe_rtt_expired =
             self.probe_rtt_min.is_some() && ack.now > self.probe_rtt_min_at + PROBE_RTT_INTERVAL;
@@ -623,10 +631,14 @@ impl Controller for Bbr3 {
         self.ssthresh
     }
 
+    fn on_open(&mut self, now: Time, rtt: Span) {
+        self.pace_by_rtt(rtt);
+        (self.min_rtt, self.min_rtt_at) = (Some(rtt), now);
+    }
+
     fn on_ack(&mut self, ack: &Ack) {
-        if !self.seen_rtt && ack.srtt > Span::ZERO {
-            self.seen_rtt = true;
-            self.pacing_rate = STARTUP_GAIN * self.cwnd / ack.srtt.as_secs();
+        if !self.seen_rtt {
+            self.pace_by_rtt(ack.srtt);
         }
         self.delivered = ack.delivered;
         self.note_losses(ack);

@@ -212,6 +212,9 @@ pub trait Controller: Send {
     /// recovery. Controllers whose window follows from a model of the path may ignore it.
     fn set_window(&mut self, cwnd: f64, ssthresh: f64);
 
+    /// The connection opened at `now`; `rtt` is the round-trip time of its handshake.
+    fn on_open(&mut self, _now: Time, _rtt: Span) {}
+
     /// A recovery was needless: no packet had been lost.
     fn on_undo(&mut self) {}
 

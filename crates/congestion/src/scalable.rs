@@ -61,7 +61,9 @@ impl Controller for Scalable {
     }
 
     fn on_congestion(&mut self, _event: &Congestion) {
-        self.ssthresh = (self.cwnd * (1.0 - DECREASE)).max(2.0);
+        // in whole packets, as in Linux: below 8 packets a loss takes none
+        let cwnd = self.cwnd.floor();
+        self.ssthresh = (cwnd - (cwnd * DECREASE).floor()).max(2.0);
         self.cwnd = self.ssthresh;
     }
 
@@ -124,5 +126,17 @@ mod tests {
         };
         scalable.on_congestion(&loss());
         assert_eq!((scalable.cwnd(), scalable.ssthresh()), (700.0, 700.0));
+    }
+
+    #[test]
+    fn a_loss_takes_whole_packets() {
+        for (before, after) in [(15.9, 14.0), (10.5, 9.0), (7.9, 7.0), (1.5, 2.0)] {
+            let mut scalable = Scalable {
+                cwnd: before,
+                ssthresh: before,
+            };
+            scalable.on_congestion(&loss());
+            assert_eq!(scalable.ssthresh(), after, "{before}");
+        }
     }
 }

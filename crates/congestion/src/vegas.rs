@@ -62,13 +62,14 @@ impl Vegas {
         }
         let stretch = rtt.as_secs() / base.as_secs().max(1e-9);
         // packets of one burst wait for each other: in slow start, parts of packets would say too much
-        let queued = (self.cwnd * (stretch - 1.0)).floor(); // (1)
+        let cwnd = self.cwnd.floor();
+        let queued = (cwnd * (stretch - 1.0)).floor(); // (1)
         if self.in_slow_start() {
             if queued <= GAMMA {
                 return false;
             }
             // to what the path would hold without a queue, and one more
-            self.cwnd = self.cwnd.min((self.cwnd / stretch).floor() + 1.0);
+            self.cwnd = self.cwnd.min((cwnd / stretch).floor() + 1.0);
             self.ssthresh = self.ssthresh.min(self.cwnd - 1.0);
         } else if queued > BETA {
             self.cwnd -= 1.0; // (2)
@@ -133,7 +134,7 @@ impl Controller for Vegas {
     }
 
     fn on_congestion(&mut self, _event: &Congestion) {
-        self.ssthresh = (self.cwnd / 2.0).max(2.0);
+        self.ssthresh = (self.cwnd / 2.0).floor().max(2.0);
         self.cwnd = self.ssthresh;
         self.whole_round = false;
     }
@@ -218,6 +219,9 @@ mod tests {
         };
         vegas.on_congestion(&loss());
         assert_eq!((vegas.cwnd(), vegas.ssthresh()), (40.0, 40.0));
+        vegas.cwnd = 9.5;
+        vegas.on_congestion(&loss());
+        assert_eq!((vegas.cwnd(), vegas.ssthresh()), (4.0, 4.0)); // whole packets
     }
 
     #[test]

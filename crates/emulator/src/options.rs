@@ -88,11 +88,19 @@ impl Options {
         for spec in &self.scenario.flows {
             let Transport::Tcp {
                 slow_start_after_idle,
+                handshake,
                 ..
             } = &spec.transport
             else {
                 continue;
             };
+            if *handshake {
+                return unsupported(
+                    "a flow with `handshake = true`, expected none: connections open before the run \
+                     begins; the simulator has handshakes, by `pathcast simulate`"
+                        .into(),
+                );
+            }
             if common.get_or_insert(*slow_start_after_idle) != slow_start_after_idle {
                 return unsupported(
                     "flows that differ in slow_start_after_idle, expected one value: it is a setting \

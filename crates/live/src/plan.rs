@@ -136,6 +136,9 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
                     scheme.name()
                 ));
             }
+            Transport::Tcp {
+                handshake: true, ..
+            } => return Err(HANDSHAKE.into()),
             Transport::Tcp { .. } => {}
         }
         if flow.delay.as_nanos() > 0 {
@@ -170,6 +173,9 @@ pub(crate) fn settings(scenario: Option<&Scenario>) -> Settings {
         slow_start_after_idle,
     }
 }
+
+const HANDSHAKE: &str = "got a flow with `handshake = true`, expected none: connections open before the run begins; the \
+                         simulator has handshakes, by `pathcast simulate`";
 
 /// What connections begin with.
 pub(crate) fn beginning(scenario: &Scenario) -> Beginning {

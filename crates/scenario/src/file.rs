@@ -26,7 +26,7 @@ const MAX_WINDOW_BYTES: u64 = 1 << 30;
 /// The most that is written at once as datagrams: a frame of a film is less.
 const MAX_DATAGRAMS_BYTES: u64 = 1_000_000;
 
-const FLOW_KEYS: [&str; 13] = [
+const FLOW_KEYS: [&str; 14] = [
     "scheme",
     "count",
     "workload",
@@ -40,6 +40,7 @@ const FLOW_KEYS: [&str; 13] = [
     "receive_window",
     "slow_start_after_idle",
     "ecn",
+    "handshake",
 ];
 
 /// The scenario of a file's root table.
@@ -230,6 +231,7 @@ fn transport(table: Table<'_, '_>) -> Read<Transport> {
             "receive_window",
             "slow_start_after_idle",
             "ecn",
+            "handshake",
         ] {
             if let Some(field) = table.get(key) {
                 return field.wrong(format_args!("is of TCP; {scheme} has none"));
@@ -256,6 +258,7 @@ fn transport(table: Table<'_, '_>) -> Read<Transport> {
         receive_window_bytes: window.transpose()?,
         slow_start_after_idle: yes_or_no("slow_start_after_idle", true)?,
         ecn: yes_or_no("ecn", false)?,
+        handshake: yes_or_no("handshake", false)?,
     })
 }
 
@@ -515,6 +518,7 @@ fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
         receive_window_bytes,
         slow_start_after_idle,
         ecn,
+        handshake,
         ..
     } = &flow.transport
     {
@@ -526,6 +530,7 @@ fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
         }
         line("slow_start_after_idle", slow_start_after_idle);
         line("ecn", ecn);
+        line("handshake", handshake);
     }
     text
 }

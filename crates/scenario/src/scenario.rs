@@ -42,6 +42,9 @@ pub enum Transport {
         slow_start_after_idle: bool,
         /// Whether queues may mark its packets instead of dropping them.
         ecn: bool,
+        /// Whether the connection opens over the links when the flow begins, and ends with a FIN; else it is
+        /// open when the run begins.
+        handshake: bool,
     },
     /// QUIC, with its congestion control.
     Quic(QuicScheme),
@@ -58,6 +61,7 @@ impl Transport {
             receive_window_bytes: None,
             slow_start_after_idle: true,
             ecn: false,
+            handshake: false,
         }
     }
 
@@ -65,6 +69,17 @@ impl Transport {
     pub fn by_scheme(scheme: impl Into<String>) -> Self {
         let scheme = scheme.into();
         QuicScheme::by_name(&scheme).map_or_else(|| Self::tcp(scheme), Self::Quic)
+    }
+
+    /// Whether the connection opens when the flow begins.
+    pub const fn has_handshake(&self) -> bool {
+        matches!(
+            self,
+            Self::Tcp {
+                handshake: true,
+                ..
+            }
+        )
     }
 
     /// Whether a kernel's TCP carries it, or the simulator's.
@@ -234,6 +249,18 @@ impl Scenario {
             .iter()
             .map(|&link| self.links[link].path.base_rtt());
         links.fold(flow.delay + flow.delay, |rtt, link| rtt + link)
+    }
+
+    /// The round-trip time of `flow` for packets of `bytes` each way when nothing else is under way: the
+    /// delays, and the transmission over each link.
+    pub fn idle_rtt(&self, flow: &FlowSpec, bytes: u32) -> Span {
+        let directions = (flow.route.iter()).flat_map(|&link| {
+            let path = &self.links[link].path;
+            [&path.forward, &path.reverse]
+        });
+        let rates = directions.filter_map(|direction| direction.mean_rate());
+        let sending_s = rates.map(|rate| f64::from(8 * bytes) / rate.as_bps()).sum();
+        self.base_rtt(flow) + Span::from_secs(sending_s)
     }
 
     /// Every flow with its beginning, in the order of their numbers.

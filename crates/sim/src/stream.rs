@@ -62,6 +62,8 @@ pub struct Stream {
     messages: VecDeque<Message>,
     /// Packets before the first of the next message.
     packets: u64,
+    /// The packet after all messages that ends the connection.
+    fin: Option<u64>,
     /// How many of `messages`, from the front, have arrived whole.
     arrived: usize,
     /// Messages written and arrived whole, and the bytes of the latter.
@@ -100,6 +102,18 @@ impl Stream {
             way: Way::UNKNOWN,
         });
         u64::MAX
+    }
+
+    /// The application closes the connection after all that it wrote was sent; returns the packets to
+    /// supply: a FIN.
+    pub fn finish(&mut self) -> u64 {
+        self.fin = Some(self.packets);
+        1
+    }
+
+    /// Whether packet `seq` is a FIN without data.
+    pub fn is_fin(&self, seq: u64) -> bool {
+        self.fin == Some(seq)
     }
 
     fn push(&mut self, message: Message) {

@@ -7,6 +7,10 @@ use pathcast_tcp::{AckSegment, DataSegment, Ecn};
 pub const MTU_BYTES: u32 = 1500;
 /// IPv4 and TCP headers with the timestamp option.
 const HEADER_BYTES: u32 = 20 + 20 + 12;
+/// The same with the options of a SYN: MSS, SACK permitted, timestamps, window scale.
+const SYN_BYTES: u32 = 20 + 20 + 20;
+/// Both packets of a handshake that a round trip measures.
+pub const HANDSHAKE_BYTES: u32 = SYN_BYTES;
 /// Payload of a full packet.
 pub const MSS_BYTES: u32 = MTU_BYTES - HEADER_BYTES;
 /// A data packet under way.
@@ -22,7 +26,9 @@ impl Data {
     /// Its size as an IP packet.
     #[inline]
     pub fn size_bytes(&self) -> u32 {
-        if self.segment.is_window_probe() {
+        if self.segment.is_syn() {
+            SYN_BYTES
+        } else if self.segment.is_empty() || self.segment.is_fin() {
             HEADER_BYTES
         } else {
             MTU_BYTES - u32::from(self.segment.short_by_bytes())
@@ -54,6 +60,7 @@ impl Ack {
     #[inline]
     pub fn size_bytes(&self) -> u32 {
         match self.segment.block_count() {
+            0 if self.segment.is_syn => SYN_BYTES,
             0 => HEADER_BYTES,
             blocks => HEADER_BYTES + 4 + 8 * blocks,
         }

@@ -8,7 +8,9 @@ use pathcast_path::{Counters, DropReason, Span, Time, seed};
 use pathcast_scenario::{
     DATAGRAM_BYTES, Datagrams, Scenario, Source, Timers, Transport, Workload, Write,
 };
-use pathcast_tcp::{DataSegment, Ecn, Receiver, Sender, SenderConfig};
+use pathcast_tcp::{
+    DataSegment, Ecn, Handshake, Receiver, ReceiverConfig, Sender, SenderConfig, Start,
+};
 use pathcast_trace::{
     DelayHistogram, Direction, FlowReport, MessageRecord, MessageReport, PacketEvent, PacketRecord,
     QueueRecord, Record,
@@ -19,7 +21,7 @@ use crate::network::Network;
 use crate::recorder::Recorder;
 use crate::simulation::SimError;
 use crate::stream::{Delivered, Stream};
-use crate::wire::{Ack, Data, MSS_BYTES};
+use crate::wire::{Ack, Data, HANDSHAKE_BYTES, MSS_BYTES};
 
 /// Events between two looks at the progress callback.
 const EVENTS_PER_PROGRESS: u32 = 1 << 16;
@@ -54,6 +56,8 @@ struct Flow {
     start: Time,
     /// The connection that carries requests, if there are any.
     requests: Option<u32>,
+    /// Its connection ends with a FIN when it writes no more.
+    closes: bool,
     latency: Option<Box<DelayHistogram>>,
     completed: Option<Time>,
 }
@@ -105,25 +109,43 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         for ((number, flow), group) in (0..).zip(scenario.flows_with_seed(run_seed)).zip(groups) {
             let scheme = schemes[group];
             let spec = flow.spec;
-            let mut connect = || {
-                let config = sender_config(&spec.transport);
+            let mut connect = |start| {
+                let config = sender_config(&spec.transport, start);
                 let scheme = scheme.unwrap_or(Scheme::Reno); // datagrams never use it
                 Sender::new(config, scheme.controller(draws.next_u64()))
+            };
+            let asks = matches!(spec.workload, Workload::RequestResponse { .. });
+            let handshake = spec.transport.has_handshake();
+            let rtt = scenario.idle_rtt(spec, HANDSHAKE_BYTES);
+            let open = Start::After(Handshake::of_rtt(rtt));
+            // who writes first opens the connection
+            let (start, start_of_requests) = match (handshake, asks) {
+                (false, _) => (open, open),
+                (true, false) => (Start::Opens, open),
+                (true, true) => (Start::Accepts, Start::Opens),
             };
             let stop = spec.stop.map(|stop| Time::ZERO + stop);
             let bulk = spec.workload == Workload::Bulk && stop.is_none();
             connections.push(Connection {
-                sender: connect(),
-                receiver: Receiver::default(),
+                sender: connect(start),
+                receiver: Receiver::new(ReceiverConfig {
+                    accepts: start == Start::Opens,
+                    rtt: (!handshake).then_some(rtt),
+                    ..ReceiverConfig::default()
+                }),
                 framing: match spec.transport {
                     Transport::Udp => Framing::Datagrams(Box::default()),
                     _ if bulk => Framing::Bulk,
                     _ => Framing::Messages(Box::default()),
                 },
             });
-            let asks = matches!(spec.workload, Workload::RequestResponse { .. });
             if asks {
-                of_requests.push((number, connect()));
+                let receiver = Receiver::new(ReceiverConfig {
+                    accepts: handshake,
+                    rtt: (!handshake).then_some(rtt),
+                    ..ReceiverConfig::default()
+                });
+                of_requests.push((number, connect(start_of_requests), receiver));
             }
             flows.push(Flow {
                 scheme: scheme.map_or_else(|| "udp".to_string(), |scheme| scheme.to_string()),
@@ -132,17 +154,18 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 source: Source::new(&spec.workload, flow.start, stop, run_seed, number),
                 start: flow.start,
                 requests: None,
+                closes: handshake && !asks,
                 latency: None,
                 completed: None,
             });
         }
         let mut asking = Vec::new();
-        for (flow, sender) in of_requests {
+        for (flow, sender, receiver) in of_requests {
             flows[flow as usize].requests = Some(connections.len() as u32);
             asking.push(flow);
             connections.push(Connection {
                 sender,
-                receiver: Receiver::default(),
+                receiver,
                 framing: Framing::Messages(Box::default()),
             });
         }
@@ -275,13 +298,18 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
         if R::MESSAGES
             && let Framing::Messages(stream) = &mut connection.framing
-            && !data.segment.is_window_probe()
+            && !data.segment.is_empty()
+            && !data.segment.is_fin()
             && !connection.receiver.has(data.segment.seq)
         {
             stream.note_arrived(now, data.segment.seq, data.segment.sent_at);
         }
         if let Some(segment) = connection.receiver.on_data(now, &data.segment) {
             let flow = data.flow;
+            if segment.is_syn {
+                let timer = connection.receiver.next_timer();
+                self.timers.want(2 * flow + 1, timer);
+            }
             self.network.acknowledge(now, Ack { flow, segment });
         } else {
             let timer = connection.receiver.next_timer();
@@ -333,6 +361,11 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             if requests {
                 // the far end answers at once; the clock began with the request
                 let bytes = flow.source.answer();
+                if let Some(handshake) = receiver.handshake() {
+                    self.connections[owner as usize]
+                        .sender
+                        .on_open(now, handshake);
+                }
                 self.write(now, owner, written, Write::Message(bytes));
             } else {
                 flow.delivered(now, written);
@@ -386,10 +419,46 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         if let Framing::Messages(stream) = framing {
             stream.forget(sender.una_and_next().0);
         }
+        if ack.segment.is_syn {
+            self.note_open(now, ack.flow);
+        }
         self.send_data(now, ack.flow);
-        if R::ACKS && (ack.flow as usize) < self.flows.len() {
+        if R::ACKS && !ack.segment.is_syn && (ack.flow as usize) < self.flows.len() {
             let sender = &self.connections[ack.flow as usize].sender;
             self.recorder.ack(ack_record(now, ack.flow, sender));
+        }
+    }
+
+    /// The SYN/ACK of `connection` arrived: what was written while it opened leaves.
+    #[cold]
+    fn note_open(&mut self, now: Time, connection: u32) {
+        self.send_data(now, connection);
+        if (connection as usize) < self.flows.len() {
+            return self.close_if_done(now, connection);
+        }
+        // the end that asks has measured the round trip, and it also receives the answers
+        let answers = self.asking[connection as usize - self.flows.len()];
+        if let Some(rtt) = self.connections[connection as usize].sender.rtt().min() {
+            self.connections[answers as usize].receiver.on_rtt(rtt);
+        }
+    }
+
+    /// Ends the connection of a flow that closes it and writes no more. The FIN goes with the last data if
+    /// that has not left yet.
+    fn close_if_done(&mut self, now: Time, flow: u32) {
+        let Flow { source, closes, .. } = &mut self.flows[flow as usize];
+        let Connection {
+            sender, framing, ..
+        } = &mut self.connections[flow as usize];
+        if !*closes || !source.is_finished() || !sender.is_open() {
+            return;
+        }
+        *closes = false;
+        if !sender.has_unsent()
+            && let Framing::Messages(stream) = framing
+        {
+            sender.supply(stream.finish());
+            self.send_data(now, flow);
         }
     }
 
@@ -397,12 +466,14 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
     fn send_data(&mut self, now: Time, flow: u32) {
         while let Some(mut segment) = self.connections[flow as usize].sender.poll_transmit(now) {
             if let Framing::Messages(stream) = &mut self.connections[flow as usize].framing
-                && !segment.is_window_probe()
+                && !segment.is_empty()
             {
                 if R::MESSAGES {
                     stream.note_sent(now, segment.seq);
                 }
-                if let Some(short) = stream.end_of_message(segment.seq) {
+                if stream.is_fin(segment.seq) {
+                    segment = segment.as_fin();
+                } else if let Some(short) = stream.end_of_message(segment.seq) {
                     segment = segment.with_short_by_bytes(short).with_pushed(true);
                 }
             }
@@ -434,9 +505,8 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             if let Some(segment) = receiver.on_timer(now) {
                 let flow = index;
                 self.network.acknowledge(now, Ack { flow, segment });
-            } else {
-                self.timers.want(id, receiver.next_timer());
             }
+            self.timers.want(id, receiver.next_timer());
         } else {
             self.connections[index as usize].sender.on_timer(now);
             self.send_data(now, index);
@@ -450,8 +520,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             self.write(now, to, now, write);
         }
         let id = self.application(flow);
-        self.timers
-            .want(id, self.flows[flow as usize].source.next_write());
+        let next_write = self.flows[flow as usize].source.next_write();
+        self.timers.want(id, next_write);
+        self.close_if_done(now, flow);
         self.complete_if_done(now, flow);
     }
 
@@ -630,9 +701,10 @@ impl Flow {
     }
 }
 
-fn sender_config(transport: &Transport) -> SenderConfig {
+fn sender_config(transport: &Transport, start: Start) -> SenderConfig {
     let idle = SenderConfig {
         packets: Some(0),
+        start,
         ..SenderConfig::default()
     };
     match transport {

@@ -12,6 +12,7 @@
 
 #![deny(clippy::disallowed_methods)] // the same run on every machine
 
+mod handshake;
 mod offload;
 mod pacer;
 mod prr;
@@ -29,7 +30,8 @@ mod testing;
 mod undo;
 mod window_use;
 
+pub use handshake::Handshake;
 pub use receiver::{Receiver, ReceiverConfig};
 pub use rtt::RttEstimator;
 pub use segment::{AckSegment, DataSegment, Ecn, MAX_SACK_BLOCKS, SackBlock};
-pub use sender::{MAX_WINDOW_PACKETS, Sender, SenderConfig};
+pub use sender::{MAX_WINDOW_PACKETS, Sender, SenderConfig, Start};

@@ -1,7 +1,10 @@
 //! The receiving end: order, delayed acknowledgments, SACK blocks.
 
+use std::ops::ControlFlow;
+
 use pathcast_path::{Span, Time};
 
+use crate::handshake::{Accepting, Handshake};
 use crate::segment::{AckSegment, DataSegment, Ecn, MAX_SACK_BLOCKS, SackBlock};
 
 /// Least time for which an acknowledgment of one packet may wait for a second (Linux's TCP_ATO_MIN).
@@ -26,9 +29,12 @@ const COMPRESSION_SLACK: Span = Span::from_nanos(100_000);
 const READY_BLOCKS: usize = 4;
 /// Timestamps count these.
 const TICK_NS: u64 = 1_000_000;
-/// After a silence as long as this acknowledgments are quick again (Linux: the RTO, which the
-/// receiver of a bulk flow knows from the handshake only).
-const IDLE: Span = Span::from_millis(250);
+/// After a silence of a round trip and the larger of these two, acknowledgments are quick again (Linux: after
+/// the RTO, which the receiver of a bulk flow knows from the handshake).
+const IDLE_VARIATION: Span = Span::from_millis(200);
+const IDLE_ROUND_TRIPS: u64 = 2;
+/// The round trip taken for that where the handshake is not known.
+const UNKNOWN_RTT: Span = Span::from_millis(50);
 
 /// What a receiver takes.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +43,10 @@ pub struct ReceiverConfig {
     pub window_packets: u32,
     /// Whether the application reads by [`Receiver::read`] only, instead of at once.
     pub reads_on_demand: bool,
+    /// Whether the connection opens by a SYN; else it is open from the start.
+    pub accepts: bool,
+    /// The round-trip time that a handshake before the start measured.
+    pub rtt: Option<Span>,
 }
 
 impl Default for ReceiverConfig {
@@ -45,6 +55,8 @@ impl Default for ReceiverConfig {
         Self {
             window_packets: u32::MAX,
             reads_on_demand: false,
+            accepts: false,
+            rtt: None,
         }
     }
 }
@@ -66,8 +78,15 @@ pub struct Receiver {
     /// Acknowledgments past a gap that wait for the timer, and how many were sent since `next` moved.
     compressed: u32,
     duplicates: u32,
-    /// For how long they may wait: a twentieth of a round trip, for which twice the first packet's way stands.
+    /// For how long they may wait: a twentieth of a round trip, for which twice the first packet's way stands
+    /// if the handshake measured none.
     compression: Span,
+    /// After a silence as long as this acknowledgments are quick again.
+    idle: Span,
+    rtt: Option<Span>,
+    /// The SYN, until the connection is open; then what the handshake said.
+    accepting: Option<Box<Accepting>>,
+    handshake: Option<Handshake>,
     /// How long the next acknowledgment may wait, which follows the gaps between packets (Linux's
     /// `ato`), and how many may not.
     delay: Span,
@@ -95,7 +114,7 @@ impl Default for Receiver {
 impl Receiver {
     /// A receiver that is connected and has got nothing.
     pub fn new(config: ReceiverConfig) -> Self {
-        Self {
+        let mut receiver = Self {
             config,
             next: 0,
             blocks: Vec::new(),
@@ -105,17 +124,41 @@ impl Receiver {
             compressed: 0,
             duplicates: 0,
             compression: MAX_COMPRESSION,
+            idle: idle_span(UNKNOWN_RTT),
+            rtt: None,
+            accepting: config.accepts.then(Box::default),
+            handshake: None,
             delay: MIN_DELAY,
             quick: QUICK_ACKS,
             last_data_at: None,
             acknowledged: 0,
-            edge: u64::from(config.window_packets),
+            // no packet lies before it until the connection is open
+            edge: match config.accepts {
+                true => 0,
+                false => u64::from(config.window_packets),
+            },
             echo: Time::ZERO,
             duplicate: None,
             read: 0,
             ecn_echo: false,
             tail_short_by_bytes: 0,
+        };
+        if let Some(rtt) = config.rtt {
+            receiver.on_rtt(rtt);
         }
+        receiver
+    }
+
+    /// The handshake measured a round-trip time of `rtt`.
+    pub fn on_rtt(&mut self, rtt: Span) {
+        self.rtt = Some(rtt);
+        self.compression = rtt.mul_div(1, 20).min(MAX_COMPRESSION);
+        self.idle = idle_span(rtt);
+    }
+
+    /// The handshake by which the connection opened, if it opened by one.
+    pub const fn handshake(&self) -> Option<Handshake> {
+        self.handshake
     }
 
     /// Packets in order.
@@ -161,8 +204,10 @@ impl Receiver {
     #[inline(always)]
     pub fn on_data(&mut self, now: Time, segment: &DataSegment) -> Option<AckSegment> {
         let seq = segment.seq;
-        if segment.is_window_probe() || seq >= self.edge {
-            return Some(self.acknowledge());
+        if (segment.is_empty() || seq >= self.edge)
+            && let ControlFlow::Break(answer) = self.on_special(now, segment)
+        {
+            return answer;
         }
         if segment.sent_at.as_nanos() / TICK_NS < self.echo.as_nanos() / TICK_NS {
             return Some(self.reject(seq));
@@ -173,7 +218,7 @@ impl Receiver {
         if at_edge && segment.sent_at > self.echo {
             self.echo = segment.sent_at;
         }
-        if self.last_data_at.is_none() {
+        if self.last_data_at.is_none() && self.rtt.is_none() {
             let way = now.since(segment.sent_at);
             self.compression = (way + way).mul_div(1, 20).min(MAX_COMPRESSION);
         }
@@ -211,6 +256,48 @@ impl Receiver {
         }
         self.timer.get_or_insert(now + self.delay.min(MAX_DELAY));
         None
+    }
+
+    /// Takes a packet without data, past the window, or the first of a connection that is not open; breaks
+    /// off with its answer unless it is data to take in.
+    #[cold]
+    fn on_special(&mut self, now: Time, segment: &DataSegment) -> ControlFlow<Option<AckSegment>> {
+        if let Some(accepting) = &mut self.accepting {
+            if segment.is_syn() {
+                self.timer = Some(accepting.on_syn(now, segment.sent_at));
+                return ControlFlow::Break(Some(self.syn_ack()));
+            }
+            if !accepting.has_answered() {
+                return ControlFlow::Break(None); // the SYN was forgotten; Linux would reset the connection
+            }
+            let handshake = accepting.on_open(now);
+            self.accepting = None;
+            self.timer = None;
+            self.edge = u64::from(self.config.window_packets);
+            self.handshake = Some(handshake);
+            if let Some(rtt) = handshake.rtt {
+                self.on_rtt(rtt);
+            }
+        }
+        if segment.is_syn() || segment.asks_for_window() {
+            return ControlFlow::Break(Some(self.acknowledge()));
+        }
+        if segment.is_empty() {
+            return ControlFlow::Break(None);
+        }
+        match segment.seq >= self.edge {
+            true => ControlFlow::Break(Some(self.acknowledge())),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// The answer to a SYN.
+    fn syn_ack(&self) -> AckSegment {
+        let mut segment = AckSegment::new(0);
+        segment.is_syn = true;
+        segment.echo = self.accepting.as_ref().map_or(Time::ZERO, |syn| syn.echo());
+        segment.window_packets = self.config.window_packets;
+        segment
     }
 
     /// Past a gap the receiver acknowledges each of the first three packets at once, so that the sender learns
@@ -251,7 +338,7 @@ impl Receiver {
                 }
             } else if gap < self.delay {
                 self.delay = (self.delay.mul_div(1, 2) + gap).min(MAX_DELAY);
-            } else if gap > IDLE {
+            } else if gap > self.idle {
                 self.quick = QUICK_ACKS;
             }
         }
@@ -278,7 +365,14 @@ impl Receiver {
 
     /// The acknowledgment that waited, if it is due at `now`.
     pub fn on_timer(&mut self, now: Time) -> Option<AckSegment> {
-        (self.timer? <= now).then(|| {
+        if self.timer? > now {
+            return None;
+        }
+        if let Some(accepting) = &mut self.accepting {
+            self.timer = accepting.on_timeout(now);
+            return self.timer.map(|_| self.syn_ack());
+        }
+        Some({
             if self.compressed == 0 {
                 // it waited in vain: the next may wait longer (Linux's tcp_delack_timer_handler)
                 self.delay = (self.delay + self.delay).min(MAX_DELAY);
@@ -363,6 +457,11 @@ impl Receiver {
         }
         ack
     }
+}
+
+/// The RTO after one sample of `rtt`.
+fn idle_span(rtt: Span) -> Span {
+    rtt + IDLE_VARIATION.max(rtt.mul_div(IDLE_ROUND_TRIPS, 1))
 }
 
 #[cfg(test)]
@@ -551,6 +650,7 @@ mod tests {
         let mut receiver = Receiver::new(ReceiverConfig {
             window_packets: 4,
             reads_on_demand: true,
+            ..ReceiverConfig::default()
         });
         let windows: Vec<u32> = (0..4)
             .map(|seq| {

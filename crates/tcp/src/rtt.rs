@@ -6,6 +6,8 @@ use pathcast_path::Span;
 const MIN_VARIATION: Span = Span::from_millis(200);
 /// Timeout before any sample (RFC 6298, section 2.1).
 const INITIAL_RTO: Span = Span::from_millis(1000);
+/// Timeout after a handshake that gave no sample (RFC 6298, section 5.7; Linux's TCP_TIMEOUT_FALLBACK).
+const FALLBACK_RTO: Span = Span::from_millis(3000);
 /// No timeout is longer (Linux's TCP_RTO_MAX).
 const MAX_RTO: Span = Span::from_millis(120_000);
 
@@ -63,6 +65,11 @@ impl RttEstimator {
         self.backoff = 0;
         self.srtt = Span::from_nanos(self.srtt_ns as u64);
         self.rto = Some(self.base_rto().min(MAX_RTO));
+    }
+
+    /// The handshake gave no sample: the timeout is 3 s until there is one.
+    pub const fn fall_back(&mut self) {
+        self.rto = Some(FALLBACK_RTO);
     }
 
     /// The timeout without backoff.

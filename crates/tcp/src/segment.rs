@@ -21,8 +21,11 @@ const RETRANSMISSION: u32 = 1 << 16;
 const ECN_CAPABLE: u32 = 1 << 17;
 const ECN_MARKED: u32 = 1 << 18;
 const REDUCED: u32 = 1 << 19;
-const WINDOW_PROBE: u32 = 1 << 20;
+const EMPTY: u32 = 1 << 20;
 const PUSHED: u32 = 1 << 21;
+const SYN: u32 = 1 << 22;
+const FIN: u32 = 1 << 23;
+const ASKS: u32 = 1 << 24;
 
 /// A packet of data.
 ///
@@ -85,10 +88,28 @@ impl DataSegment {
         self.with(REDUCED, reduced)
     }
 
-    /// As one that carries nothing and asks for the receiver's window.
+    /// As one that carries no data and acknowledges a SYN/ACK.
     #[inline]
-    pub const fn with_window_probe(self) -> Self {
-        self.with(WINDOW_PROBE, true)
+    pub const fn as_syn_ack_ack(self) -> Self {
+        self.with(EMPTY, true)
+    }
+
+    /// As one that carries no data and asks for the receiver's window.
+    #[inline]
+    pub const fn as_window_probe(self) -> Self {
+        self.with(EMPTY | ASKS, true)
+    }
+
+    /// As one that carries no data and opens a connection.
+    #[inline]
+    pub const fn as_syn(self) -> Self {
+        self.with(EMPTY | SYN, true)
+    }
+
+    /// As one that carries no data and ends a connection; it has a number and may be sent again.
+    #[inline]
+    pub const fn as_fin(self) -> Self {
+        self.with(FIN | PUSHED, true)
     }
 
     /// Bytes of payload less than an MSS: not 0 only at the end of the data.
@@ -137,10 +158,29 @@ impl DataSegment {
         self.word & REDUCED != 0
     }
 
-    /// Whether it carries nothing and asks for an acknowledgment with the window.
+    /// Whether it carries no data and has no number of its own: a SYN, the acknowledgment of a SYN/ACK, or
+    /// a question for the receiver's window.
     #[inline]
-    pub const fn is_window_probe(&self) -> bool {
-        self.word & WINDOW_PROBE != 0
+    pub const fn is_empty(&self) -> bool {
+        self.word & EMPTY != 0
+    }
+
+    /// Whether it asks for an acknowledgment with the window.
+    #[inline]
+    pub const fn asks_for_window(&self) -> bool {
+        self.word & ASKS != 0
+    }
+
+    /// Whether it opens a connection.
+    #[inline]
+    pub const fn is_syn(&self) -> bool {
+        self.word & SYN != 0
+    }
+
+    /// Whether it ends a connection and carries no data.
+    #[inline]
+    pub const fn is_fin(&self) -> bool {
+        self.word & FIN != 0
     }
 
     /// Whether the receiver has to look at ECN flags: it is marked or says that the sender reduced.
@@ -170,6 +210,8 @@ pub struct AckSegment {
     pub window_packets: u32,
     /// A data packet was marked, and the sender has not said yet that it reduced (ECE).
     pub ecn_echo: bool,
+    /// It answers a SYN.
+    pub is_syn: bool,
     duplicate: bool,
     count: u8,
     /// First packet of each and one past its last, less `cumulative`: a duplicate's may lie before it.
@@ -185,6 +227,7 @@ impl AckSegment {
             echo: Time::ZERO,
             window_packets: u32::MAX,
             ecn_echo: false,
+            is_syn: false,
             duplicate: false,
             count: 0,
             blocks: [(0, 0); MAX_SACK_BLOCKS],

@@ -3,6 +3,7 @@
 use pathcast_congestion::{Ack, Congestion, Controller, INITIAL_WINDOW, LossState, Signal};
 use pathcast_path::{Span, Time};
 
+use crate::handshake::{Handshake, Opening};
 use crate::offload::{Load, Moment, load_packets};
 use crate::pacer::Pacer;
 use crate::prr::ProportionalRateReduction;
@@ -17,7 +18,7 @@ use crate::window_use::WindowUse;
 mod config;
 mod state;
 
-pub use config::{MAX_WINDOW_PACKETS, SenderConfig};
+pub use config::{MAX_WINDOW_PACKETS, SenderConfig, Start};
 use state::{Frto, State};
 
 /// A TCP sender with its congestion controller.
@@ -46,9 +47,13 @@ pub struct Sender {
     last_sent_at: Option<Time>,
     /// Packets were sent since `poll_transmit` last returned none.
     in_burst: bool,
-    /// A tail loss probe, or one of a closed window, is to be sent whatever the windows say.
+    /// The connection is not open yet, and the end that opens it has got so far.
+    opening: Option<Option<Opening>>,
+    /// Something leaves whatever the windows say: a tail loss probe, a question for a closed window, the
+    /// acknowledgment of a SYN/ACK.
     probe_tail_now: bool,
     probe_window_now: bool,
+    answer_syn_now: bool,
     /// The next new packet says that the window was reduced for a mark.
     tell_reduced: bool,
     timeout_at: Option<Time>,
@@ -84,8 +89,14 @@ impl Sender {
             receive_edge: config.receive_window_packets,
             last_sent_at: None,
             in_burst: false,
+            opening: match config.start {
+                Start::Open | Start::After(_) => None,
+                Start::Opens => Some(Some(Opening::default())),
+                Start::Accepts => Some(None),
+            },
             probe_tail_now: false,
             probe_window_now: false,
+            answer_syn_now: false,
             tell_reduced: false,
             timeout_at: None,
             reorder_at: None,
@@ -99,7 +110,34 @@ impl Sender {
             sender.controller.set_window(f64::from(packets), ssthresh);
         }
         sender.follow_controller();
+        if let Start::After(handshake) = config.start {
+            sender.on_open(Time::ZERO, handshake);
+        }
         sender
+    }
+
+    /// The connection opened at `now` by `handshake`; no effect if it was open before.
+    pub fn on_open(&mut self, now: Time, handshake: Handshake) {
+        if self.opening.take().is_none() && !matches!(self.config.start, Start::After(_)) {
+            return;
+        }
+        match handshake.rtt {
+            Some(rtt) => self.rtt.on_sample(rtt, rtt, 0, 0),
+            None => self.rtt.fall_back(),
+        }
+        if handshake.is_lossy {
+            let ssthresh = self.controller.ssthresh();
+            self.controller.set_window(1.0, ssthresh);
+        }
+        if let Some(srtt) = self.rtt.srtt() {
+            self.controller.on_open(now, srtt);
+        }
+        self.follow_controller();
+    }
+
+    /// Whether the connection is open.
+    pub const fn is_open(&self) -> bool {
+        self.opening.is_none()
     }
 
     /// The application gives `packets` more to send; then call `poll_transmit`.
@@ -134,7 +172,7 @@ impl Sender {
         (self.scoreboard.una(), self.scoreboard.next())
     }
 
-    /// Packets sent again.
+    /// Packets sent again, SYNs among them.
     pub const fn retransmits(&self) -> u64 {
         self.retransmits
     }
@@ -143,6 +181,11 @@ impl Sender {
     pub fn delivery_rate(&self) -> Option<f64> {
         let (packets, interval) = self.delivery_rate;
         (interval > Span::ZERO).then(|| packets as f64 / interval.as_secs())
+    }
+
+    /// Whether the application gave packets that were never sent.
+    pub fn has_unsent(&self) -> bool {
+        self.scoreboard.next() < self.available
     }
 
     /// Packets on their way, as far as is known.
@@ -160,8 +203,8 @@ impl Sender {
     #[inline(always)]
     pub fn poll_transmit(&mut self, now: Time) -> Option<DataSegment> {
         self.paced_until = None;
-        if self.probe_tail_now || self.probe_window_now {
-            return self.poll_probe(now);
+        if self.probe_tail_now || self.probe_window_now || self.opening.is_some() {
+            return self.poll_special(now);
         }
         if self.scoreboard.in_flight() >= self.cwnd {
             self.pause(true);
@@ -231,7 +274,9 @@ impl Sender {
             self.pause(cwnd_room < receiver_room);
             return false;
         }
-        let packets = moment.load.min(moment.room).min(moment.given);
+        // two loads make a window at least, so that acknowledgments keep coming (Linux's tcp_cwnd_test)
+        let half = (self.cwnd / 2).max(1);
+        let packets = moment.load.min(moment.room).min(half).min(moment.given);
         self.load.begin(now, packets);
         true
     }
@@ -341,12 +386,28 @@ impl Sender {
             .with_reduced(capable && std::mem::take(&mut self.tell_reduced))
     }
 
-    /// A packet that must leave whatever the windows say: new data if the receiver takes it, else the
-    /// last packet again, or no packet but a question.
+    /// A SYN while the connection is not open; then what leaves whatever the windows say.
+    #[cold]
+    fn poll_special(&mut self, now: Time) -> Option<DataSegment> {
+        if let Some(opening) = &mut self.opening {
+            let opening = opening.as_mut().filter(|_| self.available > 0)?;
+            self.timeout_at = opening.poll(now)?;
+            self.retransmits += u64::from(opening.retries() > 0);
+            return Some(DataSegment::new(now, 0).as_syn());
+        }
+        self.poll_probe(now)
+    }
+
+    /// The acknowledgment of a SYN/ACK; a question for the window; or new data if the receiver takes it, else
+    /// the last packet again.
     fn poll_probe(&mut self, now: Time) -> Option<DataSegment> {
+        if std::mem::take(&mut self.answer_syn_now) {
+            self.probe_window_now = false;
+            return Some(DataSegment::new(now, 0).as_syn_ack_ack());
+        }
         if std::mem::take(&mut self.probe_window_now) {
             let una = self.scoreboard.una();
-            return Some(DataSegment::new(now, una).with_window_probe());
+            return Some(DataSegment::new(now, una).as_window_probe());
         }
         self.probe_tail_now = false;
         let fresh = self.has_new();
@@ -383,9 +444,22 @@ impl Sender {
         self.follow_controller();
     }
 
+    /// A SYN/ACK arrived at `now`: the connection is open, if it was not. It is acknowledged by itself.
+    #[cold]
+    fn on_syn_ack(&mut self, now: Time, segment: &AckSegment) {
+        if let Some(Some(opening)) = self.opening {
+            self.timeout_at = None;
+            self.on_open(now, opening.on_syn_ack(now, segment.echo));
+        }
+        (self.answer_syn_now, self.probe_window_now) = (true, true);
+    }
+
     /// Takes an acknowledgment that arrived at `now`.
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, segment: &AckSegment) {
+        if segment.is_syn {
+            return self.on_syn_ack(now, segment);
+        }
         let prior_in_flight = self.scoreboard.in_flight();
         let prior_una = self.scoreboard.una();
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());
@@ -700,6 +774,13 @@ impl Sender {
     }
 
     fn on_timeout(&mut self, now: Time) {
+        if let Some(opening) = &mut self.opening {
+            self.timeout_at = None;
+            if let Some(opening) = opening {
+                opening.on_timeout();
+            }
+            return;
+        }
         // what was reduced within this window is not reduced again, nor by a timeout on top of a timeout
         // (RFC 5681, equation 4; Linux's tcp_enter_loss)
         let una = self.scoreboard.una();

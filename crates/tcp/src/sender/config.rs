@@ -1,5 +1,7 @@
 //! What a sender is told before it begins.
 
+use crate::handshake::Handshake;
+
 /// The largest window that TCP can say, 2^30 bytes (RFC 7323, section 2.3), in packets of 1448 bytes.
 pub const MAX_WINDOW_PACKETS: u64 = (1 << 30) / 1448;
 
@@ -21,6 +23,21 @@ pub struct SenderConfig {
     /// Whether routers may mark packets instead of dropping them (RFC 3168). Both ends are taken to
     /// agree. Linux by default: only if the peer asks for it.
     pub ecn: bool,
+    /// Whether the connection is open when the sender begins, and by which handshake.
+    pub start: Start,
+}
+
+/// How a sender's connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// It is open, and nothing is known of the path.
+    Open,
+    /// It is open after this handshake.
+    After(Handshake),
+    /// The sender opens it as soon as it has something to send.
+    Opens,
+    /// The other end opens it: see [`Sender::on_open`](super::Sender::on_open).
+    Accepts,
 }
 
 impl Default for SenderConfig {
@@ -33,6 +50,7 @@ impl Default for SenderConfig {
             initial_window_packets: None,
             slow_start_after_idle: true,
             ecn: false,
+            start: Start::Open,
         }
     }
 }

@@ -222,6 +222,7 @@ fn a_closed_window_is_asked_after_until_it_opens() {
     let mut receiver = Receiver::new(ReceiverConfig {
         window_packets: 4,
         reads_on_demand: true,
+        ..ReceiverConfig::default()
     });
     let mut now = Time::ZERO;
     let pass = |sender: &mut Sender, receiver: &mut Receiver, now: Time| {
@@ -545,4 +546,18 @@ fn after_a_timeout_new_data_leaves_before_more_is_sent_again() {
     let again = wire.sent.iter().rposition(|(_, seq)| *seq == 70).unwrap();
     let sent: Vec<u64> = wire.sent[again..].iter().map(|(_, seq)| *seq).collect();
     assert_eq!(sent[..4], [70, 151, 152, 71]);
+}
+
+#[test]
+fn a_paced_load_is_half_a_window_at_most() {
+    let spy = Spy {
+        cwnd: 21.0,
+        pacing_rate: Some(50_000.0), // a load of 48 packets in a 1024th of a second
+        ..Spy::default()
+    };
+    let mut wire = Wire::with(60, Box::new(spy), |_, _| false);
+    wire.run();
+    let first = wire.sent.iter().filter(|(at, _)| *at == Time::ZERO);
+    assert_eq!(first.count(), 10);
+    assert_eq!(wire.sent[10].0, Time::ZERO + Span::from_nanos(200_000));
 }
