@@ -90,8 +90,15 @@ def filled() -> Iterator[Cell]:
             )
 
 
-def shared() -> Iterator[Cell]:
+def shared(family="shared", jitter_ms=0.0) -> Iterator[Cell]:
     """Several flows in one queue."""
+
+    def delay(rtt):
+        if not jitter_ms:
+            return None
+        keys = f"base = '{rtt / 2:g} ms', jitter = '{jitter_ms:g} ms', distribution = 'exponential'"
+        return f"{{ kind = 'jitter', {keys} }}"
+
     for rate, rtt, queue, parts in (
         (50, 40, 1, [("bbr", 4)]),
         (100, 20, 1, [("bbr", 10)]),
@@ -103,12 +110,18 @@ def shared() -> Iterator[Cell]:
         (40, 40, 1, [("cubic", 2), ("scalable", 2)]),
     ):
         names = " and ".join(f"{count} {scheme}" for scheme, count in parts)
-        text = link(rate, rtt, queue=f"{queue} BDP")
+        text = link(rate, rtt, queue=f"{queue} BDP", delay=delay(rtt))
         text += "".join(flows(scheme, count) for scheme, count in parts)
         name = f"{names}, {rate} Mbit/s, {rtt} ms, {queue} BDP"
-        yield Cell("shared", name, "+".join(scheme for scheme, _ in parts), text)
-    text = link(40, 10) + "".join(flows("cubic", 2, delay=f"'{d} ms'") for d in (0, 15, 35))
-    yield Cell("shared", "6 cubic of 10, 40 and 80 ms, 40 Mbit/s", "cubic", text)
+        yield Cell(family, name, "+".join(scheme for scheme, _ in parts), text)
+    text = link(40, 10, delay=delay(10))
+    text += "".join(flows("cubic", 2, delay=f"'{d} ms'") for d in (0, 15, 35))
+    yield Cell(family, "6 cubic of 10, 40 and 80 ms, 40 Mbit/s", "cubic", text)
+
+
+def jittered() -> Iterator[Cell]:
+    """The same over a delay that varies by 0.1 ms, so that flows do not run in step."""
+    yield from shared("jittered", 0.1)
 
 
 def idle() -> Iterator[Cell]:
@@ -168,7 +181,7 @@ def short() -> Iterator[Cell]:
 
 FAMILIES = {
     family.__name__: family
-    for family in (lossy, filled, shared, idle, reordering, ecn, windows, short)
+    for family in (lossy, filled, shared, jittered, idle, reordering, ecn, windows, short)
 }
 
 
