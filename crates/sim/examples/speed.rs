@@ -1,6 +1,7 @@
-//! Delivered packets for each CPU second, for four runs on one thread.
+//! Delivered packets for each CPU second, for five runs on one thread.
 //!
-//! `cargo run --release -p pathcast-sim --example speed [SCALE]`; SCALE multiplies the virtual time.
+//! `cargo run --release -p pathcast-sim --example speed [SCALE [NAME]]`; SCALE multiplies the virtual time,
+//! NAME is how a run's name begins.
 //! CPU time is the kernel's (`/proc/self/schedstat`); where there is none it is wall time, which is
 //! longer on a busy machine. Runs of the same program differ by some 10 % on a machine that is shared.
 
@@ -48,12 +49,25 @@ fn main() {
             10,
             30.0,
         ),
+        (
+            "10,000 cubic, 10 Gbit/s, 10 ms",
+            Scheme::Cubic,
+            10_000,
+            "10 Gbit/s",
+            5,
+            3.0,
+        ),
     ];
+    let chosen = std::env::args().nth(2).unwrap_or_default();
+
     println!(
         "{:30} {:>12} {:>8} {:>16}",
         "", "packets", "CPU s", "packets/CPU s"
     );
     for (name, scheme, flows, rate, delay_ms, duration_s) in runs {
+        if !name.starts_with(&chosen) {
+            continue;
+        }
         let path = format!("rate = '{rate}'\ndelay = '{delay_ms} ms'\nqueue = '1 BDP'\n");
         let path = Path::parse(&path, "speed.toml").expect("a valid path");
         let duration = Span::from_secs(duration_s * scale);
