@@ -661,7 +661,7 @@ fn who_asks_opens_the_connection() {
     let workload = "{ kind = 'request-response', response = '10 kB', count = 1 }";
     let latency_ms = |handshake| {
         let outcome = opened(workload, handshake, "");
-        let messages = outcome.flows()[0].messages.clone().unwrap();
+        let messages = outcome.flows()[0].messages.unwrap();
         assert_eq!((messages.written, messages.delivered), (1, 1));
         messages.latency_ms.mean
     };
