@@ -3,7 +3,7 @@
 import pytest
 
 import pathcast
-from conftest import valid_emulation
+from conftest import valid_emulation, valid_run
 
 SCENARIO = """
 duration = "12 s"
@@ -79,3 +79,16 @@ def test_a_scenario_takes_as_long_in_the_simulator_as_with_the_kernel(emulator):
         assert mine.written == pytest.approx(real.written, abs=2)
         assert mine.latency_ms["p50"] == pytest.approx(real.latency_ms["p50"], rel=0.05)
     assert back[0].goodput_bps == pytest.approx(back[1].goodput_bps, rel=0.05)
+
+
+def test_small_packets_fill_a_link_as_in_the_kernel(emulator):
+    """536 of 588 bytes are payload; the kernel keeps to the MSS that the scenario says."""
+    scenario = pathcast.Scenario.parse(
+        "duration = '5 s'\n[links.link]\nrate = '10 Mbit/s'\ndelay = '10 ms'\nqueue = '1 BDP'\n"
+        "[[flows]]\nscheme = 'cubic'\nmss = '536 B'\n"
+    )
+    report, trace = pathcast.simulate(scenario)
+    real, real_trace = valid_run(scenario)
+    assert trace.metadata["mss_bytes"] == real_trace.metadata["mss_bytes"] == 536
+    for flow in (*report.flows, *real.flows):
+        assert flow.goodput_bps == pytest.approx(10e6 * 536 / 588, rel=0.02)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, limit_receive_window, set_receive_buffer, set_tcp_option};
-use pathcast_scenario::{Heading, Transport, UNSENT_BYTES};
+use pathcast_scenario::{DEFAULT_MSS_BYTES, Heading, Transport, UNSENT_BYTES};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect, getsockname, listen,
@@ -224,6 +224,12 @@ fn sender(ip: Ip, flow: &Flow<'_>, schemes: &Schemes, end: End) -> Result<OwnedF
     let socket = tcp_socket(ip).map_err(opening)?;
     bind(&socket, &SocketAddr::new(ip.address(flow.group, end), 0)).map_err(opening)?;
     set_scheme(socket.as_fd(), schemes.kernel_name(scheme))?;
+    let mss_bytes = flow.spec.transport.mss_bytes();
+    if mss_bytes != DEFAULT_MSS_BYTES {
+        // the kernel counts the timestamps in; both ends keep to the smaller of what they say
+        set_tcp_option(socket.as_fd(), libc::TCP_MAXSEG, mss_bytes as i32 + 12)
+            .map_err(|error| EmulatorError::from_io("setting the MSS", error))?;
+    }
     let workload = &flow.spec.workload;
     if !workload.is_greedy() {
         // each write leaves when it is made, as in the simulator

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use pathcast_netns::route::Beginning;
 use pathcast_netns::{Settings, Shape};
 use pathcast_path::{Path, Time};
-use pathcast_scenario::{Flow, FlowSpec, Heading, Scenario, Transport, Workload};
+use pathcast_scenario::{
+    DEFAULT_MSS_BYTES, Flow, FlowSpec, Heading, Scenario, Transport, Workload,
+};
 use serde::{Deserialize, Serialize};
 
 /// The largest packet in the tunnel: with all that goes around it, a datagram of 1480 bytes over IPv6.
@@ -139,6 +141,11 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
             Transport::Tcp {
                 handshake: true, ..
             } => return Err(HANDSHAKE.into()),
+            Transport::Tcp { mss_bytes, .. } if *mss_bytes != DEFAULT_MSS_BYTES => {
+                return Err(format!(
+                    "got a flow with an mss of {mss_bytes} B, expected none: a real path has its own"
+                ));
+            }
             Transport::Tcp { .. } => {}
         }
         if flow.delay.as_nanos() > 0 {

@@ -11,7 +11,7 @@ use pathcast_path::{Bandwidth, Loader, Path, Size, Span, UnitError};
 use toml::de::DeTable;
 
 use crate::quic::QuicScheme;
-use crate::scenario::{FlowSpec, Heading, Link, Scenario, Transport};
+use crate::scenario::{DEFAULT_MSS_BYTES, FlowSpec, Heading, Link, Scenario, Transport};
 use crate::varying::{Shape, Varying};
 use crate::workload::{Arrivals, Replay, Workload};
 
@@ -20,13 +20,15 @@ const SIZE: &str = "a size with its unit, such as \"500 kB\"";
 const RATE: &str = "a rate with its unit, such as \"12 Mbit/s\"";
 
 /// Payload of a full packet of TCP over IPv4 with timestamps, which is what probes send by default.
-const FULL_PAYLOAD_BYTES: u64 = 1448;
+const FULL_PAYLOAD_BYTES: u64 = DEFAULT_MSS_BYTES as u64;
+/// The smallest that Linux takes (TCP_MIN_MSS), less the timestamps.
+const MIN_MSS_BYTES: u64 = 88 - 12;
 /// The largest window that TCP can say (RFC 7323, section 2.3).
 const MAX_WINDOW_BYTES: u64 = 1 << 30;
 /// The most that is written at once as datagrams: a frame of a film is less.
 const MAX_DATAGRAMS_BYTES: u64 = 1_000_000;
 
-const FLOW_KEYS: [&str; 14] = [
+const FLOW_KEYS: [&str; 15] = [
     "scheme",
     "count",
     "workload",
@@ -40,6 +42,7 @@ const FLOW_KEYS: [&str; 14] = [
     "receive_window",
     "slow_start_after_idle",
     "ecn",
+    "mss",
     "handshake",
 ];
 
@@ -231,6 +234,7 @@ fn transport(table: Table<'_, '_>) -> Read<Transport> {
             "receive_window",
             "slow_start_after_idle",
             "ecn",
+            "mss",
             "handshake",
         ] {
             if let Some(field) = table.get(key) {
@@ -258,6 +262,15 @@ fn transport(table: Table<'_, '_>) -> Read<Transport> {
         receive_window_bytes: window.transpose()?,
         slow_start_after_idle: yes_or_no("slow_start_after_idle", true)?,
         ecn: yes_or_no("ecn", false)?,
+        mss_bytes: table.or("mss", DEFAULT_MSS_BYTES, |field| {
+            match field.quantity::<Size>(SIZE)?.as_bytes() {
+                bytes @ MIN_MSS_BYTES..=FULL_PAYLOAD_BYTES => Ok(bytes as u32),
+                bytes => field.wrong(format_args!(
+                    "got {bytes} B, expected {MIN_MSS_BYTES} B to {FULL_PAYLOAD_BYTES} B: the payload of a \
+                     full packet"
+                )),
+            }
+        })?,
         handshake: yes_or_no("handshake", false)?,
     })
 }
@@ -518,6 +531,7 @@ fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
         receive_window_bytes,
         slow_start_after_idle,
         ecn,
+        mss_bytes,
         handshake,
         ..
     } = &flow.transport
@@ -530,6 +544,7 @@ fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
         }
         line("slow_start_after_idle", slow_start_after_idle);
         line("ecn", ecn);
+        line("mss", &format_args!("\"{mss_bytes} B\""));
         line("handshake", handshake);
     }
     text

@@ -41,7 +41,7 @@ mod workload;
 pub use datagrams::{DATAGRAM_BYTES, Datagrams};
 pub use network::{Exit, Network, Way, route};
 pub use quic::QuicScheme;
-pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario, Transport};
+pub use scenario::{DEFAULT_MSS_BYTES, Flow, FlowSpec, Heading, Link, Scenario, Transport};
 pub use source::{Source, Write};
 pub use timers::Timers;
 pub use varying::{Shape, Varying};

@@ -8,6 +8,9 @@ use crate::file;
 use crate::quic::QuicScheme;
 use crate::workload::Workload;
 
+/// Payload of a full packet of TCP with timestamps over IPv4 and an MTU of 1500 bytes.
+pub const DEFAULT_MSS_BYTES: u32 = 1448;
+
 /// A link and its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
@@ -42,6 +45,8 @@ pub enum Transport {
         slow_start_after_idle: bool,
         /// Whether queues may mark its packets instead of dropping them.
         ecn: bool,
+        /// Payload of a full packet, in bytes, beside 52 of headers.
+        mss_bytes: u32,
         /// Whether the connection opens over the links when the flow begins, and ends with a FIN; else it is
         /// open when the run begins.
         handshake: bool,
@@ -61,6 +66,7 @@ impl Transport {
             receive_window_bytes: None,
             slow_start_after_idle: true,
             ecn: false,
+            mss_bytes: DEFAULT_MSS_BYTES,
             handshake: false,
         }
     }
@@ -69,6 +75,14 @@ impl Transport {
     pub fn by_scheme(scheme: impl Into<String>) -> Self {
         let scheme = scheme.into();
         QuicScheme::by_name(&scheme).map_or_else(|| Self::tcp(scheme), Self::Quic)
+    }
+
+    /// Payload of a full packet of TCP, in bytes.
+    pub const fn mss_bytes(&self) -> u32 {
+        match self {
+            Self::Tcp { mss_bytes, .. } => *mss_bytes,
+            Self::Quic(_) | Self::Udp => DEFAULT_MSS_BYTES,
+        }
     }
 
     /// Whether the connection opens when the flow begins.

@@ -10,7 +10,6 @@ use thiserror::Error;
 
 use crate::network::{Network, OnePath, Routed};
 use crate::recorder::{NoRecorder, Recorder};
-use crate::wire::MSS_BYTES;
 use crate::world::{World, asking_flows};
 
 /// A simulation that cannot be run, or came to nothing.
@@ -140,11 +139,12 @@ impl Simulation {
     pub fn metadata(&self) -> Metadata {
         let bulk = self.scenario.as_bulk();
         let flows = self.scenario.flows();
+        let mut mss = (self.scenario.flows.iter()).map(|flow| flow.transport.mss_bytes());
         Metadata {
             schemes: flows
                 .map(|flow| flow.spec.transport.scheme().to_string())
                 .collect(),
-            mss_bytes: Some(MSS_BYTES),
+            mss_bytes: mss.next().filter(|first| mss.all(|other| other == *first)),
             path_toml: bulk.as_ref().map(|(path, _)| path.to_toml()),
             scenario_toml: bulk.is_none().then(|| self.scenario.to_toml()),
             seed: Some(self.seed),

@@ -9,8 +9,6 @@ use std::collections::VecDeque;
 use pathcast_path::Time;
 use pathcast_scenario::UNSENT_BYTES;
 
-use crate::wire::MSS_BYTES;
-
 /// A message in packets of the connection.
 #[derive(Clone, Copy, Debug)]
 struct Message {
@@ -57,8 +55,9 @@ pub struct Delivered {
 }
 
 /// What was written, as far as it is not acknowledged.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Stream {
+    mss_bytes: u64,
     messages: VecDeque<Message>,
     /// Packets before the first of the next message.
     packets: u64,
@@ -73,10 +72,24 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Nothing written, to be sent in packets of `mss_bytes`.
+    pub const fn new(mss_bytes: u32) -> Self {
+        Self {
+            mss_bytes: mss_bytes as u64,
+            messages: VecDeque::new(),
+            packets: 0,
+            fin: None,
+            arrived: 0,
+            written: 0,
+            delivered: 0,
+            delivered_bytes: 0,
+        }
+    }
+
     /// The application writes `bytes`; returns the packets to supply. `written` is when its clock for
     /// this message begins.
     pub fn write(&mut self, written: Time, bytes: u64) -> u64 {
-        let packets = bytes.div_ceil(u64::from(MSS_BYTES));
+        let packets = bytes.div_ceil(self.mss_bytes);
         let (first, end) = (self.packets, self.packets + packets);
         self.written += 1;
         self.push(Message {
@@ -127,10 +140,10 @@ impl Stream {
         if let Some(last) = self.messages.back_mut()
             && last.end == u64::MAX
         {
-            let sent_bytes = next.saturating_sub(last.first) * u64::from(MSS_BYTES);
+            let sent_bytes = next.saturating_sub(last.first) * self.mss_bytes;
             let unsent_bytes = u64::from(UNSENT_BYTES) - sent_bytes % u64::from(UNSENT_BYTES / 2);
-            last.end = last.first.max(next + unsent_bytes / u64::from(MSS_BYTES));
-            last.bytes = (last.end - last.first) * u64::from(MSS_BYTES);
+            last.end = last.first.max(next + unsent_bytes / self.mss_bytes);
+            last.bytes = (last.end - last.first) * self.mss_bytes;
             self.packets = last.end;
         }
         self.packets
@@ -140,7 +153,7 @@ impl Stream {
     pub fn end_of_message(&self, seq: u64) -> Option<u16> {
         let message = self.messages.get(self.position(seq))?;
         (message.end == seq + 1).then(|| {
-            let full = (message.end - message.first) * u64::from(MSS_BYTES);
+            let full = (message.end - message.first) * self.mss_bytes;
             (full - message.bytes) as u16
         })
     }
@@ -207,7 +220,7 @@ impl Stream {
     /// Bytes that have arrived in order, when all packets before `delivered` have.
     pub fn delivered_bytes(&self, delivered: u64) -> u64 {
         let partial = self.messages.get(self.arrived).map_or(0, |message| {
-            delivered.saturating_sub(message.first) * u64::from(MSS_BYTES)
+            delivered.saturating_sub(message.first) * self.mss_bytes
         });
         self.delivered_bytes + partial
     }
@@ -229,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_last_packet_of_a_message_ends_it_and_may_be_short() {
-        let mut stream = Stream::default();
+        let mut stream = Stream::new(1448);
         assert_eq!(stream.write(Time::ZERO, 100), 1);
         assert_eq!(stream.write(Time::ZERO, 2 * 1448), 2);
         assert_eq!(stream.write(Time::ZERO, 1449), 2);
@@ -240,7 +253,7 @@ mod tests {
     #[test]
     fn messages_are_delivered_in_order_and_forgotten_when_acknowledged() {
         let at = Time::from_nanos;
-        let mut stream = Stream::default();
+        let mut stream = Stream::new(1448);
         stream.write(at(1), 3000);
         stream.write(at(2), 10);
         assert_eq!(stream.take_delivered(2), None);
@@ -260,7 +273,7 @@ mod tests {
     #[test]
     fn the_way_of_a_message_is_that_of_the_packet_that_completed_it() {
         let at = Time::from_nanos;
-        let mut stream = Stream::default();
+        let mut stream = Stream::new(1448);
         stream.write(at(1), 3000);
         for (now, seq) in [(2, 0), (3, 1), (4, 2), (9, 1)] {
             stream.note_sent(at(now), seq); // the second was lost and is sent again
@@ -279,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_has_no_end_ends_with_what_waits_in_the_socket() {
-        let mut stream = Stream::default();
+        let mut stream = Stream::new(1448);
         assert_eq!(stream.write_endless(Time::ZERO), u64::MAX);
         assert_eq!(stream.end_of_message(1_000_000), None);
         assert_eq!(stream.delivered_bytes(10), 14_480);
@@ -291,7 +304,7 @@ mod tests {
         assert_eq!(stream.take_delivered(91).unwrap().bytes, 5);
         assert_eq!(stream.end_of_message(90), Some(1443));
         // as much as was left of the first 128 KiB was made up each time that half had gone
-        let mut stream = Stream::default();
+        let mut stream = Stream::new(1448);
         stream.write_endless(Time::ZERO);
         assert_eq!(
             stream.stop(50),

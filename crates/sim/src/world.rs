@@ -34,6 +34,8 @@ pub struct Connection {
     pub sender: Sender,
     pub receiver: Receiver,
     framing: Framing,
+    /// Payload of a full packet.
+    mss_bytes: u32,
 }
 
 /// What is written into a connection.
@@ -124,6 +126,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 (true, false) => (Start::Opens, open),
                 (true, true) => (Start::Accepts, Start::Opens),
             };
+            let mss_bytes = spec.transport.mss_bytes();
             let stop = spec.stop.map(|stop| Time::ZERO + stop);
             let bulk = spec.workload == Workload::Bulk && stop.is_none();
             connections.push(Connection {
@@ -136,8 +139,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 framing: match spec.transport {
                     Transport::Udp => Framing::Datagrams(Box::default()),
                     _ if bulk => Framing::Bulk,
-                    _ => Framing::Messages(Box::default()),
+                    _ => Framing::Messages(Box::new(Stream::new(mss_bytes))),
                 },
+                mss_bytes,
             });
             if asks {
                 let receiver = Receiver::new(ReceiverConfig {
@@ -162,11 +166,13 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         let mut asking = Vec::new();
         for (flow, sender, receiver) in of_requests {
             flows[flow as usize].requests = Some(connections.len() as u32);
+            let mss_bytes = connections[flow as usize].mss_bytes;
             asking.push(flow);
             connections.push(Connection {
                 sender,
                 receiver,
-                framing: Framing::Messages(Box::default()),
+                framing: Framing::Messages(Box::new(Stream::new(mss_bytes))),
+                mss_bytes,
             });
         }
         let mut timers = Timers::new(2 * connections.len() + flows.len());
@@ -424,8 +430,8 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
         self.send_data(now, ack.flow);
         if R::ACKS && !ack.segment.is_syn && (ack.flow as usize) < self.flows.len() {
-            let sender = &self.connections[ack.flow as usize].sender;
-            self.recorder.ack(ack_record(now, ack.flow, sender));
+            let connection = &self.connections[ack.flow as usize];
+            self.recorder.ack(ack_record(now, ack.flow, connection));
         }
     }
 
@@ -464,7 +470,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
 
     #[inline]
     fn send_data(&mut self, now: Time, flow: u32) {
+        let missing = (MSS_BYTES - self.connections[flow as usize].mss_bytes) as u16;
         while let Some(mut segment) = self.connections[flow as usize].sender.poll_transmit(now) {
+            let mut short = 0;
             if let Framing::Messages(stream) = &mut self.connections[flow as usize].framing
                 && !segment.is_empty()
             {
@@ -473,10 +481,12 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 }
                 if stream.is_fin(segment.seq) {
                     segment = segment.as_fin();
-                } else if let Some(short) = stream.end_of_message(segment.seq) {
-                    segment = segment.with_short_by_bytes(short).with_pushed(true);
+                } else if let Some(bytes) = stream.end_of_message(segment.seq) {
+                    segment = segment.with_pushed(true);
+                    short = bytes;
                 }
             }
+            segment = segment.with_short_by_bytes(short + missing);
             self.send(now, Data { flow, segment });
         }
         let sender = &self.connections[flow as usize].sender;
@@ -666,7 +676,7 @@ impl Flow {
     fn report(&self, connection: &Connection, end: Time) -> FlowReport {
         let delivered = connection.receiver.delivered();
         let (delivered_bytes, counts, completed) = match &connection.framing {
-            Framing::Bulk => (delivered * u64::from(MSS_BYTES), None, None),
+            Framing::Bulk => (delivered * u64::from(connection.mss_bytes), None, None),
             Framing::Messages(stream) => {
                 let bytes = stream.delivered_bytes(delivered);
                 (bytes, Some(stream.counts()), self.completed)
@@ -714,12 +724,14 @@ fn sender_config(transport: &Transport, start: Start) -> SenderConfig {
             receive_window_bytes,
             slow_start_after_idle,
             ecn,
+            mss_bytes,
             ..
         } => SenderConfig {
+            mss_bytes: *mss_bytes,
             initial_window_packets: *initial_window_packets,
             receive_window_packets: receive_window_bytes
                 .map_or(idle.receive_window_packets, |bytes| {
-                    bytes / u64::from(MSS_BYTES)
+                    (bytes / u64::from(*mss_bytes)).max(1)
                 }),
             slow_start_after_idle: *slow_start_after_idle,
             ecn: *ecn,
@@ -755,20 +767,24 @@ fn message_record(
     }
 }
 
-fn ack_record(now: Time, flow: u32, sender: &Sender) -> Record {
+fn ack_record(now: Time, flow: u32, connection: &Connection) -> Record {
+    let Connection {
+        sender, mss_bytes, ..
+    } = connection;
+    let mss = u64::from(*mss_bytes);
     let (una, next) = sender.una_and_next();
     let controller = sender.controller();
     let ssthresh = controller.ssthresh();
     let belief = controller.belief();
-    let bps = |packets_per_s: f64| packets_per_s * f64::from(8 * MSS_BYTES);
+    let bps = |packets_per_s: f64| packets_per_s * f64::from(8 * mss_bytes);
     Record {
         time_s: now.as_secs(),
         flow,
         cwnd_packets: sender.cwnd() as f64,
         ssthresh_packets: ssthresh.is_finite().then(|| ssthresh.floor()),
         srtt_s: sender.rtt().srtt().map(Span::as_secs),
-        snd_nxt_bytes: Some(next * u64::from(MSS_BYTES)),
-        snd_una_bytes: Some(una * u64::from(MSS_BYTES)),
+        snd_nxt_bytes: Some(next * mss),
+        snd_una_bytes: Some(una * mss),
         rwnd_bytes: None,
         retransmits: Some(sender.retransmits()),
         min_rtt_s: belief.min_rtt.or(sender.rtt().min()).map(Span::as_secs),

@@ -4,32 +4,31 @@
 
 use pathcast_path::{Span, Time};
 
-/// Least and most packets in one load (Linux's `tcp_min_tso_segs`, and 64 KiB).
+/// Least packets in one load (Linux's `tcp_min_tso_segs`), and most bytes: 64 KiB less headers.
 const LEAST: u64 = 2;
-const MOST: u64 = 45;
+const MOST_BYTES: u64 = 65_536 - 1 - 320;
 /// A load is what the pace sends in a 1024th of a second (Linux's `sk_pacing_shift` of 10),
 const PACE_SHIFT: u32 = 10;
 /// and more on short paths: 64 KiB halved for each half a millisecond of the smallest round-trip time
-/// (net.ipv4.tcp_tso_rtt_log), here in packets of 1448 bytes.
+/// (net.ipv4.tcp_tso_rtt_log).
 const RTT_SHIFT: u32 = 9;
-const SHORT_PATH_BYTES: u64 = 65_536 - 1 - 320;
-const PACKET_BYTES: u64 = 1448;
 /// A sender that last sent longer ago does not wait for a whole load.
 const RECENT: Span = Span::from_millis(1);
 /// The sender does not wait once this part of its window may leave (net.ipv4.tcp_tso_win_divisor).
 const WINDOW_DIVISOR: u64 = 3;
 
-/// Packets in a load at `rate` packets a second (tcp_tso_autosize).
+/// Packets of `mss_bytes` in a load at `rate` packets a second (tcp_tso_autosize).
 #[inline]
-pub fn load_packets(rate: u64, min_rtt: Option<Span>) -> u64 {
-    let mut bytes = rate.saturating_mul(PACKET_BYTES) >> PACE_SHIFT;
+pub fn load_packets(rate: u64, min_rtt: Option<Span>, mss_bytes: u32) -> u64 {
+    let mss = u64::from(mss_bytes);
+    let mut bytes = rate.saturating_mul(mss) >> PACE_SHIFT;
     if let Some(min_rtt) = min_rtt {
         let halvings = (min_rtt.as_nanos() / 1000) >> RTT_SHIFT;
         if halvings < 32 {
-            bytes += SHORT_PATH_BYTES >> halvings;
+            bytes += MOST_BYTES >> halvings;
         }
     }
-    (bytes / PACKET_BYTES).clamp(LEAST, MOST)
+    (bytes.min(MOST_BYTES) / mss).max(LEAST)
 }
 
 /// What a sender knows when it may begin a load.
@@ -145,12 +144,16 @@ mod tests {
     #[test]
     fn a_load_is_a_millisecond_of_the_pace_and_larger_on_short_paths() {
         // 60 Mbit/s: 7.3 kB in a 1024th of a second
-        assert_eq!(load_packets(5180, None), 5);
-        assert_eq!(load_packets(5180, Some(Span::from_millis(20))), 5);
+        assert_eq!(load_packets(5180, None, 1448), 5);
+        assert_eq!(load_packets(5180, Some(Span::from_millis(20)), 1448), 5);
         // 1.1 ms: a quarter of 64 KiB more
-        assert_eq!(load_packets(5180, Some(Span::from_nanos(1_100_000))), 16);
-        assert_eq!(load_packets(100, None), 2);
-        assert_eq!(load_packets(u64::MAX, None), 45);
+        assert_eq!(
+            load_packets(5180, Some(Span::from_nanos(1_100_000)), 1448),
+            16
+        );
+        assert_eq!(load_packets(100, None, 1448), 2);
+        assert_eq!(load_packets(u64::MAX, None, 1448), 45);
+        assert_eq!(load_packets(u64::MAX, None, 536), 121);
     }
 
     #[test]

@@ -27,9 +27,9 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Sends at `rate` packets a second from now on; none: as fast as anyone likes.
+    /// Sends at `rate` packets of `mss_bytes` a second from now on; none: as fast as anyone likes.
     #[inline]
-    pub fn set_rate(&mut self, rate: Option<f64>, min_rtt: Option<Span>) {
+    pub fn set_rate(&mut self, rate: Option<f64>, min_rtt: Option<Span>, mss_bytes: u32) {
         if rate == self.rate {
             return;
         }
@@ -37,7 +37,7 @@ impl Pacer {
         if let Some(rate) = rate {
             let gap_ns = (1e9 / rate.max(0.0)).min(MAX_GAP.as_nanos() as f64);
             self.gap = (gap_ns * f64::from(1u32 << FRACTION_BITS)) as u64;
-            self.burst_packets = load_packets(rate as u64, min_rtt);
+            self.burst_packets = load_packets(rate as u64, min_rtt, mss_bytes);
         }
     }
 
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn packets_leave_at_the_rate_two_at_a_time() {
         let mut pacer = Pacer::default();
-        pacer.set_rate(Some(1000.0), None);
+        pacer.set_rate(Some(1000.0), None, 1448);
         let micros: Vec<u64> = departures(&mut pacer, Time::ZERO, 6)
             .iter()
             .map(|at| at.as_nanos() / 1000)
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn bursts_are_about_a_millisecond_long() {
         let mut pacer = Pacer::default();
-        pacer.set_rate(Some(10_240.0), None);
+        pacer.set_rate(Some(10_240.0), None, 1448);
         let times = departures(&mut pacer, Time::ZERO, 20);
         assert_eq!(times[9], Time::ZERO);
         assert!((times[10].as_secs() - 10.0 / 10_240.0).abs() < 1e-8);
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_rate_holds_over_many_packets() {
         let mut pacer = Pacer::default();
-        pacer.set_rate(Some(777_777.0), None);
+        pacer.set_rate(Some(777_777.0), None, 1448);
         let times = departures(&mut pacer, Time::ZERO, 1_000_000);
         let expected_s = 1e6 / 777_777.0;
         assert!((times[999_999].as_secs() / expected_s - 1.0).abs() < 1e-4);
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_burst_that_leaves_late_gets_half_its_time_back_at_most() {
         let mut pacer = Pacer::default();
-        pacer.set_rate(Some(1000.0), None);
+        pacer.set_rate(Some(1000.0), None, 1448);
         departures(&mut pacer, Time::ZERO, 2); // the next may leave at 2 ms
         let late = Time::ZERO + Span::from_millis(50);
         let times = departures(&mut pacer, late, 3);
@@ -143,7 +143,7 @@ mod tests {
         let mut pacer = Pacer::default();
         let times = departures(&mut pacer, Time::ZERO, 100);
         assert!(times.iter().all(|at| *at == Time::ZERO));
-        pacer.set_rate(Some(f64::INFINITY), None);
+        pacer.set_rate(Some(f64::INFINITY), None, 1448);
         assert_eq!(departures(&mut pacer, Time::ZERO, 100)[99], Time::ZERO);
     }
 }

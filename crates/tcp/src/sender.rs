@@ -297,7 +297,7 @@ impl Sender {
     #[cold]
     fn unpaced_load(&self) -> u64 {
         let Some(srtt) = self.rtt.srtt() else {
-            return load_packets(u64::MAX, None);
+            return load_packets(u64::MAX, None, self.config.mss_bytes);
         };
         let doubling = (self.cwnd as f64) < self.controller.ssthresh() / 2.0;
         let ratio_ns = if doubling {
@@ -307,7 +307,7 @@ impl Sender {
         };
         let packets = self.cwnd.max(self.scoreboard.outstanding());
         let rate = packets.saturating_mul(ratio_ns) / srtt.as_nanos().max(1);
-        load_packets(rate, self.rtt.min())
+        load_packets(rate, self.rtt.min(), self.config.mss_bytes)
     }
 
     /// Whether there is a new packet and the receiver takes it.
@@ -643,8 +643,11 @@ impl Sender {
     #[inline]
     fn follow_controller(&mut self) {
         self.cwnd = (self.controller.cwnd() as u64).max(1);
-        self.pacer
-            .set_rate(self.controller.pacing_rate(), self.rtt.min());
+        self.pacer.set_rate(
+            self.controller.pacing_rate(),
+            self.rtt.min(),
+            self.config.mss_bytes,
+        );
     }
 
     /// The threshold that a window remembers when it is lowered for another reason than congestion

@@ -5,7 +5,7 @@ use pathcast_trace::{Mode, PacketEvent, PacketRecord, Record};
 
 use super::*;
 use crate::sampler::Sampler;
-use crate::wire::MTU_BYTES;
+use crate::wire::{MSS_BYTES, MTU_BYTES};
 
 fn simulation(path: &str, schemes: &[Scheme], duration_s: f64, seed: u64) -> Simulation {
     let path = Path::parse(path, "test.toml").unwrap();
@@ -599,6 +599,32 @@ fn the_receive_window_and_the_first_window_are_kept() {
     // ten packets a round trip of 40 ms and the last one's time on the link
     let rate = outcome.flows()[0].goodput_bps * 0.041 / (10.0 * 1448.0 * 8.0);
     assert!((0.97..=1.0).contains(&rate), "{rate}");
+}
+
+#[test]
+fn packets_are_as_large_as_the_mss_lets_them_be() {
+    let text = |workload: &str| {
+        format!(
+            "[links.core]\nrate = '10 Mbit/s'\ndelay = '10 ms'\nqueue = '1 BDP'\n\
+             [[flows]]\nscheme = 'cubic'\nmss = '536 B'\nworkload = {workload}\n"
+        )
+    };
+    let outcome = run(&scenario(&text("'bulk'"), 60.0, 1));
+    let ideal = 10e6 * 536.0 / 588.0;
+    let share = outcome.flows()[0].goodput_bps / ideal;
+    assert!((0.98..=1.0).contains(&share), "{share}");
+    let transfer = text("{ kind = 'transfer', size = '5400 B' }");
+    let mut log = Log::default();
+    scenario(&transfer, 60.0, 1)
+        .run_recorded(&mut |_| ControlFlow::Continue(()), &mut log)
+        .unwrap();
+    let sent = log
+        .packets
+        .iter()
+        .filter(|packet| packet.event == PacketEvent::Sent);
+    let sizes: Vec<u32> = sent.map(|packet| packet.size_bytes).collect();
+    assert_eq!(sizes, [vec![588; 10], vec![52 + 40]].concat());
+    assert_eq!(log.acks.last().unwrap().snd_una_bytes, Some(10 * 536));
 }
 
 /// What comes of one flow with `workload`, over 20 Mbit/s and 40 ms, whose connection opens with the flow or

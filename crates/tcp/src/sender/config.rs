@@ -10,6 +10,8 @@ pub const MAX_WINDOW_PACKETS: u64 = (1 << 30) / 1448;
 pub struct SenderConfig {
     /// Packets to send, to which [`Sender::supply`](super::Sender::supply) may add; none: no end of them.
     pub packets: Option<u64>,
+    /// Payload of a full packet: how many leave together depends on it.
+    pub mss_bytes: u32,
     /// Bytes by which the last packet is shorter than an MSS.
     pub last_short_by_bytes: u16,
     /// The most that the receiver takes, in packets, whatever it says.
@@ -45,6 +47,7 @@ impl Default for SenderConfig {
     fn default() -> Self {
         Self {
             packets: None,
+            mss_bytes: 1448,
             last_short_by_bytes: 0,
             receive_window_packets: MAX_WINDOW_PACKETS,
             initial_window_packets: None,
