@@ -4,13 +4,14 @@ use std::ops::ControlFlow;
 
 use pathcast_congestion::{Scheme, SchemeError};
 use pathcast_path::{Counters, Path, Span, Time};
-use pathcast_scenario::{Heading, Scenario, Transport, Workload};
+use pathcast_quic::QuicError;
+use pathcast_scenario::{FlowSpec, Heading, Scenario, Transport, Workload};
 use pathcast_trace::{DelayHistogram, FlowReport, Metadata, RunReport, Source};
 use thiserror::Error;
 
 use crate::network::{Network, OnePath, Routed};
 use crate::recorder::{NoRecorder, Recorder};
-use crate::wire::MSS_BYTES;
+use crate::wire::{MSS_BYTES, QUIC_PAYLOAD_BYTES};
 use crate::world::{World, asking_flows};
 
 /// A simulation that cannot be run, or came to nothing.
@@ -25,11 +26,17 @@ pub enum SimError {
     /// A congestion control that the simulator lacks.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
-    /// The simulator has no QUIC.
-    #[error(
-        "got the scheme {0:?}, expected one of TCP: QUIC runs in the emulator, by `pathcast emulate`"
-    )]
-    Quic(&'static str),
+    /// The ends of a flow over QUIC cannot be made.
+    #[error(transparent)]
+    Quic(#[from] QuicError),
+    /// A connection of QUIC came to an end.
+    #[error("the connection of flow {flow} broke: {why}")]
+    Broken {
+        /// The number of the flow.
+        flow: u32,
+        /// What QUIC says.
+        why: String,
+    },
     /// It can make no progress.
     #[error("no progress: {why} after {at_s} s; {state}")]
     Stalled {
@@ -124,14 +131,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// The schemes of the groups of flows; none for those without congestion control.
+    /// The schemes of the groups of flows over TCP; none for the others.
     fn schemes(&self) -> Result<Vec<Option<Scheme>>, SimError> {
         let groups = self.scenario.flows.iter();
         groups
             .map(|group| match &group.transport {
                 Transport::Tcp { scheme, .. } => Ok(Some(scheme.parse()?)),
-                Transport::Quic(scheme) => Err(SimError::Quic(scheme.name())),
-                Transport::Udp => Ok(None),
+                Transport::Quic(_) | Transport::Udp => Ok(None),
             })
             .collect()
     }
@@ -140,11 +146,17 @@ impl Simulation {
     pub fn metadata(&self) -> Metadata {
         let bulk = self.scenario.as_bulk();
         let flows = self.scenario.flows();
+        let groups = &self.scenario.flows;
+        let over_quic = |group: &FlowSpec| matches!(group.transport, Transport::Quic(_));
+        let no_tcp = !groups.iter().any(|group| group.transport.is_tcp());
         Metadata {
             schemes: flows
                 .map(|flow| flow.spec.transport.scheme().to_string())
                 .collect(),
-            mss_bytes: Some(MSS_BYTES),
+            mss_bytes: Some(match no_tcp && groups.iter().any(over_quic) {
+                true => QUIC_PAYLOAD_BYTES,
+                false => MSS_BYTES,
+            }),
             path_toml: bulk.as_ref().map(|(path, _)| path.to_toml()),
             scenario_toml: bulk.is_none().then(|| self.scenario.to_toml()),
             seed: Some(self.seed),
@@ -198,7 +210,7 @@ impl Simulation {
         recorder: &mut R,
     ) -> Result<Outcome, SimError> {
         let schemes = self.schemes()?;
-        let mut world = World::new(&self.scenario, &schemes, self.seed, network, recorder);
+        let mut world = World::new(&self.scenario, &schemes, self.seed, network, recorder)?;
         let end = world.run(Time::ZERO + self.duration, progress)?;
         let (flows, data, one_way_delay) = world.finish(end)?;
         Ok(Outcome {
@@ -210,5 +222,7 @@ impl Simulation {
         })
     }
 }
+#[cfg(test)]
+mod quic_tests;
 #[cfg(test)]
 mod tests;

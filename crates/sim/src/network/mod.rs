@@ -24,8 +24,8 @@ pub trait Network {
     /// Hands the packet back if it is known already that it is dropped.
     fn send(&mut self, now: Time, data: Data) -> Result<(), (Data, DropReason)>;
 
-    /// Sends an acknowledgment. One that is dropped is made good by the next.
-    fn acknowledge(&mut self, now: Time, ack: Ack);
+    /// Sends an acknowledgment; whether it was not dropped yet. One that is dropped is made good by the next.
+    fn acknowledge(&mut self, now: Time, ack: Ack) -> bool;
 
     /// Does one thing that is due at `now`: a data packet that reaches its receiver in it, if one does.
     fn take_data(&mut self, now: Time) -> Option<Data>;
@@ -38,6 +38,12 @@ pub trait Network {
 
     /// A data packet that was dropped after it was taken in, and not yet taken here.
     fn take_dropped(&mut self) -> Option<Dropped<Data>>;
+
+    /// From now on keeps acknowledgments that are dropped under way, for `take_dropped_ack`.
+    fn keep_dropped_acks(&mut self);
+
+    /// An acknowledgment that was dropped after it was taken in, and not yet taken here.
+    fn take_dropped_ack(&mut self) -> Option<Ack>;
 
     /// Tells `each` the bytes that wait at `now` for each direction of each link: out, back, out, ...
     fn look_at_queues(&mut self, now: Time, each: &mut dyn FnMut(u64));

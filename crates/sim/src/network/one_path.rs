@@ -37,8 +37,8 @@ impl Network for OnePath {
     }
 
     #[inline(always)]
-    fn acknowledge(&mut self, now: Time, ack: Ack) {
-        let _ = self.reverse.enqueue_as(now, ack.info(), ack);
+    fn acknowledge(&mut self, now: Time, ack: Ack) -> bool {
+        self.reverse.enqueue_as(now, ack.info(), ack).is_ok()
     }
 
     #[inline(always)]
@@ -62,6 +62,14 @@ impl Network for OnePath {
     #[inline]
     fn take_dropped(&mut self) -> Option<Dropped<Data>> {
         self.forward.take_dropped()
+    }
+
+    fn keep_dropped_acks(&mut self) {
+        self.reverse.keep_drops();
+    }
+
+    fn take_dropped_ack(&mut self) -> Option<Ack> {
+        self.reverse.take_dropped().map(|dropped| dropped.packet)
     }
 
     fn look_at_queues(&mut self, now: Time, each: &mut dyn FnMut(u64)) {
