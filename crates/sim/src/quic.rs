@@ -77,7 +77,7 @@ pub struct QuicFlow {
 }
 
 impl QuicFlow {
-    /// The ends of a flow of `scenario`, which have shaken hands over its empty links before time 0.
+    /// The ends of a flow of `scenario`, which have connected over its empty links before time 0.
     pub fn new(
         scenario: &Scenario,
         spec: &FlowSpec,
@@ -153,10 +153,7 @@ impl QuicFlow {
 
     /// An end does what is due by `now`.
     pub fn on_timer(&mut self, end: usize, now: Time) {
-        let at = since_zero(now);
-        if self.pair.timeout(end).is_some_and(|due| due <= at) {
-            self.pair.handle_timeout(end, at);
-        }
+        self.pair.handle_timeout(end, since_zero(now));
     }
 
     /// Writes what the application has and the connection takes.

@@ -71,7 +71,7 @@ fn each_controller_fills_a_link() {
         let first = &all.acks[0];
         assert_eq!((first.time_s, first.snd_nxt_bytes), (0.0, Some(0)));
         let srtt_s = first.srtt_s.unwrap();
-        assert!((0.040..0.045).contains(&srtt_s), "{srtt_s}");
+        assert!((0.040..0.042).contains(&srtt_s), "{srtt_s}");
         let last = all.acks.last().unwrap();
         assert!(last.snd_una_bytes.unwrap().abs_diff(flow.delivered_bytes) < 1_000_000);
         assert!(all.acks.iter().all(|row| row.cwnd_packets >= 2.0));
@@ -101,8 +101,9 @@ fn a_transfer_takes_its_time_on_the_link_and_a_delay() {
             panic!("{:?}", all.messages)
         };
         assert_eq!((message.bytes, message.written_s), (1_000_000, 0.0));
-        assert!((message.left_s - message.sent_s - 0.0206).abs() < 0.05);
-        assert_eq!((message.read_s, message.left_s), (took_s, took_s));
+        for at_s in [message.left_s, message.read_s] {
+            assert!((at_s - took_s).abs() < 1e-9);
+        }
         let reports = flow.messages.as_ref().unwrap();
         assert_eq!((reports.written, reports.delivered), (1, 1));
     }
@@ -260,12 +261,12 @@ workload = { kind = 'transfer', size = '1 MB' }
     }
     let srtt_s = |flow| all.acks.iter().find(|row| row.flow == flow).unwrap().srtt_s;
     assert!(
-        (0.040..0.050).contains(&srtt_s(0).unwrap()),
+        (0.040..0.046).contains(&srtt_s(0).unwrap()),
         "{:?}",
         srtt_s(0)
     );
     assert!(
-        (0.060..0.070).contains(&srtt_s(1).unwrap()),
+        (0.060..0.066).contains(&srtt_s(1).unwrap()),
         "{:?}",
         srtt_s(1)
     );

@@ -103,6 +103,7 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         if let Some(quic) = self.quic(flow) {
             quic.on_timer(end, now);
         }
+        self.record_quic(now, flow);
         self.drive_quic(now, flow, end);
     }
 
@@ -118,10 +119,7 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
     pub(super) fn deliver_quic(&mut self, now: Time, flow: u32, end: usize, number: u64) {
         let Some(quic) = self.quic(flow) else { return };
         quic.receive(end, number, now);
-        if R::ACKS && end == SOURCE && quic.has_acknowledged() {
-            let record = quic.record(flow, now);
-            self.recorder.ack(record);
-        }
+        self.record_quic(now, flow);
         let delivered = self.read_quic(now, flow, end);
         // to acknowledge, and because acknowledgments make room
         self.drive_quic(now, flow, end);
@@ -130,6 +128,17 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
             let next = self.flows[flow as usize].source.next_write();
             self.timers.want(id, next);
             self.complete_if_done(now, flow);
+        }
+    }
+
+    /// Tells the recorder of the sender if acknowledgments were processed.
+    fn record_quic(&mut self, now: Time, flow: u32) {
+        if R::ACKS
+            && let Some(quic) = self.quic(flow)
+            && quic.has_acknowledged()
+        {
+            let record = quic.record(flow, now);
+            self.recorder.ack(record);
         }
     }
 
