@@ -186,11 +186,12 @@ impl Simulation {
         recorder: &mut R,
     ) -> Result<Outcome, SimError> {
         self.check()?;
-        // where data goes one way over one path, two channels are the whole network
+        // where data of TCP goes one way over one path, two channels are the whole network
         let simple = self.scenario.links.len() == 1
             && self.scenario.flows.iter().all(|flow| {
                 flow.heading == Heading::Forward
                     && flow.delay == Span::ZERO
+                    && !matches!(flow.transport, Transport::Quic(_))
                     && !matches!(flow.workload, Workload::RequestResponse { .. })
             });
         if simple {

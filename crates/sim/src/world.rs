@@ -299,16 +299,15 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             }
         }
         let connection = &mut self.connections[data.flow as usize];
-        match &mut connection.framing {
-            Framing::Bulk | Framing::Messages(_) => {}
-            Framing::Datagrams(datagrams) => {
-                let bytes = DATAGRAM_BYTES - u32::from(data.segment.short_by_bytes());
-                if let Some(written) = datagrams.on_arrival(now, data.segment.seq, bytes) {
-                    self.flows[data.flow as usize].delivered(now, written);
-                }
-                return;
+        if let Framing::Datagrams(datagrams) = &mut connection.framing {
+            let bytes = DATAGRAM_BYTES - u32::from(data.segment.short_by_bytes());
+            if let Some(written) = datagrams.on_arrival(now, data.segment.seq, bytes) {
+                self.flows[data.flow as usize].delivered(now, written);
             }
-            Framing::Quic(_) => return self.deliver_quic(now, data.flow, SINK, data.segment.seq),
+            return;
+        }
+        if N::QUIC && matches!(connection.framing, Framing::Quic(_)) {
+            return self.deliver_quic(now, data.flow, SINK, data.segment.seq);
         }
         if R::MESSAGES
             && let Framing::Messages(stream) = &mut connection.framing
@@ -329,10 +328,15 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
     }
 
+    #[inline(always)]
+    const fn has_quic(&self) -> bool {
+        N::QUIC && self.over_quic
+    }
+
     /// Records packets that the network dropped in transit.
     fn note_drops(&mut self) {
         while let Some(dropped) = self.network.take_dropped() {
-            if self.over_quic {
+            if self.has_quic() {
                 self.lose_quic(dropped.packet.flow, SOURCE, dropped.packet.segment.seq);
             }
             if R::PACKETS {
@@ -418,15 +422,13 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
     #[inline(always)]
     fn deliver_ack(&mut self, now: Time) {
         let arrived = self.network.take_ack(now);
-        if self.over_quic {
-            while let Some(ack) = self.network.take_dropped_ack() {
-                self.lose_quic(ack.flow, SINK, ack.segment.cumulative);
-            }
+        if self.has_quic() {
+            self.note_dropped_acks();
         }
         let Some(ack) = arrived else {
             return;
         };
-        if ack.datagram_bytes > 0 {
+        if N::QUIC && ack.datagram_bytes > 0 {
             return self.deliver_quic(now, ack.flow, SOURCE, ack.segment.cumulative);
         }
         let Connection {
@@ -469,7 +471,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
         // the sender will find out by itself
         if let Err((data, reason)) = self.network.send(now, data) {
-            if self.over_quic {
+            if self.has_quic() {
                 self.lose_quic(data.flow, SOURCE, data.segment.seq);
             }
             if R::PACKETS {
@@ -482,7 +484,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         let index = id / 2;
         if let Some(flow) = id.checked_sub(2 * self.connections.len() as u32) {
             self.write_due(now, flow);
-        } else if self.over_quic && self.quic(index).is_some() {
+        } else if self.has_quic() && self.quic(index).is_some() {
             self.wake_quic(now, index, id as usize % 2);
         } else if id % 2 == 1 {
             let receiver = &mut self.connections[index as usize].receiver;

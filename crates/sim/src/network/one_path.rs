@@ -1,4 +1,4 @@
-//! One path that all flows share, data in one direction: two channels and no events but theirs.
+//! One path that all flows of TCP or datagrams share, data in one direction: two channels and no events but theirs.
 
 use pathcast_path::{Channel, Counters, DropReason, Dropped, Path, Time};
 
@@ -21,6 +21,8 @@ impl OnePath {
 }
 
 impl Network for OnePath {
+    const QUIC: bool = false;
+
     #[inline(always)]
     fn next_data(&self) -> Time {
         self.forward.next_event().unwrap_or(Time::MAX)
@@ -62,14 +64,6 @@ impl Network for OnePath {
     #[inline]
     fn take_dropped(&mut self) -> Option<Dropped<Data>> {
         self.forward.take_dropped()
-    }
-
-    fn keep_dropped_acks(&mut self) {
-        self.reverse.keep_drops();
-    }
-
-    fn take_dropped_ack(&mut self) -> Option<Ack> {
-        self.reverse.take_dropped().map(|dropped| dropped.packet)
     }
 
     fn look_at_queues(&mut self, now: Time, each: &mut dyn FnMut(u64)) {

@@ -26,7 +26,7 @@ pub struct Routed {
     counters: Counters,
     /// Data packets that were dropped under way and nobody has looked at yet, if they are kept.
     dropped: Option<VecDeque<Dropped<Data>>>,
-    /// Likewise of acknowledgments.
+    /// Likewise of QUIC's datagrams on their way back.
     dropped_acks: Option<VecDeque<Ack>>,
 }
 
@@ -79,6 +79,8 @@ impl Routed {
 }
 
 impl Network for Routed {
+    const QUIC: bool = true;
+
     #[inline]
     fn next_data(&self) -> Time {
         self.links.next_event().unwrap_or(Time::MAX)

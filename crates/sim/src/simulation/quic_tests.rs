@@ -3,7 +3,6 @@
 use pathcast_trace::{Direction, MessageRecord, PacketEvent, PacketRecord, Record};
 
 use super::*;
-use crate::network::{OnePath, Routed};
 use crate::recorder::Recorder;
 
 /// 20 Mbit/s, of which payload is at most 1442 / 1500; a queue of one BDP.
@@ -271,30 +270,6 @@ workload = { kind = 'transfer', size = '1 MB' }
         srtt_s(1)
     );
     assert_eq!(simulation.metadata().mss_bytes, Some(1442));
-}
-
-#[test]
-fn one_path_and_a_network_of_one_link_run_the_same() {
-    let path = format!("{LINK}loss = 0.01\n[reverse]\nloss = 0.05\n");
-    let simulation = over_path(&path, &["quic-cubic", "quic-reno"], "", 5.0);
-    let run = |routed: bool| {
-        let (scenario, seed) = (&simulation.scenario, simulation.seed);
-        let mut all = All::default();
-        let mut on = |_| ControlFlow::Continue(());
-        let outcome = match routed {
-            false => {
-                let network = OnePath::new(&scenario.links[0].path, seed);
-                simulation.run_over(network, &mut on, &mut all)
-            }
-            true => {
-                let network = Routed::new(scenario, seed, &[]);
-                simulation.run_over(network, &mut on, &mut all)
-            }
-        };
-        (format!("{:?}", outcome.unwrap().flows()), all.acks)
-    };
-    let (one, routed) = (run(false), run(true));
-    assert!(one == routed);
 }
 
 #[test]

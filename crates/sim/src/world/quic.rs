@@ -42,6 +42,8 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
     }
 
     /// The application of a flow writes.
+    #[cold]
+    #[inline(never)]
     pub(super) fn write_quic(&mut self, now: Time, flow: u32, write: Write) {
         let Some(quic) = self.quic(flow) else { return };
         let end = match write {
@@ -63,6 +65,7 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
     }
 
     /// An end of a flow writes and sends what it may.
+    #[inline(never)]
     fn drive_quic(&mut self, now: Time, flow: u32, end: usize) {
         loop {
             let Some(quic) = self.quic(flow) else { return };
@@ -99,6 +102,8 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         self.set_quic_timers(now, flow);
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn wake_quic(&mut self, now: Time, flow: u32, end: usize) {
         if let Some(quic) = self.quic(flow) {
             quic.on_timer(end, now);
@@ -109,13 +114,25 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
 
     /// A datagram of the end `from` will not arrive.
     #[cold]
+    #[inline(never)]
     pub(super) fn lose_quic(&mut self, flow: u32, from: usize, number: u64) {
         if let Some(quic) = self.quic(flow) {
             quic.lose(from, number);
         }
     }
 
+    /// Frees datagrams that were dropped on their way back.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_dropped_acks(&mut self) {
+        while let Some(ack) = self.network.take_dropped_ack() {
+            self.lose_quic(ack.flow, SINK, ack.segment.cumulative);
+        }
+    }
+
     /// Datagram `number` arrives at an end.
+    #[cold]
+    #[inline(never)]
     pub(super) fn deliver_quic(&mut self, now: Time, flow: u32, end: usize, number: u64) {
         let Some(quic) = self.quic(flow) else { return };
         quic.receive(end, number, now);
