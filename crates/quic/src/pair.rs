@@ -198,8 +198,7 @@ mod tests {
 
     /// Lets the ends talk for so long from time 0 on; the sizes of the datagrams.
     fn exchange(pair: &mut Pair, ways: [Duration; 2], until: Duration) -> Vec<usize> {
-        let mut under_way: BinaryHeap<Reverse<(Duration, usize, usize, Vec<u8>)>> =
-            BinaryHeap::new();
+        let mut under_way = BinaryHeap::new();
         let (mut now, mut sizes, mut datagram) = (Duration::ZERO, Vec::new(), Vec::new());
         loop {
             for end in [0, 1] {
