@@ -41,6 +41,7 @@ REAL_TIME = {
     "test_kernel_schemes",
     "test_live",
     "test_quic",
+    "test_quic_worlds",
     "test_recovery",
     "test_rootless",
     "test_runs",

@@ -26,7 +26,7 @@ Schemes = Annotated[
     list[str] | None,
     typer.Option(
         "--scheme",
-        help="Congestion control, by name; emulate: also quic-cubic, quic-reno, quic-bbr3; several for "
+        help="Congestion control, by name; over QUIC quic-cubic, quic-reno or quic-bbr3; several for "
         "mixed flows; default: cubic. Not with a scenario, as the next two.",
     ),
 ]

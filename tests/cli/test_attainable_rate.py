@@ -477,9 +477,6 @@ def test_the_command_refuses_what_makes_no_sense(tmp_path):
     assert "no step" in refused(probe, "--step", "-1 Mbit/s")
     assert "no flow 7" in refused(probe, "--flow", 7)
     assert "--scheme goes with a path" in refused(probe, "--scheme", "reno")
-    assert "QUIC runs in the emulator" in refused(
-        ROOT / "paths" / "12mbps-60ms-1bdp.toml", "--scheme", "quic-cubic"
-    )
     assert "go with --world live" in refused(probe, "--server", "127.0.0.1")
     live = ("--world", "live", "--server", "127.0.0.1:1", "--key", tmp_path / "no key", "--yes")
     assert "expected --server and --key" in refused("--world", "live")

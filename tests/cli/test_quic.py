@@ -8,7 +8,7 @@ import pytest
 
 import pathcast
 from conftest import run, valid_run
-from pathcast.attainable_rate import EmulatedProber, Plan
+from pathcast.attainable_rate import EmulatedProber, Plan, SimulatedProber
 
 PATH = "rate = '10 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n"
 BESIDE = f"""
@@ -75,13 +75,55 @@ def test_messages_over_quic_are_probed():
     assert np.median(train.delay_s) > 0.02
 
 
-def test_who_has_no_quic_says_who_has(path_file):
-    done = run("simulate", path_file(PATH), "--scheme", "quic-bbr3", "--duration", 3)
-    assert done.returncode == 2
-    assert "quic-bbr3" in done.stderr
-    assert "pathcast emulate" in " ".join(done.stderr.split())
-    with pytest.raises(pathcast.SchemeError, match="emulator"):
-        pathcast.simulate(pathcast.Scenario.parse(BESIDE, "beside.toml"))
+def test_flows_over_quic_are_simulated_as_any(path_file, tmp_path):
+    trace = tmp_path / "trace.parquet"
+    done = run(
+        "simulate", path_file(PATH), "--scheme", "quic-bbr3", "--scheme", "cubic", "--duration", 5, "--json",
+        "-o", trace,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    flows = json.loads(done.stdout)["flows"]
+    assert [flow["scheme"] for flow in flows] == ["quic-bbr3", "cubic"]
+    assert 8e6 < sum(flow["goodput_bps"] for flow in flows) < 9.7e6
+    read = pathcast.read_trace(trace)
+    ours = read.columns["flow"] == 0
+    assert read.columns["srtt_s"][ours][0] == pytest.approx(0.041, abs=0.002)
+    assert (np.diff(read.columns["snd_una_bytes"][ours].astype(float)) >= 0).all()
+
+
+def test_a_scenario_over_quic_repeats():
+    scenario = pathcast.Scenario.parse(BESIDE, "beside.toml")
+    first, trace = pathcast.simulate(scenario, duration_s=20)
+    assert [flow.scheme for flow in first.flows] == ["cubic", "quic-reno"]
+    assert [flow.delivered_bytes for flow in first.flows] == [300_000, 300_000]
+    again, other = pathcast.simulate(scenario, duration_s=20)
+    assert again.flows == first.flows
+    for name, column in trace.columns.items():
+        np.testing.assert_array_equal(column, other.columns[name])
+
+
+def test_schemes_of_quic_are_swept(path_file, tmp_path):
+    table = tmp_path / "runs.parquet"
+    done = run(
+        "sweep", path_file(PATH), "--scheme", "quic-cubic", "--scheme", "cubic", "--seeds", 2, "--duration", 3,
+        "-o", table,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    goodput = pyarrow.parquet.read_table(table)["goodput_bps"].to_numpy()
+    assert len(goodput) == 4
+    assert (goodput > 7e6).all()
+
+
+def test_messages_over_quic_are_probed_in_the_simulator():
+    text = BESIDE.replace(
+        '"transfer", size = "300 kB"', '"constant-rate", rate = "1 Mbit/s", portion = "1200 B"'
+    )
+    prober = SimulatedProber(pathcast.Scenario.parse(text, "probe.toml"), flow=1)
+    plan = Plan(rate=2e6, warm_up_s=1.0, duration_s=2.0, every_s=0.02, seed=1)
+    train = prober.train(plan)
+    total = train.sender_s + train.network_s + train.receiver_s
+    np.testing.assert_allclose(total, train.delay_s, atol=1e-9)
+    assert 0.02 < np.median(train.delay_s) < 0.1
 
 
 def test_an_unknown_scheme_of_quic_is_told_those_there_are(path_file, emulator):

@@ -1,19 +1,17 @@
 //! The application of one flow, both ends, and what carries its data.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use pathcast_netns::renew_receive_window;
 use pathcast_path::Time;
-use pathcast_scenario::{Datagrams, Source, Transport, Workload};
+use pathcast_scenario::{Datagrams, Pipe, Source, Transport, Workload};
 use pathcast_trace::DelayHistogram;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::connection::Connection;
 use crate::options::Flow;
-use crate::pipe::Pipe;
 use crate::quic::{Broken, QuicFlow, QuicOutcome};
 
 /// Bytes written or read at once.
@@ -154,12 +152,12 @@ impl Stream {
         now: Instant,
     ) -> Result<bool, Broken> {
         let greedy = self.greedy && side == Side::Source as usize;
-        let pending = &mut self.pipes[side].pending;
+        let pipe = &mut self.pipes[side];
         if let Some(quic) = &mut self.quic {
             loop {
                 match greedy {
                     true => quic.write_greedily(side)?,
-                    false => write_pending(pending, |bytes, _| quic.write(side, bytes))?,
+                    false => pipe.write(CHUNK_BYTES as u64, |bytes, _| quic.write(side, bytes))?,
                 }
                 // what was held back by pacing or by the window takes its turn by a timer, or when
                 // acknowledgments come
@@ -178,7 +176,7 @@ impl Stream {
             }
             return Ok(true);
         }
-        write_pending(pending, |bytes, is_last| {
+        pipe.write(CHUNK_BYTES as u64, |bytes, is_last| {
             // the end of a message is not to be filled up with the next one
             let end = match is_last {
                 true => SendFlags::EOR,
@@ -187,7 +185,7 @@ impl Stream {
             match send(socket, &chunk[..bytes as usize], SendFlags::NOSIGNAL | end) {
                 Ok(sent) => Ok(sent as u64),
                 Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-                Err(errno) => Err(errno.into()),
+                Err(errno) => Err(Broken::from(errno)),
             }
         })?;
         Ok(!self.pipes[side].pending.is_empty())
@@ -225,25 +223,6 @@ impl Stream {
         }
         Ok(())
     }
-}
-
-/// Writes messages, chunk by chunk, by `take`, which is told whether a chunk is its message's last and
-/// says how many bytes it took, until it takes none.
-fn write_pending(
-    pending: &mut VecDeque<u64>,
-    mut take: impl FnMut(u64, bool) -> Result<u64, Broken>,
-) -> Result<(), Broken> {
-    while let Some(bytes) = pending.front_mut() {
-        let size = (*bytes).min(CHUNK_BYTES as u64);
-        let taken = take(size, size == *bytes)?;
-        *bytes -= taken;
-        if *bytes == 0 {
-            pending.pop_front();
-        } else if taken == 0 {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// What arrives at `socket` of a flow of datagrams.

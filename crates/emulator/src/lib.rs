@@ -35,7 +35,6 @@ mod outcome;
 mod outside;
 mod packet;
 mod packet_log;
-mod pipe;
 mod pump;
 mod quic;
 mod run;

@@ -8,7 +8,7 @@ use pathcast_path::{Path, Span, Time};
 use pathcast_probe::Method;
 use pathcast_scenario::{FlowSpec, Heading, QuicScheme, Scenario, Transport};
 
-use crate::addresses::{Ip, MAX_GROUPS, MTU};
+use crate::addresses::{Ip, MAX_GROUPS};
 use crate::error::EmulatorError;
 
 /// What to run.
@@ -168,7 +168,7 @@ impl Options {
                 Transport::Quic(_) | Transport::Udp => None,
             });
         Settings {
-            buffer_bytes: self.buffer_bytes(),
+            buffer_bytes: self.scenario.buffer_bytes(),
             slow_start_after_idle: tcp.unwrap_or(true),
         }
     }
@@ -193,14 +193,6 @@ impl Options {
         })
     }
 
-    /// The largest buffers that the kernel may give a socket: twice what the path can hold, and
-    /// twice again because the kernel counts its own overhead too.
-    pub(crate) fn buffer_bytes(&self) -> u64 {
-        const LEAST: u64 = 16 << 20;
-        const MOST: u64 = 1 << 30;
-        self.bytes_on_the_way().saturating_mul(4).clamp(LEAST, MOST)
-    }
-
     /// The least round-trip time of a flow when nothing else is under way.
     pub(crate) fn base_rtt(&self) -> Span {
         let rtts = self
@@ -209,13 +201,6 @@ impl Options {
             .iter()
             .map(|spec| self.scenario.base_rtt(spec));
         rtts.min().unwrap_or(Span::ZERO)
-    }
-
-    /// The longest.
-    pub(crate) fn longest_rtt(&self) -> Span {
-        let flows = self.scenario.flows.iter();
-        let rtts = flows.map(|spec| self.scenario.base_rtt(spec));
-        rtts.max().unwrap_or(Span::ZERO)
     }
 
     /// The bandwidth-delay product that a flow's data meets, in bytes; `None` without a rate.
@@ -230,19 +215,5 @@ impl Options {
         });
         let rate_bps = rates.map(|rate| rate.as_bps()).reduce(f64::min)?;
         Some((rate_bps * self.scenario.base_rtt(spec).as_secs() / 8.0) as u64)
-    }
-
-    /// The most bytes that can be on their way at once: bandwidth-delay products and queues.
-    pub(crate) fn bytes_on_the_way(&self) -> u64 {
-        let rtt_s = self.longest_rtt().as_secs();
-        let links = self.scenario.links.iter().map(|link| {
-            let Some(rate) = link.path.forward.mean_rate() else {
-                return u64::MAX;
-            };
-            let (bytes, packets) = link.path.queue_limits(&link.path.forward);
-            let queue = bytes.min(packets.saturating_mul(u64::from(MTU)));
-            queue.saturating_add((rate.as_bps() * rtt_s / 8.0) as u64)
-        });
-        links.fold(0, u64::saturating_add)
     }
 }

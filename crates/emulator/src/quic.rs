@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use pathcast_path::Span;
-use pathcast_quic::{Controller, Endpoint, Identity, Packet, QuicError, Sender, Settings};
-use pathcast_scenario::{QuicScheme, Transport, UNSENT_BYTES};
+use pathcast_quic::{Endpoint, Identity, Packet, QuicError, Sender, Settings};
+use pathcast_scenario::{QuicScheme, Transport};
 use pathcast_trace::Record;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use crate::addresses::{Ip, MTU};
+use crate::addresses::Ip;
 use crate::connection::{CONNECT_WITHIN, Connection, local};
 use crate::error::EmulatorError;
 use crate::options::Options;
@@ -101,7 +101,8 @@ impl QuicFlow {
         let sender = self.ends[0].sender();
         self.acknowledgments = 0;
         self.records.clear();
-        self.records.push(record(&sender, self.datagram_bytes, 0.0));
+        self.records
+            .push(sender.record(0, 0.0, self.datagram_bytes));
     }
 
     /// Takes the datagrams that wait in a socket; `at_s` is the time of the run.
@@ -125,7 +126,7 @@ impl QuicFlow {
             let sender = end.sender();
             self.acknowledgments = sender.acknowledgments;
             self.records
-                .push(record(&sender, self.datagram_bytes, at_s));
+                .push(sender.record(0, at_s, self.datagram_bytes));
         }
         match end.failure() {
             None => Ok(()),
@@ -145,8 +146,8 @@ impl QuicFlow {
 
     /// Lets a greedy application write, as much as TCP would take of it.
     pub(crate) fn write_greedily(&mut self, side: usize) -> Result<(), Broken> {
-        let room = u64::from(UNSENT_BYTES).saturating_sub(self.ends[side].unsent_bytes());
-        self.write(side, room).map(drop)
+        self.ends[side].write_greedily()?;
+        Ok(())
     }
 
     /// Sends what may be sent now; whether there was anything.
@@ -205,22 +206,6 @@ impl QuicFlow {
             sender: self.ends[0].sender(),
             records: self.records,
         }
-    }
-}
-
-/// A row of the trace.
-fn record(sender: &Sender, datagram_bytes: u16, at_s: f64) -> Record {
-    let packets = |bytes: u64| bytes as f64 / f64::from(datagram_bytes);
-    Record {
-        time_s: at_s,
-        flow: 0,
-        cwnd_packets: packets(sender.window_bytes),
-        ssthresh_packets: sender.slow_start_threshold_bytes.map(packets),
-        srtt_s: Some(sender.rtt.as_secs_f64()),
-        snd_nxt_bytes: Some(sender.sent_bytes),
-        snd_una_bytes: Some(sender.acknowledged_bytes),
-        retransmits: Some(sender.resent_packets),
-        ..Record::default()
     }
 }
 
@@ -325,17 +310,9 @@ fn wait_for(sockets: &[&OwnedFd], at: Option<Instant>) -> Result<(), EmulatorErr
 }
 
 fn settings(options: &Options, scheme: QuicScheme) -> Settings {
-    let headers = match options.ip {
-        Ip::V4 => 20 + 8,
-        Ip::V6 => 40 + 8,
+    let ip_bytes = match options.ip {
+        Ip::V4 => 20,
+        Ip::V6 => 40,
     };
-    Settings {
-        controller: match scheme {
-            QuicScheme::Cubic => Controller::Cubic,
-            QuicScheme::Reno => Controller::NewReno,
-            QuicScheme::Bbr3 => Controller::Bbr3,
-        },
-        datagram_bytes: (MTU - headers) as u16,
-        window_bytes: options.buffer_bytes(),
-    }
+    Settings::new(scheme, ip_bytes, options.scenario.buffer_bytes())
 }

@@ -210,7 +210,8 @@ impl Run<'_> {
 
     /// Packets for which to set memory aside: half as many again as the links can hold.
     fn pool_packets(&self) -> usize {
-        (self.options.bytes_on_the_way() / u64::from(MTU) / 2 * 3).clamp(1024, 1 << 16) as usize
+        (self.options.scenario.bytes_on_the_way() / u64::from(MTU) / 2 * 3).clamp(1024, 1 << 16)
+            as usize
     }
 
     /// Runs the flows between two hosts; `None` if stopped before they were connected.
@@ -295,7 +296,7 @@ impl Run<'_> {
                 connections,
                 quic,
                 self.options.seed,
-                self.options.longest_rtt(),
+                self.options.scenario.longest_rtt(),
                 self.conclusion.clone(),
             )?;
             let began_ns = monotonic_ns();

@@ -401,7 +401,7 @@ fn carry(
     signals: &dyn Fn() -> Option<i32>,
 ) -> Result<(ExitStatus, PumpReport), EmulatorError> {
     // half as many again as the links can hold
-    let packets = (run.bytes_on_the_way() / u64::from(MTU) / 2 * 3).clamp(1024, 1 << 15);
+    let packets = (run.scenario.bytes_on_the_way() / u64::from(MTU) / 2 * 3).clamp(1024, 1 << 15);
     let (near, far) = (&ends.inner, &ends.outer);
     let pump = Pump::new(&run.scenario, run.seed, near, far, packets as usize, log)?;
     let pump = pump.carrying_everything();

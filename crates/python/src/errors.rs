@@ -57,7 +57,9 @@ create_exception!(
 /// A simulation's error; `what` says which simulation it is, if there are several.
 pub fn of_simulation(what: &str, error: &SimError) -> PyErr {
     match error {
-        SimError::Stalled { .. } => SimulationError::new_err(format!("{what}{error}")),
+        SimError::Stalled { .. } | SimError::Broken { .. } => {
+            SimulationError::new_err(format!("{what}{error}"))
+        }
         _ => SchemeError::new_err(format!("{what}{error}")),
     }
 }

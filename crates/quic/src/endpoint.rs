@@ -12,11 +12,12 @@ use noq_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, EndpointConfig, Event,
     FourTuple, PathId, ServerConfig, StreamEvent, StreamId, TransportConfig, VarInt, WriteError,
 };
+use pathcast_scenario::{QuicScheme, UNSENT_BYTES};
 
 use crate::identity::SERVER_NAME;
 use crate::ledger::{Packet, Sender, SharedLedger, Watched};
 use crate::ranges::Frontier;
-use crate::seal::Noting;
+use crate::seal::{Noting, Seal};
 use crate::{Controller, Identity, QuicError};
 
 /// Content of streams: nobody reads it.
@@ -24,6 +25,11 @@ static CONTENT: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Answers to what is of no connection that wait at once.
 const ANSWERS: usize = 16;
+
+/// The largest IP packet, Ethernet's.
+const MTU_BYTES: u16 = 1500;
+/// A UDP header.
+const UDP_BYTES: u16 = 8;
 
 /// What both ends of a connection are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +43,38 @@ pub struct Settings {
     pub window_bytes: u64,
 }
 
+/// How an endpoint draws random numbers and protects packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// The system's randomness, packets sealed: for datagrams that leave the process.
+    Networked,
+    /// Random numbers of a seed, packets open: for two ends in one process.
+    InMemory { seed: [u8; 32] },
+}
+
+impl Kind {
+    const fn seal(self) -> Seal {
+        match self {
+            Self::Networked => Seal::Closed,
+            Self::InMemory { .. } => Seal::Open,
+        }
+    }
+}
+
 impl Settings {
+    /// Those of `scheme` where packets have at most 1500 bytes, of which the IP header takes `ip_bytes`.
+    pub const fn new(scheme: QuicScheme, ip_bytes: u16, window_bytes: u64) -> Self {
+        Self {
+            controller: match scheme {
+                QuicScheme::Cubic => Controller::Cubic,
+                QuicScheme::Reno => Controller::NewReno,
+                QuicScheme::Bbr3 => Controller::Bbr3,
+            },
+            datagram_bytes: MTU_BYTES - UDP_BYTES - ip_bytes,
+            window_bytes,
+        }
+    }
+
     fn transport(&self, ledger: &SharedLedger) -> Result<TransportConfig, QuicError> {
         let datagram = u64::from(self.datagram_bytes);
         if datagram < 1200 {
@@ -87,8 +124,11 @@ impl Settings {
         Ok(transport)
     }
 
-    fn endpoint(&self) -> Result<Arc<EndpointConfig>, QuicError> {
+    fn endpoint(&self, kind: Kind) -> Result<Arc<EndpointConfig>, QuicError> {
         let mut config = EndpointConfig::default();
+        if let Kind::InMemory { seed } = kind {
+            config.rng_seed(Some(seed));
+        }
         config
             .max_udp_payload_size(self.datagram_bytes)
             .map_err(|error| QuicError::Setup(error.to_string()))?;
@@ -124,14 +164,25 @@ impl Endpoint {
         remote: SocketAddr,
         now: Instant,
     ) -> Result<Self, QuicError> {
+        Self::client_of(Kind::Networked, settings, identity, remote, now)
+    }
+
+    pub(crate) fn client_of(
+        kind: Kind,
+        settings: &Settings,
+        identity: &Identity,
+        remote: SocketAddr,
+        now: Instant,
+    ) -> Result<Self, QuicError> {
         let ledger = SharedLedger::default();
         let crypto = Noting {
             ledger: ledger.clone(),
+            seal: kind.seal(),
             inner: Arc::clone(&identity.client),
         };
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(settings.transport(&ledger)?));
-        let endpoint = noq_proto::Endpoint::new(settings.endpoint()?, None, false);
+        let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, None, false);
         let mut end = Self::new(endpoint, ledger);
         let connection = end.endpoint.connect(now, config, remote, SERVER_NAME);
         end.connection = Some(connection.map_err(|error| QuicError::Setup(error.to_string()))?);
@@ -143,9 +194,18 @@ impl Endpoint {
     /// # Errors
     /// The settings are not as they must be.
     pub fn server(settings: &Settings, identity: &Identity) -> Result<Self, QuicError> {
+        Self::server_of(Kind::Networked, settings, identity)
+    }
+
+    pub(crate) fn server_of(
+        kind: Kind,
+        settings: &Settings,
+        identity: &Identity,
+    ) -> Result<Self, QuicError> {
         let ledger = SharedLedger::default();
         let crypto = Noting {
             ledger: ledger.clone(),
+            seal: kind.seal(),
             inner: Arc::clone(&identity.server),
         };
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
@@ -154,7 +214,7 @@ impl Endpoint {
             .migration(false)
             .max_incoming(1);
         let config = Some(Arc::new(config));
-        let endpoint = noq_proto::Endpoint::new(settings.endpoint()?, config, false);
+        let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, config, false);
         Ok(Self::new(endpoint, ledger))
     }
 
@@ -324,6 +384,20 @@ impl Endpoint {
         }
         self.written += taken;
         Ok(taken)
+    }
+
+    /// Writes what a greedy application may: up to as much unsent as TCP would take.
+    ///
+    /// # Errors
+    /// As [`Endpoint::write`].
+    pub fn write_greedily(&mut self) -> Result<u64, QuicError> {
+        let room = u64::from(UNSENT_BYTES).saturating_sub(self.unsent_bytes());
+        self.write(room)
+    }
+
+    /// Bytes that were written.
+    pub const fn written(&self) -> u64 {
+        self.written
     }
 
     /// Bytes written that no packet has held yet.

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use noq_proto::rustls::client::Resumption;
 use noq_proto::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use noq_proto::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
+
+use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
 
 use crate::QuicError;
 
@@ -28,20 +31,25 @@ impl Identity {
         fn refused(error: impl ToString) -> QuicError {
             QuicError::Setup(error.to_string())
         }
-        let made = rcgen::generate_simple_self_signed([SERVER_NAME.to_string()]);
-        let made = made.map_err(refused)?;
-        let certificate: CertificateDer<'static> = made.cert.der().clone();
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(refused)?;
+        // Ed25519 and a serial number of our own: all certificates and signatures have the same size
+        let key = KeyPair::generate_for(&PKCS_ED25519).map_err(refused)?;
+        let mut params = CertificateParams::new([SERVER_NAME.to_string()]).map_err(refused)?;
+        params.serial_number = Some(SerialNumber::from(1));
+        let made = params.self_signed(&key).map_err(refused)?;
+        let certificate: CertificateDer<'static> = made.der().clone();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(refused)?;
 
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).map_err(refused)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = [&rustls::version::TLS13];
-        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&versions)
             .map_err(refused)?
             .with_root_certificates(roots)
             .with_no_client_auth();
+        // the handshake of a connection does not depend on those before it
+        client.resumption = Resumption::disabled();
         let server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&versions)
             .map_err(refused)?

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
+use pathcast_trace::Record;
+
 use crate::ranges::Frontier;
 
 /// A packet with bytes of the stream, or with none.
@@ -49,6 +51,25 @@ pub struct Sender {
     pub largest_payload_bytes: u64,
     /// Packets whose content could not be read: what is said of bytes is then too little.
     pub unreadable_packets: u64,
+}
+
+impl Sender {
+    /// A row of the trace of flow `flow`, `at_s` after the run began. Windows are in datagrams of
+    /// `datagram_bytes`.
+    pub fn record(&self, flow: u32, at_s: f64, datagram_bytes: u16) -> Record {
+        let packets = |bytes: u64| bytes as f64 / f64::from(datagram_bytes);
+        Record {
+            time_s: at_s,
+            flow,
+            cwnd_packets: packets(self.window_bytes),
+            ssthresh_packets: self.slow_start_threshold_bytes.map(packets),
+            srtt_s: Some(self.rtt.as_secs_f64()),
+            snd_nxt_bytes: Some(self.sent_bytes),
+            snd_una_bytes: Some(self.acknowledged_bytes),
+            retransmits: Some(self.resent_packets),
+            ..Record::default()
+        }
+    }
 }
 
 /// See the module.

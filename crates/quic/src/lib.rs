@@ -6,6 +6,8 @@
 //! stream each packet held ([`Endpoint::take_packets`]), known by the packet's *seal*, and what the
 //! sender knew when acknowledgments came ([`Endpoint::sender`]).
 //!
+//! A [`Pair`] is both ends in one process, in virtual time.
+//!
 //! Each datagram is a packet: there is no segmentation offload, and its largest size is given, not
 //! searched for.
 
@@ -13,6 +15,7 @@ mod endpoint;
 mod frames;
 mod identity;
 mod ledger;
+mod pair;
 mod ranges;
 mod seal;
 
@@ -21,6 +24,7 @@ use thiserror::Error;
 pub use endpoint::{Endpoint, Settings};
 pub use identity::Identity;
 pub use ledger::{Packet, Sender};
+pub use pair::Pair;
 pub use ranges::Frontier;
 pub use seal::{SEAL_BYTES, seal_of};
 

@@ -28,9 +28,20 @@ pub fn seal_of(packet: &[u8]) -> u64 {
         .map_or(0, |seal| u64::from_be_bytes(*seal))
 }
 
+/// Whether packets of data are encrypted and authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seal {
+    /// By the keys of TLS.
+    Closed,
+    /// They are not: for two ends in one process. Their size is the same. Packets of the handshake
+    /// are closed all the same.
+    Open,
+}
+
 /// A client's or a server's TLS whose packets are written down.
 pub(crate) struct Noting<C: ?Sized> {
     pub(crate) ledger: SharedLedger,
+    pub(crate) seal: Seal,
     pub(crate) inner: Arc<C>,
 }
 
@@ -42,7 +53,7 @@ impl<C: crypto::ClientConfig + ?Sized> crypto::ClientConfig for Noting<C> {
         params: &TransportParameters,
     ) -> Result<Box<dyn Session>, ConnectError> {
         let inner = self.inner.start_session(version, server_name, params)?;
-        Ok(NotingSession::over(inner, &self.ledger))
+        Ok(NotingSession::over(inner, &self.ledger, self.seal))
     }
 }
 
@@ -60,24 +71,45 @@ impl<C: crypto::ServerConfig + ?Sized> crypto::ServerConfig for Noting<C> {
     }
 
     fn start_session(&self, version: u32, params: &TransportParameters) -> Box<dyn Session> {
-        NotingSession::over(self.inner.start_session(version, params), &self.ledger)
+        let inner = self.inner.start_session(version, params);
+        NotingSession::over(inner, &self.ledger, self.seal)
     }
 }
 
 struct NotingSession {
     inner: Box<dyn Session>,
     ledger: SharedLedger,
+    seal: Seal,
+    /// How often keys of data were replaced.
+    generation: u64,
 }
 
 impl NotingSession {
-    fn over(inner: Box<dyn Session>, ledger: &SharedLedger) -> Box<dyn Session> {
-        let ledger = ledger.clone();
-        Box::new(Self { inner, ledger })
+    fn over(inner: Box<dyn Session>, ledger: &SharedLedger, seal: Seal) -> Box<dyn Session> {
+        Box::new(Self {
+            inner,
+            ledger: ledger.clone(),
+            seal,
+            generation: 0,
+        })
     }
 
-    fn noting(&self, inner: Box<dyn PacketKey>) -> Box<dyn PacketKey> {
-        let ledger = self.ledger.clone();
-        Box::new(NotingKey { inner, ledger })
+    fn noting(&self, keys: KeyPair<Box<dyn PacketKey>>) -> KeyPair<Box<dyn PacketKey>> {
+        let open = |inner| -> Box<dyn PacketKey> {
+            let generation = self.generation;
+            match self.seal {
+                Seal::Closed => inner,
+                Seal::Open => Box::new(OpenKey { inner, generation }),
+            }
+        };
+        let local = NotingKey {
+            inner: open(keys.local),
+            ledger: self.ledger.clone(),
+        };
+        KeyPair {
+            local: Box::new(local),
+            remote: open(keys.remote),
+        }
     }
 }
 
@@ -116,14 +148,14 @@ impl Session for NotingSession {
 
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
         let mut keys = self.inner.write_handshake(buf)?;
-        keys.packet.local = self.noting(keys.packet.local);
+        keys.packet = self.noting(keys.packet);
         Some(keys)
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
-        let mut keys = self.inner.next_1rtt_keys()?;
-        keys.local = self.noting(keys.local);
-        Some(keys)
+        let keys = self.inner.next_1rtt_keys()?;
+        self.generation += 1;
+        Some(self.noting(keys))
     }
 
     fn is_valid_retry(&self, orig_dst_cid: ConnectionId, header: &[u8], payload: &[u8]) -> bool {
@@ -140,6 +172,69 @@ impl Session for NotingSession {
     }
 }
 
+/// Whether a packet is one of the handshake, by its first byte.
+fn has_long_header(packet: &[u8]) -> bool {
+    packet.first().is_some_and(|first| first & 0x80 != 0)
+}
+
+/// A key that leaves packets of data open. In place of the tag is the key's generation, for what was sealed
+/// with one key must not open with another.
+struct OpenKey {
+    inner: Box<dyn PacketKey>,
+    generation: u64,
+}
+
+impl OpenKey {
+    fn tag(&self) -> impl Iterator<Item = u8> {
+        let generation = self.generation.to_be_bytes().into_iter();
+        generation.chain(std::iter::repeat(0)).take(self.tag_len())
+    }
+}
+
+impl PacketKey for OpenKey {
+    fn encrypt(&self, path_id: PathId, packet: u64, buf: &mut [u8], header_len: usize) {
+        if has_long_header(buf) {
+            return self.inner.encrypt(path_id, packet, buf, header_len);
+        }
+        let end = buf.len() - self.tag_len();
+        let places = buf[end..].iter_mut();
+        places
+            .zip(self.tag())
+            .for_each(|(place, byte)| *place = byte);
+    }
+
+    fn decrypt(
+        &self,
+        path_id: PathId,
+        packet: u64,
+        header: &[u8],
+        payload: &mut BytesMut,
+    ) -> Result<(), CryptoError> {
+        if has_long_header(header) {
+            return self.inner.decrypt(path_id, packet, header, payload);
+        }
+        let end = payload.len().checked_sub(self.tag_len());
+        let end = end.ok_or(CryptoError)?;
+        if !payload[end..].iter().copied().eq(self.tag()) {
+            return Err(CryptoError);
+        }
+        payload.truncate(end);
+        Ok(())
+    }
+
+    fn tag_len(&self) -> usize {
+        self.inner.tag_len()
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.inner.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.inner.integrity_limit()
+    }
+}
+
 struct NotingKey {
     inner: Box<dyn PacketKey>,
     ledger: SharedLedger,
@@ -147,9 +242,8 @@ struct NotingKey {
 
 impl PacketKey for NotingKey {
     fn encrypt(&self, path_id: PathId, packet: u64, buf: &mut [u8], header_len: usize) {
-        // long headers are the handshake's, and carry no streams
-        let short = buf.first().is_some_and(|first| first & 0x80 == 0);
-        if !short {
+        // the handshake's carry no streams
+        if has_long_header(buf) {
             return self.inner.encrypt(path_id, packet, buf, header_len);
         }
         let mut ledger = self.ledger.lock();

@@ -31,6 +31,7 @@
 mod datagrams;
 mod file;
 mod network;
+mod pipe;
 mod quic;
 mod scenario;
 mod source;
@@ -40,6 +41,7 @@ mod workload;
 
 pub use datagrams::{DATAGRAM_BYTES, Datagrams};
 pub use network::{Exit, Network, Way, route};
+pub use pipe::{Pending, Pipe};
 pub use quic::QuicScheme;
 pub use scenario::{DEFAULT_MSS_BYTES, Flow, FlowSpec, Heading, Link, Scenario, Transport};
 pub use source::{Source, Write};

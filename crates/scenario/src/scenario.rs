@@ -10,6 +10,8 @@ use crate::workload::Workload;
 
 /// Payload of a full packet of TCP with timestamps over IPv4 and an MTU of 1500 bytes.
 pub const DEFAULT_MSS_BYTES: u32 = 1448;
+/// The largest IP packet.
+const MTU_BYTES: u64 = 1500;
 
 /// A link and its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -275,6 +277,34 @@ impl Scenario {
         let rates = directions.filter_map(|direction| direction.mean_rate());
         let sending_s = rates.map(|rate| f64::from(8 * bytes) / rate.as_bps()).sum();
         self.base_rtt(flow) + Span::from_secs(sending_s)
+    }
+
+    /// The longest round-trip time of a flow when nothing else is under way.
+    pub fn longest_rtt(&self) -> Span {
+        let rtts = self.flows.iter().map(|spec| self.base_rtt(spec));
+        rtts.max().unwrap_or(Span::ZERO)
+    }
+
+    /// The most bytes that can be on their way at once: bandwidth-delay products and queues.
+    pub fn bytes_on_the_way(&self) -> u64 {
+        let rtt_s = self.longest_rtt().as_secs();
+        let links = self.links.iter().map(|link| {
+            let Some(rate) = link.path.forward.mean_rate() else {
+                return u64::MAX;
+            };
+            let (bytes, packets) = link.path.queue_limits(&link.path.forward);
+            let queue = bytes.min(packets.saturating_mul(MTU_BYTES));
+            queue.saturating_add((rate.as_bps() * rtt_s / 8.0) as u64)
+        });
+        links.fold(0, u64::saturating_add)
+    }
+
+    /// The largest buffers of a connection's ends: twice what can be on its way, and twice again because
+    /// kernels count their own overhead too.
+    pub fn buffer_bytes(&self) -> u64 {
+        const LEAST: u64 = 16 << 20;
+        const MOST: u64 = 1 << 30;
+        self.bytes_on_the_way().saturating_mul(4).clamp(LEAST, MOST)
     }
 
     /// Every flow with its beginning, in the order of their numbers.

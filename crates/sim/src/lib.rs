@@ -7,6 +7,7 @@
 
 mod batch;
 mod network;
+mod quic;
 mod recorder;
 mod sampler;
 mod simulation;

@@ -4,12 +4,14 @@ use std::ops::ControlFlow;
 
 use pathcast_congestion::{Scheme, SchemeError};
 use pathcast_path::{Counters, Path, Span, Time};
+use pathcast_quic::QuicError;
 use pathcast_scenario::{Heading, Scenario, Transport, Workload};
 use pathcast_trace::{DelayHistogram, FlowReport, Metadata, RunReport, Source};
 use thiserror::Error;
 
 use crate::network::{Network, OnePath, Routed};
 use crate::recorder::{NoRecorder, Recorder};
+use crate::wire::QUIC_PAYLOAD_BYTES;
 use crate::world::{World, asking_flows};
 
 /// A simulation that cannot be run, or came to nothing.
@@ -24,11 +26,17 @@ pub enum SimError {
     /// A congestion control that the simulator lacks.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
-    /// The simulator has no QUIC.
-    #[error(
-        "got the scheme {0:?}, expected one of TCP: QUIC runs in the emulator, by `pathcast emulate`"
-    )]
-    Quic(&'static str),
+    /// The ends of a flow over QUIC cannot be made.
+    #[error(transparent)]
+    Quic(#[from] QuicError),
+    /// A connection of QUIC came to an end.
+    #[error("the connection of flow {flow} broke: {why}")]
+    Broken {
+        /// The number of the flow.
+        flow: u32,
+        /// What QUIC says.
+        why: String,
+    },
     /// It can make no progress.
     #[error("no progress: {why} after {at_s} s; {state}")]
     Stalled {
@@ -123,14 +131,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// The schemes of the groups of flows; none for those without congestion control.
+    /// The schemes of the groups of flows over TCP; none for the others.
     fn schemes(&self) -> Result<Vec<Option<Scheme>>, SimError> {
         let groups = self.scenario.flows.iter();
         groups
             .map(|group| match &group.transport {
                 Transport::Tcp { scheme, .. } => Ok(Some(scheme.parse()?)),
-                Transport::Quic(scheme) => Err(SimError::Quic(scheme.name())),
-                Transport::Udp => Ok(None),
+                Transport::Quic(_) | Transport::Udp => Ok(None),
             })
             .collect()
     }
@@ -139,12 +146,17 @@ impl Simulation {
     pub fn metadata(&self) -> Metadata {
         let bulk = self.scenario.as_bulk();
         let flows = self.scenario.flows();
-        let mut mss = (self.scenario.flows.iter()).map(|flow| flow.transport.mss_bytes());
+        let mut payloads = (self.scenario.flows.iter()).map(|flow| match flow.transport {
+            Transport::Quic(_) => QUIC_PAYLOAD_BYTES,
+            _ => flow.transport.mss_bytes(),
+        });
         Metadata {
             schemes: flows
                 .map(|flow| flow.spec.transport.scheme().to_string())
                 .collect(),
-            mss_bytes: mss.next().filter(|first| mss.all(|other| other == *first)),
+            mss_bytes: payloads
+                .next()
+                .filter(|first| payloads.all(|other| other == *first)),
             path_toml: bulk.as_ref().map(|(path, _)| path.to_toml()),
             scenario_toml: bulk.is_none().then(|| self.scenario.to_toml()),
             seed: Some(self.seed),
@@ -174,11 +186,12 @@ impl Simulation {
         recorder: &mut R,
     ) -> Result<Outcome, SimError> {
         self.check()?;
-        // where data goes one way over one path, two channels are the whole network
+        // where data of TCP goes one way over one path, two channels are the whole network
         let simple = self.scenario.links.len() == 1
             && self.scenario.flows.iter().all(|flow| {
                 flow.heading == Heading::Forward
                     && flow.delay == Span::ZERO
+                    && !matches!(flow.transport, Transport::Quic(_))
                     && !matches!(flow.workload, Workload::RequestResponse { .. })
             });
         if simple {
@@ -198,7 +211,7 @@ impl Simulation {
         recorder: &mut R,
     ) -> Result<Outcome, SimError> {
         let schemes = self.schemes()?;
-        let mut world = World::new(&self.scenario, &schemes, self.seed, network, recorder);
+        let mut world = World::new(&self.scenario, &schemes, self.seed, network, recorder)?;
         let end = world.run(Time::ZERO + self.duration, progress)?;
         let (flows, data, one_way_delay) = world.finish(end)?;
         Ok(Outcome {
@@ -210,5 +223,7 @@ impl Simulation {
         })
     }
 }
+#[cfg(test)]
+mod quic_tests;
 #[cfg(test)]
 mod tests;

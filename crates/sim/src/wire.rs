@@ -5,14 +5,21 @@ use pathcast_tcp::{AckSegment, DataSegment, Ecn};
 
 /// Largest IP packet.
 pub const MTU_BYTES: u32 = 1500;
+/// An IPv4 header.
+pub const IP_BYTES: u32 = 20;
+/// IPv4 and UDP headers.
+pub const UDP_IP_BYTES: u32 = IP_BYTES + 8;
+/// The most that a packet of QUIC holds of a stream.
+pub const QUIC_PAYLOAD_BYTES: u32 = 1442;
 /// IPv4 and TCP headers with the timestamp option.
-const HEADER_BYTES: u32 = 20 + 20 + 12;
+const HEADER_BYTES: u32 = IP_BYTES + 20 + 12;
 /// The same with the options of a SYN: MSS, SACK permitted, timestamps, window scale.
-const SYN_BYTES: u32 = 20 + 20 + 20;
+const SYN_BYTES: u32 = IP_BYTES + 20 + 20;
 /// Both packets of a handshake that a round trip measures.
 pub const HANDSHAKE_BYTES: u32 = SYN_BYTES;
 /// Payload of a full packet.
 pub const MSS_BYTES: u32 = MTU_BYTES - HEADER_BYTES;
+
 /// A data packet under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Data {
@@ -46,11 +53,13 @@ impl Data {
     }
 }
 
-/// An acknowledgment under way.
+/// An acknowledgment under way, or a datagram of QUIC against the data.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
     /// Whose it is.
     pub flow: u32,
+    /// The size as an IP packet of a datagram, whose number is `segment.cumulative`; 0 of TCP.
+    pub datagram_bytes: u32,
     /// What it says.
     pub segment: AckSegment,
 }
@@ -60,6 +69,7 @@ impl Ack {
     #[inline]
     pub fn size_bytes(&self) -> u32 {
         match self.segment.block_count() {
+            _ if self.datagram_bytes > 0 => self.datagram_bytes,
             0 if self.segment.is_syn => SYN_BYTES,
             0 => HEADER_BYTES,
             blocks => HEADER_BYTES + 4 + 8 * blocks,
@@ -85,3 +95,18 @@ pub enum Body {
     /// An acknowledgment.
     Ack(Ack),
 }
+
+impl Ack {
+    /// An acknowledgment of TCP.
+    #[inline]
+    pub const fn of_tcp(flow: u32, segment: AckSegment) -> Self {
+        Self {
+            flow,
+            datagram_bytes: 0,
+            segment,
+        }
+    }
+}
+
+// each packet is copied several times on its way
+const _: () = assert!(size_of::<Data>() == 32 && size_of::<Ack>() == 56 && size_of::<Body>() == 56);

@@ -1,12 +1,15 @@
 //! The event loop: hosts at both ends of a network, in virtual time.
 
+mod quic;
+
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use pathcast_congestion::Scheme;
 use pathcast_path::{Counters, DropReason, Span, Time, seed};
+use pathcast_quic::Identity;
 use pathcast_scenario::{
-    DATAGRAM_BYTES, Datagrams, Scenario, Source, Timers, Transport, Workload, Write,
+    DATAGRAM_BYTES, Datagrams, FlowSpec, Scenario, Source, Timers, Transport, Workload, Write,
 };
 use pathcast_tcp::{
     DataSegment, Ecn, Handshake, Receiver, ReceiverConfig, Sender, SenderConfig, Start,
@@ -18,6 +21,7 @@ use pathcast_trace::{
 use rand_core::RngCore;
 
 use crate::network::Network;
+use crate::quic::{QuicFlow, SINK, SOURCE};
 use crate::recorder::Recorder;
 use crate::simulation::SimError;
 use crate::stream::{Delivered, Stream};
@@ -29,7 +33,7 @@ const EVENTS_PER_PROGRESS: u32 = 1 << 16;
 /// any window that fits into memory.
 const MAX_EVENTS_AT_ONCE: u64 = 1 << 28;
 
-/// One direction of a TCP connection, or a flow of datagrams.
+/// One direction of a TCP connection, a flow of datagrams, or a connection of QUIC.
 pub struct Connection {
     pub sender: Sender,
     pub receiver: Receiver,
@@ -46,6 +50,8 @@ enum Framing {
     Messages(Box<Stream>),
     /// Messages without TCP.
     Datagrams(Box<Datagrams>),
+    /// What carries them, both ways: sender and receiver idle.
+    Quic(Box<QuicFlow>),
 }
 
 /// An application and what became of what it wrote.
@@ -65,14 +71,19 @@ struct Flow {
 }
 
 /// The connections of flows, as a network must know them: one for each flow, then one for each flow
-/// that asks for what it gets.
+/// over TCP that asks for what it gets.
 pub fn asking_flows(scenario: &Scenario) -> Vec<u32> {
-    let asks = |workload: &Workload| matches!(workload, Workload::RequestResponse { .. });
     (0..)
         .zip(scenario.flows())
-        .filter(|(_, flow)| asks(&flow.spec.workload))
+        .filter(|(_, flow)| asks_apart(flow.spec))
         .map(|(number, _)| number)
         .collect()
+}
+
+/// Whether requests have a connection of their own. Over QUIC they have a stream.
+const fn asks_apart(spec: &FlowSpec) -> bool {
+    matches!(spec.workload, Workload::RequestResponse { .. })
+        && !matches!(spec.transport, Transport::Quic(_))
 }
 
 /// Everything that moves.
@@ -90,6 +101,7 @@ pub struct World<'a, N, R> {
     /// Flows that may still write, or wait for what they wrote.
     open: usize,
     keeps_drops: bool,
+    over_quic: bool,
     recorder: &'a mut R,
 }
 
@@ -101,7 +113,8 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         run_seed: u64,
         mut network: N,
         recorder: &'a mut R,
-    ) -> Self {
+    ) -> Result<Self, SimError> {
+        let mut identity = None;
         let mut draws = seed::generator(run_seed, "flow.scheme");
         let mut connections = Vec::new();
         let mut flows = Vec::new();
@@ -138,12 +151,23 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 }),
                 framing: match spec.transport {
                     Transport::Udp => Framing::Datagrams(Box::default()),
+                    Transport::Quic(quic) => {
+                        let identity = match &identity {
+                            Some(identity) => identity,
+                            None => &*identity.insert(Identity::new()?),
+                        };
+                        let element = format!("flow.{number}.quic");
+                        let seed = seed::generator(run_seed, &element).next_u64();
+                        let mut flow = QuicFlow::new(scenario, spec, quic, identity, seed)?;
+                        flow.asks = matches!(spec.workload, Workload::RequestResponse { .. });
+                        Framing::Quic(Box::new(flow))
+                    }
                     _ if bulk => Framing::Bulk,
                     _ => Framing::Messages(Box::new(Stream::new(mss_bytes))),
                 },
                 mss_bytes,
             });
-            if asks {
+            if asks_apart(spec) {
                 let receiver = Receiver::new(ReceiverConfig {
                     accepts: handshake,
                     rtt: (!handshake).then_some(rtt),
@@ -152,7 +176,10 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 of_requests.push((number, connect(start_of_requests), receiver));
             }
             flows.push(Flow {
-                scheme: scheme.map_or_else(|| "udp".to_string(), |scheme| scheme.to_string()),
+                scheme: match scheme {
+                    Some(scheme) => scheme.to_string(),
+                    None => spec.transport.scheme().to_string(),
+                },
                 kind: spec.workload.kind(),
                 is_greedy: spec.workload.is_greedy(),
                 source: Source::new(&spec.workload, flow.start, stop, run_seed, number),
@@ -184,11 +211,15 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             .flows
             .iter()
             .any(|flow| flow.transport == Transport::Udp);
-        let keeps_drops = R::PACKETS || datagrams;
+        let over_quic = identity.is_some();
+        let keeps_drops = R::PACKETS || datagrams || over_quic;
         if keeps_drops {
             network.keep_drops();
         }
-        Self {
+        if over_quic {
+            network.keep_dropped_acks();
+        }
+        let mut world = Self {
             network,
             connections,
             open: flows.len(),
@@ -197,8 +228,11 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             timers,
             one_way_delay: DelayHistogram::default(),
             keeps_drops,
+            over_quic,
             recorder,
-        }
+        };
+        world.begin_quic();
+        Ok(world)
     }
 
     /// Takes one event after another up to `end`, or until all flows have done what they ever will;
@@ -302,6 +336,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             }
             return;
         }
+        if N::QUIC && matches!(connection.framing, Framing::Quic(_)) {
+            return self.deliver_quic(now, data.flow, SINK, data.segment.seq);
+        }
         if R::MESSAGES
             && let Framing::Messages(stream) = &mut connection.framing
             && !data.segment.is_empty()
@@ -316,7 +353,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 let timer = connection.receiver.next_timer();
                 self.timers.want(2 * flow + 1, timer);
             }
-            self.network.acknowledge(now, Ack { flow, segment });
+            self.network.acknowledge(now, Ack::of_tcp(flow, segment));
         } else {
             let timer = connection.receiver.next_timer();
             self.timers.want(2 * data.flow + 1, timer);
@@ -326,9 +363,17 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
     }
 
-    /// Takes what was dropped under way off the network's hands.
+    #[inline(always)]
+    const fn has_quic(&self) -> bool {
+        N::QUIC && self.over_quic
+    }
+
+    /// Records packets that the network dropped in transit.
     fn note_drops(&mut self) {
         while let Some(dropped) = self.network.take_dropped() {
+            if self.has_quic() {
+                self.lose_quic(dropped.packet.flow, SOURCE, dropped.packet.segment.seq);
+            }
             if R::PACKETS {
                 let event = drop_event(dropped.reason);
                 self.record_packet(dropped.at, &dropped.packet, event, None);
@@ -401,6 +446,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         let delivered = |connection: u32| match &self.connections[connection as usize].framing {
             Framing::Messages(stream) => stream.is_delivered(),
             Framing::Datagrams(_) => true,
+            Framing::Quic(quic) => quic.is_delivered(),
             Framing::Bulk => false,
         };
         if completed.is_none()
@@ -415,9 +461,16 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
 
     #[inline(always)]
     fn deliver_ack(&mut self, now: Time) {
-        let Some(ack) = self.network.take_ack(now) else {
+        let arrived = self.network.take_ack(now);
+        if self.has_quic() {
+            self.note_dropped_acks();
+        }
+        let Some(ack) = arrived else {
             return;
         };
+        if N::QUIC && ack.datagram_bytes > 0 {
+            return self.deliver_quic(now, ack.flow, SOURCE, ack.segment.cumulative);
+        }
         let Connection {
             sender, framing, ..
         } = &mut self.connections[ack.flow as usize];
@@ -499,10 +552,13 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             self.record_packet(now, &data, PacketEvent::Sent, None);
         }
         // the sender will find out by itself
-        if let Err((data, reason)) = self.network.send(now, data)
-            && R::PACKETS
-        {
-            self.record_packet(now, &data, drop_event(reason), None);
+        if let Err((data, reason)) = self.network.send(now, data) {
+            if self.has_quic() {
+                self.lose_quic(data.flow, SOURCE, data.segment.seq);
+            }
+            if R::PACKETS {
+                self.record_packet(now, &data, drop_event(reason), None);
+            }
         }
     }
 
@@ -510,11 +566,13 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         let index = id / 2;
         if let Some(flow) = id.checked_sub(2 * self.connections.len() as u32) {
             self.write_due(now, flow);
+        } else if self.has_quic() && self.quic(index).is_some() {
+            self.wake_quic(now, index, id as usize % 2);
         } else if id % 2 == 1 {
             let receiver = &mut self.connections[index as usize].receiver;
             if let Some(segment) = receiver.on_timer(now) {
                 let flow = index;
-                self.network.acknowledge(now, Ack { flow, segment });
+                self.network.acknowledge(now, Ack::of_tcp(flow, segment));
             }
             self.timers.want(id, receiver.next_timer());
         } else {
@@ -572,6 +630,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 }
                 return;
             }
+            (Framing::Quic(_), _) => return self.write_quic(now, connection, write),
             (Framing::Bulk, Write::Stop) | (Framing::Datagrams(_), _) => return,
         }
         self.send_data(now, connection);
@@ -603,9 +662,10 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
     /// # Errors
     /// Packets were sent, and none arrived.
     pub fn finish(
-        self,
+        mut self,
         end: Time,
     ) -> Result<(Vec<FlowReport>, Counters, DelayHistogram), SimError> {
+        self.check_quic()?;
         let counters = self.network.counters();
         if counters.enqueued > 0 && counters.delivered == 0 {
             return Err(self.stalled(end, "nothing that was sent has arrived"));
@@ -640,6 +700,19 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             .enumerate()
             .take(FLOWS)
         {
+            if let Framing::Quic(quic) = &connection.framing {
+                let sender = quic.sender();
+                let _ = write!(
+                    state,
+                    "; flow {number} ({}, {}): window of {} bytes, {} of {} acknowledged",
+                    flow.scheme,
+                    flow.kind,
+                    sender.window_bytes,
+                    sender.acknowledged_bytes,
+                    sender.sent_bytes
+                );
+                continue;
+            }
             let sender = &connection.sender;
             let (una, next) = sender.una_and_next();
             let _ = write!(
@@ -685,12 +758,20 @@ impl Flow {
                 let last = self.completed.and(datagrams.last_arrival());
                 (datagrams.delivered_bytes(), Some(datagrams.counts()), last)
             }
+            Framing::Quic(quic) => {
+                let bytes = quic.pipes[SOURCE].arrived;
+                (bytes, Some(quic.counts()), self.completed)
+            }
+        };
+        let retransmits = match &connection.framing {
+            Framing::Quic(quic) => quic.sender().resent_packets,
+            _ => connection.sender.retransmits(),
         };
         let span_s = completed.unwrap_or(end).since(self.start).as_secs();
         FlowReport {
             scheme: self.scheme.clone(),
             goodput_bps: delivered_bytes as f64 * 8.0 / span_s.max(f64::MIN_POSITIVE),
-            retransmits: connection.sender.retransmits(),
+            retransmits,
             workload: self.kind.to_string(),
             start_s: self.start.as_secs(),
             completed_s: completed.map(Time::as_secs),
@@ -718,7 +799,7 @@ fn sender_config(transport: &Transport, start: Start) -> SenderConfig {
         ..SenderConfig::default()
     };
     match transport {
-        Transport::Udp | Transport::Quic(_) => idle, // the latter is refused
+        Transport::Udp | Transport::Quic(_) => idle,
         Transport::Tcp {
             initial_window_packets,
             receive_window_bytes,

@@ -125,7 +125,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     Configuration("scalable", "Scalable", "VI-D", "scalable"),
     Configuration("bbr", "BBR", "", "bbr", paper_mbps=None),
     Configuration("copa", "Copa", "", "copa", paper_mbps=None, only="simulator"),
-    Configuration("quic-cubic", "CUBIC over QUIC", "", "quic-cubic", paper_mbps=None, only="emulator"),
+    Configuration("quic-cubic", "CUBIC over QUIC", "", "quic-cubic", paper_mbps=None),
 )  # fmt: skip
 
 

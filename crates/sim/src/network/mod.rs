@@ -12,6 +12,9 @@ pub use routed::Routed;
 
 /// Carries packets between hosts.
 pub trait Network {
+    /// Whether it carries QUIC. What only QUIC needs is not compiled for a network that does not.
+    const QUIC: bool;
+
     /// When `take_data` is to be called next; [`Time::MAX`] if nothing is under way that it may concern.
     fn next_data(&self) -> Time;
 
@@ -24,8 +27,8 @@ pub trait Network {
     /// Hands the packet back if it is known already that it is dropped.
     fn send(&mut self, now: Time, data: Data) -> Result<(), (Data, DropReason)>;
 
-    /// Sends an acknowledgment. One that is dropped is made good by the next.
-    fn acknowledge(&mut self, now: Time, ack: Ack);
+    /// Sends an acknowledgment; whether it was taken in. One that is dropped is made good by the next.
+    fn acknowledge(&mut self, now: Time, ack: Ack) -> bool;
 
     /// Does one thing that is due at `now`: a data packet that reaches its receiver in it, if one does.
     fn take_data(&mut self, now: Time) -> Option<Data>;
@@ -38,6 +41,14 @@ pub trait Network {
 
     /// A data packet that was dropped after it was taken in, and not yet taken here.
     fn take_dropped(&mut self) -> Option<Dropped<Data>>;
+
+    /// From now on keeps datagrams of QUIC that are dropped on their way back, for `take_dropped_ack`.
+    fn keep_dropped_acks(&mut self) {}
+
+    /// A datagram of QUIC that was dropped on its way back after it was taken in, and not yet taken here.
+    fn take_dropped_ack(&mut self) -> Option<Ack> {
+        None
+    }
 
     /// Tells `each` the bytes that wait at `now` for each direction of each link: out, back, out, ...
     fn look_at_queues(&mut self, now: Time, each: &mut dyn FnMut(u64));

@@ -1,4 +1,4 @@
-//! One path that all flows share, data in one direction: two channels and no events but theirs.
+//! One path that all flows of TCP or datagrams share, data in one direction: two channels and no events but theirs.
 
 use pathcast_path::{Channel, Counters, DropReason, Dropped, Path, Time};
 
@@ -21,6 +21,8 @@ impl OnePath {
 }
 
 impl Network for OnePath {
+    const QUIC: bool = false;
+
     #[inline(always)]
     fn next_data(&self) -> Time {
         self.forward.next_event().unwrap_or(Time::MAX)
@@ -37,8 +39,8 @@ impl Network for OnePath {
     }
 
     #[inline(always)]
-    fn acknowledge(&mut self, now: Time, ack: Ack) {
-        let _ = self.reverse.enqueue_as(now, ack.info(), ack);
+    fn acknowledge(&mut self, now: Time, ack: Ack) -> bool {
+        self.reverse.enqueue_as(now, ack.info(), ack).is_ok()
     }
 
     #[inline(always)]

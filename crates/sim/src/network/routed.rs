@@ -26,6 +26,8 @@ pub struct Routed {
     counters: Counters,
     /// Data packets that were dropped under way and nobody has looked at yet, if they are kept.
     dropped: Option<VecDeque<Dropped<Data>>>,
+    /// Likewise of QUIC's datagrams on their way back.
+    dropped_acks: Option<VecDeque<Ack>>,
 }
 
 impl Routed {
@@ -52,16 +54,24 @@ impl Routed {
             acks: VecDeque::new(),
             counters: Counters::default(),
             dropped: None,
+            dropped_acks: None,
         }
     }
 
     /// Counts the data packets that were dropped under way.
     fn collect_drops(&mut self) {
         while let Some(Dropped { at, packet, reason }) = self.links.take_dropped() {
-            if let Body::Data(packet) = packet {
-                self.counters.count(reason);
-                if let Some(dropped) = &mut self.dropped {
-                    dropped.push_back(Dropped { at, packet, reason });
+            match packet {
+                Body::Data(packet) => {
+                    self.counters.count(reason);
+                    if let Some(dropped) = &mut self.dropped {
+                        dropped.push_back(Dropped { at, packet, reason });
+                    }
+                }
+                Body::Ack(ack) => {
+                    if let Some(dropped) = &mut self.dropped_acks {
+                        dropped.push_back(ack);
+                    }
                 }
             }
         }
@@ -69,6 +79,8 @@ impl Routed {
 }
 
 impl Network for Routed {
+    const QUIC: bool = true;
+
     #[inline]
     fn next_data(&self) -> Time {
         self.links.next_event().unwrap_or(Time::MAX)
@@ -91,10 +103,11 @@ impl Network for Routed {
         })
     }
 
-    fn acknowledge(&mut self, now: Time, ack: Ack) {
+    fn acknowledge(&mut self, now: Time, ack: Ack) -> bool {
         let route = self.connections[ack.flow as usize].ack;
-        let _ = self.links.enter(now, route, ack.info(), Body::Ack(ack));
+        let taken = self.links.enter(now, route, ack.info(), Body::Ack(ack));
         self.collect_drops();
+        taken.is_ok()
     }
 
     fn take_data(&mut self, now: Time) -> Option<Data> {
@@ -129,6 +142,14 @@ impl Network for Routed {
 
     fn take_dropped(&mut self) -> Option<Dropped<Data>> {
         self.dropped.as_mut()?.pop_front()
+    }
+
+    fn keep_dropped_acks(&mut self) {
+        self.dropped_acks.get_or_insert_default();
+    }
+
+    fn take_dropped_ack(&mut self) -> Option<Ack> {
+        self.dropped_acks.as_mut()?.pop_front()
     }
 
     fn look_at_queues(&mut self, now: Time, each: &mut dyn FnMut(u64)) {

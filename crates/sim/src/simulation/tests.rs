@@ -47,7 +47,8 @@ fn conserves(spec: &Simulation) -> Option<String> {
 /// The counts of `spec`'s run over `network`, if they fit together.
 fn counts<N: Network>(spec: &Simulation, network: N) -> Result<Counters, String> {
     let (mut nothing, schemes) = (NoRecorder, spec.schemes().unwrap());
-    let mut world = World::new(&spec.scenario, &schemes, spec.seed, network, &mut nothing);
+    let world = World::new(&spec.scenario, &schemes, spec.seed, network, &mut nothing);
+    let mut world = world.map_err(|error| error.to_string())?;
     let end = Time::ZERO + spec.duration;
     world
         .run(end, &mut |_| ControlFlow::Continue(()))

@@ -1,0 +1,203 @@
+//! What the hosts do with flows over QUIC.
+
+use pathcast_path::Time;
+use pathcast_scenario::Write;
+use pathcast_tcp::{AckSegment, DataSegment};
+use pathcast_trace::Read;
+
+use super::{Framing, World};
+use crate::network::Network;
+use crate::quic::{QuicFlow, SINK, SOURCE, direction};
+use crate::recorder::Recorder;
+use crate::simulation::SimError;
+use crate::wire::{Ack, Data, MTU_BYTES};
+
+impl<N: Network, R: Recorder> World<'_, N, R> {
+    pub(super) fn quic(&mut self, flow: u32) -> Option<&mut QuicFlow> {
+        match &mut self.connections[flow as usize].framing {
+            Framing::Quic(quic) => Some(quic),
+            _ => None,
+        }
+    }
+
+    /// Time 0 of the flows over QUIC.
+    pub(super) fn begin_quic(&mut self) {
+        for flow in 0..self.flows.len() as u32 {
+            let follow = R::MESSAGES && !self.flows[flow as usize].is_greedy;
+            let Some(quic) = self.quic(flow) else {
+                continue;
+            };
+            quic.begin(flow, follow);
+            let record = R::ACKS.then(|| quic.record(flow, Time::ZERO));
+            record.into_iter().for_each(|row| self.recorder.ack(row));
+            self.set_quic_timers(Time::ZERO, flow);
+        }
+    }
+
+    fn set_quic_timers(&mut self, now: Time, flow: u32) {
+        for end in [SOURCE, SINK] {
+            let timer = self.quic(flow).and_then(|quic| quic.timer(end, now));
+            self.timers.want(2 * flow + end as u32, timer);
+        }
+    }
+
+    /// The application of a flow writes.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn write_quic(&mut self, now: Time, flow: u32, write: Write) {
+        let Some(quic) = self.quic(flow) else { return };
+        let end = match write {
+            Write::Message(bytes) => {
+                let end = if quic.asks { SINK } else { SOURCE };
+                quic.pipes[end].offer(now, now, bytes);
+                end
+            }
+            Write::Endless => {
+                quic.greedy = true;
+                SOURCE
+            }
+            Write::Stop => {
+                quic.greedy = false;
+                return;
+            }
+        };
+        self.drive_quic(now, flow, end);
+    }
+
+    /// An end of a flow writes and sends what it may.
+    #[inline(never)]
+    fn drive_quic(&mut self, now: Time, flow: u32, end: usize) {
+        loop {
+            let Some(quic) = self.quic(flow) else { return };
+            quic.write(end);
+            let mut any = false;
+            while let Some((number, size_bytes)) =
+                self.quic(flow).and_then(|quic| quic.transmit(end, now))
+            {
+                any = true;
+                match end {
+                    SOURCE => {
+                        let short = (MTU_BYTES - size_bytes) as u16;
+                        let segment = DataSegment::new(now, number).with_short_by_bytes(short);
+                        self.send(now, Data { flow, segment });
+                    }
+                    _ => {
+                        let segment = AckSegment::new(number);
+                        let ack = Ack {
+                            flow,
+                            datagram_bytes: size_bytes,
+                            segment,
+                        };
+                        if !self.network.acknowledge(now, ack) {
+                            self.lose_quic(flow, SINK, number);
+                        }
+                    }
+                }
+            }
+            // what pacing or the window held back has its turn by a timer, or when acknowledgments come
+            if !any {
+                break;
+            }
+        }
+        self.set_quic_timers(now, flow);
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn wake_quic(&mut self, now: Time, flow: u32, end: usize) {
+        if let Some(quic) = self.quic(flow) {
+            quic.on_timer(end, now);
+        }
+        self.record_quic(now, flow);
+        self.drive_quic(now, flow, end);
+    }
+
+    /// A datagram of the end `from` will not arrive.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lose_quic(&mut self, flow: u32, from: usize, number: u64) {
+        if let Some(quic) = self.quic(flow) {
+            quic.lose(from, number);
+        }
+    }
+
+    /// Frees datagrams that were dropped on their way back.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_dropped_acks(&mut self) {
+        while let Some(ack) = self.network.take_dropped_ack() {
+            self.lose_quic(ack.flow, SINK, ack.segment.cumulative);
+        }
+    }
+
+    /// Datagram `number` arrives at an end.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn deliver_quic(&mut self, now: Time, flow: u32, end: usize, number: u64) {
+        let Some(quic) = self.quic(flow) else { return };
+        quic.receive(end, number, now);
+        self.record_quic(now, flow);
+        let delivered = self.read_quic(now, flow, end);
+        // to acknowledge, and because acknowledgments make room
+        self.drive_quic(now, flow, end);
+        if end == SINK && (delivered || self.flows[flow as usize].source.is_finished()) {
+            let id = self.application(flow);
+            let next = self.flows[flow as usize].source.next_write();
+            self.timers.want(id, next);
+            self.complete_if_done(now, flow);
+        }
+    }
+
+    /// Tells the recorder of the sender if acknowledgments were processed.
+    fn record_quic(&mut self, now: Time, flow: u32) {
+        if R::ACKS
+            && let Some(quic) = self.quic(flow)
+            && quic.has_acknowledged()
+        {
+            let record = quic.record(flow, now);
+            self.recorder.ack(record);
+        }
+    }
+
+    /// Tells the application of messages that are whole now; whether there were any.
+    fn read_quic(&mut self, now: Time, flow: u32, end: usize) -> bool {
+        let Framing::Quic(quic) = &mut self.connections[flow as usize].framing else {
+            return false;
+        };
+        let application = &mut self.flows[flow as usize];
+        let mut any = false;
+        while let Some(message) = quic.pipes[1 - end].take_delivered() {
+            any = true;
+            if R::MESSAGES {
+                let read = Read {
+                    flow,
+                    direction: direction(1 - end),
+                    number: quic.pipes[1 - end].messages.1 - 1,
+                    first: message.first,
+                    end: message.end,
+                    written_ns: message.written.as_nanos(),
+                    read_ns: now.as_nanos(),
+                };
+                quic.tell(read, |record| self.recorder.message(record));
+            }
+            if end == SOURCE {
+                // the far end answers immediately; the clock began with the request
+                let bytes = application.source.answer();
+                quic.pipes[SOURCE].offer(message.clock, now, bytes);
+            } else {
+                application.delivered(now, message.clock);
+            }
+        }
+        any
+    }
+
+    /// The error of the first flow whose connection broke, if one did.
+    pub(super) fn check_quic(&mut self) -> Result<(), SimError> {
+        for flow in 0..self.flows.len() as u32 {
+            if let Some(why) = self.quic(flow).and_then(|quic| quic.failure()) {
+                return Err(SimError::Broken { flow, why });
+            }
+        }
+        Ok(())
+    }
+}
