@@ -14,6 +14,7 @@
 //! the last maximum, and slow start ends by HyStart. HyStart++ (RFC 9406) is there by choice.
 
 use pathcast_path::{Span, Time};
+use pathcast_window_law::{CUBIC_BETA, RENO_FRIENDLY_SLOPE, cubic_beyond, cubic_k_s};
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller};
@@ -21,19 +22,13 @@ use crate::hystart::HyStart;
 use crate::hystart_plus_plus::HyStartPlusPlus;
 use crate::reno::{additive_increase, slow_start};
 
-/// Packets a second cubed (RFC 9438, section 5).
-const C: f64 = 0.4;
-/// Share of the window that remains after a loss (RFC 9438, section 4.6),
-const BETA: f64 = 0.7;
-/// and where windows are whole packets (Linux's `beta`, 717 of BICTCP_BETA_SCALE): exact in binary.
+/// Share of the window that remains after a loss where windows are whole packets (Linux's `beta`, 717 of
+/// BICTCP_BETA_SCALE): exact in binary.
 const LINUX_BETA: f64 = 717.0 / 1024.0;
 /// Linux counts time in ticks (HZ is 250 on most servers): it takes the cubic function once a tick at most,
 const TICK_NS: u64 = 1_000_000_000 / 250;
 /// and keeps its slope for so many ticks while the window is the same (HZ/32).
 const SAME_WINDOW_TICKS: u64 = 250 / 32;
-/// Slope of `W_est` in packets a round trip that gives Reno's mean window with `BETA`
-/// (RFC 9438, section 4.3): 3 (1 - beta) / (1 + beta).
-const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// At most this share is added in a round trip (Linux: one packet for each two acknowledged).
 const MAX_GROWTH: f64 = 0.5;
 
@@ -158,7 +153,7 @@ impl Cubic {
 
     fn begin_epoch(&self, now: Time) -> Epoch {
         let (k_s, origin) = if self.cwnd < self.w_max {
-            (libm::cbrt((self.w_max - self.cwnd) / C), self.w_max)
+            (cubic_k_s(self.w_max, self.cwnd), self.w_max)
         } else {
             (0.0, self.cwnd)
         };
@@ -181,8 +176,7 @@ impl Cubic {
         let epoch = self.epoch.as_mut().expect("begun above");
         // the window to have one round trip from now (RFC 9438, section 4.2)
         let t_s = ack.now.since(epoch.start).as_secs() + ack.min_rtt.as_secs();
-        let to_plateau_s = t_s - epoch.k_s;
-        let beyond = C * to_plateau_s * to_plateau_s * to_plateau_s; // RFC 9438, equation 1
+        let beyond = cubic_beyond(t_s - epoch.k_s);
         if self.config.whole_packets {
             return self.grow_in_whole_packets(ack.now, beyond.trunc(), acked);
         }
@@ -194,7 +188,7 @@ impl Cubic {
         {
             1.0
         } else {
-            ALPHA
+            RENO_FRIENDLY_SLOPE
         };
         epoch.reno_window += slope * acked / self.cwnd;
         if epoch.reno_window > self.cwnd {
@@ -294,7 +288,7 @@ impl Controller for Cubic {
         self.cwnd = whole(self.cwnd);
         let beta = match self.config.whole_packets {
             true => LINUX_BETA,
-            false => BETA,
+            false => CUBIC_BETA,
         };
         // fast convergence (RFC 9438, section 4.7): a flow that lost below its last maximum makes room
         self.w_max = if self.cwnd < self.w_max {
@@ -363,7 +357,7 @@ mod tests {
         let windows = rounds(&mut cubic, 0.0, 150);
         for (round, window) in windows.iter().enumerate() {
             let t_s = 0.1 * (round as f64 + 1.0);
-            let expected = 1000.0 + C * libm::pow(t_s - 9.0856, 3.0);
+            let expected = 1000.0 + 0.4 * libm::pow(t_s - 9.0856, 3.0);
             assert!(
                 (window / expected - 1.0).abs() < 0.01,
                 "{t_s}: {window}, W(t) is {expected}"
@@ -388,7 +382,7 @@ mod tests {
         // at W_max = 20 and 100 ms, W(t) needs 2.5 s to come back, Reno's slope of 0.53 a round 1.1 s
         let mut cubic = after_loss_at(20.0);
         let windows = rounds(&mut cubic, 0.0, 10);
-        let expected = 14.0 + ALPHA * 10.0;
+        let expected = 14.0 + RENO_FRIENDLY_SLOPE * 10.0;
         assert!(
             (windows[9] / expected - 1.0).abs() < 0.08,
             "{} is not {expected}",

@@ -1,7 +1,8 @@
 //! Loss curves of many clients.
 
-use pathcast_models::clusters::{Client, Clusters, Pooling, Prefix, Stored};
-use pathcast_models::{Cc, Counting, FitOptions, LossCurve};
+use pathcast_analysis::clusters::{Client, Clusters, Pooling, Prefix, Stored};
+use pathcast_analysis::{Counting, FitOptions, LossCurve};
+use pathcast_window_law::Cc;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -78,7 +79,7 @@ impl LossClusters {
                 counting: Some(counting),
                 ..FitOptions::default()
             };
-            let LossCurve { points, .. } = pathcast_models::fit(&series, &options).curve;
+            let LossCurve { points, .. } = pathcast_analysis::fit(&series, &options).curve;
             evidence.extend(
                 (points.iter())
                     .filter(|point| point.packets > 0.0)

@@ -1,6 +1,7 @@
 //! Models behind one interface.
 
-use pathcast_models::{EstimatorOptions, FlowState, MODELS, Model, Phase, estimators};
+use pathcast_analysis::{FlowState, Phase};
+use pathcast_forecast::{EstimatorOptions, MODELS, Model, estimators};
 use pyo3::prelude::*;
 
 use crate::models::{Columns, congestion_control, model_error, protocol};
@@ -8,7 +9,7 @@ use crate::models::{Columns, congestion_control, model_error, protocol};
 /// The models' names, and for which congestion controls each stands.
 #[pyfunction]
 pub fn model_names() -> Vec<(&'static str, Vec<&'static str>)> {
-    use pathcast_models::Cc;
+    use pathcast_window_law::Cc;
     let names = [Cc::Cubic, Cc::Reno, Cc::Other].map(|cc| (cc, cc.name()));
     (MODELS.into_iter())
         .map(|model| {
@@ -120,7 +121,7 @@ impl State {
 
 /// A model that has learned from a trace.
 #[pyclass(module = "pathcast._internal", frozen)]
-pub struct Estimator(pathcast_models::Estimator);
+pub struct Estimator(pathcast_forecast::Estimator);
 
 #[pymethods]
 impl Estimator {
@@ -150,7 +151,7 @@ impl Estimator {
             protocol: protocol(protocol_name)?,
             window_s: None,
         };
-        py.detach(|| pathcast_models::Estimator::fit(model, &series, &options))
+        py.detach(|| pathcast_forecast::Estimator::fit(model, &series, &options))
             .map(Self)
             .map_err(model_error)
     }
@@ -166,8 +167,8 @@ impl Estimator {
             .forecast(&state.parse()?, horizon_s)
             .map_err(model_error)?;
         let quantity = match estimate.quantity {
-            pathcast_models::Quantity::MeanCwndPackets => "mean_cwnd_packets",
-            pathcast_models::Quantity::PacketsPerS => "packets_per_s",
+            pathcast_forecast::Quantity::MeanCwndPackets => "mean_cwnd_packets",
+            pathcast_forecast::Quantity::PacketsPerS => "packets_per_s",
         };
         Ok((
             quantity.to_owned(),

@@ -1,7 +1,7 @@
 //! One path followed online: its curve and its changes.
 
-use pathcast_models::follow::{FlowChange, follow as follow_flows};
-use pathcast_models::online_curve::{CurveBasis, CurveEstimate};
+use pathcast_analysis::follow::{FlowChange, follow as follow_flows};
+use pathcast_analysis::online_curve::{CurveBasis, CurveEstimate};
 use pyo3::prelude::*;
 use serde::Serialize;
 

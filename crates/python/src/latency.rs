@@ -1,11 +1,12 @@
 //! The time that transfers take.
 
-use pathcast_models::latency::literature::{self, Literature};
-use pathcast_models::latency::{
+use pathcast_analysis::{LossCurve, Series, guess_cc};
+use pathcast_forecast::Quantity;
+use pathcast_transfer::latency::literature::{self, Literature};
+use pathcast_transfer::latency::{
     Latency, LatencyForecaster, LatencyOptions, LatencyPath, Loss, Opening, Start, Transfer, Until,
     evaluate_latency as evaluate_flow, latency as latency_of,
 };
-use pathcast_models::{LossCurve, Quantity, Series, guess_cc};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -189,10 +190,10 @@ pub fn latency_on_trace(
 
 fn learn(
     series: &Series,
-    cc: pathcast_models::Cc,
+    cc: pathcast_window_law::Cc,
     rtt_s: Option<f64>,
     at_s: f64,
-) -> Result<LatencyForecaster, pathcast_models::ForecastError> {
+) -> Result<LatencyForecaster, pathcast_forecast::ForecastError> {
     let quantity = match series.snd_nxt_packets() {
         Some(_) => Quantity::PacketsPerS,
         None => Quantity::MeanCwndPackets,

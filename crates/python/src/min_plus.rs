@@ -1,7 +1,7 @@
 //! Min-plus algebra: curves, traces and bounds.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
-use pathcast_models::min_plus::{Arrivals, Curve, MinPlusError};
+use pathcast_netcalc::{Arrivals, Curve, MinPlusError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 

@@ -1,11 +1,10 @@
 //! The models on arrays.
 
 use numpy::PyReadonlyArray1;
-use pathcast_models::loss_curve::{LossCurveBuilder, LossCurves};
-use pathcast_models::{
-    Cc, Counting, Detection, EvaluateOptions, Fit, FitOptions, ForecasterOptions, Observation,
-    OnBreak, Protocol, Series, SeriesError,
-};
+use pathcast_analysis::loss_curve::{LossCurveBuilder, LossCurves};
+use pathcast_analysis::{Counting, Detection, Fit, FitOptions, Series, SeriesError};
+use pathcast_forecast::{EvaluateOptions, ForecasterOptions, Observation, OnBreak, Protocol};
+use pathcast_window_law::Cc;
 use pyo3::prelude::*;
 use serde::Serialize;
 
@@ -121,7 +120,7 @@ pub fn fit(
         let fits: Vec<Fit> = flows
             .iter()
             .zip(&npcs)
-            .map(|(series, &npc)| pathcast_models::fit(series, &options(npc)))
+            .map(|(series, &npc)| pathcast_analysis::fit(series, &options(npc)))
             .collect();
         let mut builders: std::collections::BTreeMap<u32, LossCurveBuilder> = Default::default();
         for ((series, fit), &npc) in flows.iter().zip(&fits).zip(&npcs) {
@@ -172,14 +171,14 @@ pub fn evaluate(
         keep_predictions,
     };
     let evaluation = py
-        .detach(|| pathcast_models::evaluate(&series, &options))
+        .detach(|| pathcast_forecast::evaluate(&series, &options))
         .map_err(model_error)?;
     Ok(serde_json::to_string(&evaluation).expect("plain data"))
 }
 
 /// Forecasts one flow, record by record; with the newest window.
 #[pyclass(module = "pathcast._internal")]
-pub struct Forecaster(pathcast_models::Forecaster, Option<f64>);
+pub struct Forecaster(pathcast_forecast::Forecaster, Option<f64>);
 
 #[pymethods]
 impl Forecaster {
@@ -202,7 +201,7 @@ impl Forecaster {
         } else {
             OnBreak::Refuse
         };
-        pathcast_models::Forecaster::new(&options)
+        pathcast_forecast::Forecaster::new(&options)
             .map(|forecaster| Self(forecaster.on_break(on_break), None))
             .map_err(model_error)
     }

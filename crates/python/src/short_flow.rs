@@ -1,7 +1,7 @@
 //! Short flows: from one small transfer to larger ones.
 
 use numpy::PyReadonlyArray1;
-use pathcast_models::short_flow::{
+use pathcast_transfer::short_flow::{
     Estimate, Measured, Published, Windows, estimate, published_estimate, windows,
 };
 use pyo3::prelude::*;
@@ -65,7 +65,7 @@ pub fn estimate_short_flow(
         };
         Ok(serde_json::to_string(&both).expect("plain data"))
     })
-    .map_err(|error: pathcast_models::short_flow::ShortFlowError| {
+    .map_err(|error: pathcast_transfer::short_flow::ShortFlowError| {
         ModelError::new_err(error.to_string())
     })
 }

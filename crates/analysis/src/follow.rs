@@ -1,0 +1,181 @@
+//! One path, followed online: its loss curve and its changes, from the records of all its flows.
+
+use serde::Serialize;
+
+use crate::change::{Change, ChangeDetector, ChangeRecord};
+use crate::online_curve::{CurveError, CurveFeed, FlowRecord, OnlineCurve};
+use crate::rtt::guess_cc;
+use crate::series::Series;
+use pathcast_window_law::Cc;
+
+/// A change, and the flow that showed it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FlowChange {
+    /// The flow's number.
+    pub flow: usize,
+    /// What it showed.
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+/// Follows one path: a curve shared by its flows, a detector for each.
+///
+/// Once a change is known, the curve forgets what was before it.
+#[derive(Debug, Clone)]
+pub struct Follower {
+    /// p(cwnd, npc) of the sliding window.
+    pub curve: OnlineCurve,
+    flows: Vec<(CurveFeed, ChangeDetector)>,
+    forgets: bool,
+}
+
+impl Follower {
+    /// A follower without flows, whose curve reaches back `window_s` seconds.
+    ///
+    /// # Errors
+    /// [`CurveError::BadWindow`] if that is no positive time.
+    pub fn new(window_s: f64) -> Result<Self, CurveError> {
+        Ok(Self {
+            curve: OnlineCurve::new(window_s)?,
+            flows: vec![],
+            forgets: true,
+        })
+    }
+
+    /// The same, but the curve forgets by age alone.
+    #[must_use]
+    pub fn keep_through_changes(mut self) -> Self {
+        self.forgets = false;
+        self
+    }
+
+    /// One more flow: its congestion control and, if it is known, its round-trip time in seconds. Gives
+    /// its number, from 0.
+    pub fn add_flow(&mut self, cc: Cc, rtt_s: Option<f64>) -> usize {
+        self.flows
+            .push((CurveFeed::new(cc, rtt_s), ChangeDetector::default()));
+        self.flows.len() - 1
+    }
+
+    /// Takes the counter of packets sent again of the record that [`Follower::observe`] takes next.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn count(&mut self, flow: usize, time_s: f64, sent_again: f64) {
+        self.flows[flow].0.count(time_s, sent_again);
+    }
+
+    /// Takes the next record of a flow, one that [`Follower::add_flow`] gave; a change, if one is known
+    /// by now.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn observe(&mut self, flow: usize, record: &FlowRecord) -> Option<FlowChange> {
+        let (feed, detector) = &mut self.flows[flow];
+        let fed = feed.observe(record, &mut self.curve);
+        let change = detector.observe(&ChangeRecord {
+            time_s: record.time_s,
+            cwnd_packets: record.cwnd_packets,
+            packets: fed.packets,
+            losses: u32::try_from(fed.losses).unwrap_or(0),
+            srtt_s: record.srtt_s,
+        })?;
+        if self.forgets {
+            self.curve.forget_before(change.at_s);
+        }
+        Some(FlowChange { flow, change })
+    }
+}
+
+/// Follows flows of one path that ran in parallel, all their records in the order of time. Without a
+/// congestion control it is guessed from each flow's window.
+///
+/// # Errors
+/// [`CurveError::BadWindow`] if `window_s` is no positive time.
+pub fn follow(
+    flows: &[Series],
+    cc: Option<Cc>,
+    rtt_s: Option<f64>,
+    window_s: f64,
+) -> Result<(Follower, Vec<FlowChange>), CurveError> {
+    let mut follower = Follower::new(window_s)?;
+    for series in flows {
+        follower.add_flow(cc.unwrap_or_else(|| guess_cc(series)), rtt_s);
+    }
+    let npc = u32::try_from(flows.len()).unwrap_or(u32::MAX);
+    let mut next = vec![0; flows.len()];
+    let mut changes = vec![];
+    while let Some(flow) = (0..flows.len())
+        .filter(|&flow| next[flow] < flows[flow].len())
+        .min_by(|&a, &b| {
+            let at = |flow: usize| flows[flow].time_s()[next[flow]];
+            at(a).total_cmp(&at(b))
+        })
+    {
+        let (series, i) = (&flows[flow], next[flow]);
+        next[flow] += 1;
+        let record = FlowRecord {
+            time_s: series.time_s()[i],
+            cwnd_packets: series.cwnd_packets()[i],
+            snd_nxt_packets: series.snd_nxt_at(i),
+            srtt_s: series.srtt_at(i),
+            npc,
+        };
+        if let Some(sent_again) = series.retransmits_at(i) {
+            follower.count(flow, record.time_s, sent_again);
+        }
+        changes.extend(follower.observe(flow, &record));
+    }
+    Ok((follower, changes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::ChangeKind;
+
+    /// Reno from half of a wall up to it, again and again, 0.1 s a packet until `change_s`, 0.2 after.
+    fn flow(wall: f64, change_s: f64, until_s: f64) -> Series {
+        let (mut time_s, mut cwnd, mut srtt) = (vec![], vec![], vec![]);
+        let (mut now_s, mut w) = (0.0, wall / 2.0);
+        while now_s < until_s {
+            let rtt_s = if now_s < change_s { 0.1 } else { 0.2 };
+            time_s.push(now_s);
+            cwnd.push(w);
+            srtt.push(rtt_s);
+            now_s += rtt_s;
+            w = if w >= wall { wall / 2.0 } else { w + 1.0 };
+        }
+        let series = Series::new(time_s, cwnd).unwrap();
+        series.with_srtt(srtt).unwrap()
+    }
+
+    #[test]
+    fn flows_share_a_curve_and_a_change_empties_it() {
+        let flows = [flow(40.0, 90.0, 100.0), flow(60.0, 90.0, 100.0)];
+        let (follower, changes) = follow(&flows, Some(Cc::Reno), None, 100.0).unwrap();
+        let rtt: Vec<_> = (changes.iter())
+            .filter(|change| change.change.kind == ChangeKind::Rtt)
+            .collect();
+        assert_eq!(rtt.len(), 2, "{changes:?}");
+        assert_ne!(rtt[0].flow, rtt[1].flow);
+        let after = follower.curve.basis(2).unwrap();
+        // two flows of 30 and 45 packets per 0.2 s for ten seconds, the tenth of the window included
+        assert!((2000.0..5000.0).contains(&after.packets), "{after:?}");
+
+        let keeping = Follower::new(100.0).unwrap().keep_through_changes();
+        let mut keeping = keeping;
+        let one = keeping.add_flow(Cc::Reno, None);
+        for i in 0..flows[0].len() {
+            let record = FlowRecord {
+                time_s: flows[0].time_s()[i],
+                cwnd_packets: flows[0].cwnd_packets()[i],
+                snd_nxt_packets: None,
+                srtt_s: Some(flows[0].srtt_s().unwrap()[i]),
+                npc: 1,
+            };
+            keeping.observe(one, &record);
+        }
+        assert!(keeping.curve.basis(1).unwrap().packets > 20_000.0);
+    }
+}

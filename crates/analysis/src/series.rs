@@ -1,0 +1,616 @@
+//! The validated input of every model: one flow's congestion window over time.
+
+use thiserror::Error;
+
+/// The largest believable window, packets: 100 Gbit/s over 120 ms.
+pub const MAX_CWND_PACKETS: f64 = 1_048_576.0;
+
+/// Why a cwnd series was refused. `index` counts records from 0, so a reader of
+/// files can map it to a line.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum SeriesError {
+    /// No records at all.
+    #[error("the series is empty, at least two records are wanted")]
+    Empty,
+    /// One record says nothing about time.
+    #[error("the series has one record, at least two are wanted")]
+    OneRecord,
+    /// A column is longer or shorter than `time_s`.
+    #[error("column {column} has {got} records, must have {wanted} as time_s has")]
+    Length {
+        /// The column at fault.
+        column: &'static str,
+        /// Records in it.
+        got: usize,
+        /// Records in `time_s`.
+        wanted: usize,
+    },
+    /// NaN or an infinity.
+    #[error("record {index}: {column} is {got}, must be a finite number")]
+    NotFinite {
+        /// The record at fault, from 0.
+        index: usize,
+        /// The column at fault.
+        column: &'static str,
+        /// What was found.
+        got: f64,
+    },
+    /// A window or a round-trip time that is zero or negative.
+    #[error("record {index}: {column} is {got}, must be > 0")]
+    NotPositive {
+        /// The record at fault, from 0.
+        index: usize,
+        /// The column at fault.
+        column: &'static str,
+        /// What was found.
+        got: f64,
+    },
+    /// A window beyond belief: probably in bytes.
+    #[error(
+        "record {index}: cwnd_packets is {got}, must be <= {MAX_CWND_PACKETS} (is it in bytes?)"
+    )]
+    TooLarge {
+        /// The record at fault, from 0.
+        index: usize,
+        /// What was found.
+        got: f64,
+    },
+    /// A value below the one before it in a column that may only grow.
+    #[error("record {index}: {column} is {got}, must be >= {previous} as in the record before")]
+    Unsorted {
+        /// The record at fault, from 0.
+        index: usize,
+        /// The column at fault.
+        column: &'static str,
+        /// What was found.
+        got: f64,
+        /// The value of the record before.
+        previous: f64,
+    },
+    /// A window in no record.
+    #[error("no record has a cwnd_packets, at least one is wanted")]
+    NoWindow,
+    /// Records of several flows in one series.
+    #[error(
+        "{part:.0} % of the records jump back to a window seen just before: these are records of several \
+         flows, each must be given by itself"
+    )]
+    MixedFlows {
+        /// Of 100 records, those that do.
+        part: f64,
+    },
+    /// All records carry the same time.
+    #[error("all records are at {time_s} s, the series must last longer than 0 s")]
+    NoDuration {
+        /// The time that all records share.
+        time_s: f64,
+    },
+}
+
+/// One flow's congestion window, piecewise constant between records.
+///
+/// Real traces record changes only, so a value holds until the next record.
+/// Times may repeat (several changes within one clock tick), never go back.
+///
+/// A value that is NaN is missing, in every column but `time_s`: it says nothing and takes nothing from other
+/// records. A missing window is that of the record before (of the first that has one, where none is before); for
+/// the other columns, what the models make of it is in `docs/models.md`. A column of NaN alone is no column.
+///
+/// ```
+/// use pathcast_analysis::Series;
+/// let series = Series::new(vec![0.0, 1.0, 2.0], vec![10.0, 20.0, 40.0])?;
+/// assert_eq!(series.duration_s(), 2.0);
+/// # Ok::<(), pathcast_analysis::SeriesError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    time_s: Vec<f64>,
+    cwnd_packets: Vec<f64>,
+    snd_nxt_packets: Option<Vec<f64>>,
+    srtt_s: Option<Vec<f64>>,
+    retransmits: Option<Vec<f64>>,
+}
+
+impl Series {
+    /// A series from times in seconds and windows in packets.
+    ///
+    /// # Errors
+    /// [`SeriesError`] names the first record that is not finite, not positive or out of order.
+    pub fn new(time_s: Vec<f64>, cwnd_packets: Vec<f64>) -> Result<Self, SeriesError> {
+        let series = Self::of_one_flow(time_s, cwnd_packets)?;
+        let mut interleaving = Interleaving::default();
+        for &cwnd in &series.cwnd_packets {
+            interleaving.push(cwnd);
+        }
+        let part = interleaving.part_of_all();
+        if part > MIXED_PART && series.len() >= MIXED_RECORDS {
+            return Err(SeriesError::MixedFlows { part: 100.0 * part });
+        }
+        Ok(series)
+    }
+
+    /// As [`Series::new`], of records that are known to be one flow's: windows may jump to and fro.
+    ///
+    /// # Errors
+    /// As [`Series::new`], without [`SeriesError::MixedFlows`].
+    pub fn of_one_flow(time_s: Vec<f64>, mut cwnd_packets: Vec<f64>) -> Result<Self, SeriesError> {
+        match time_s.len() {
+            0 => return Err(SeriesError::Empty),
+            1 => return Err(SeriesError::OneRecord),
+            _ => {}
+        }
+        same_length("cwnd_packets", &cwnd_packets, time_s.len())?;
+        if let Some(index) = time_s.iter().position(|t| !t.is_finite()) {
+            return Err(SeriesError::NotFinite {
+                index,
+                column: "time_s",
+                got: time_s[index],
+            });
+        }
+        sorted("time_s", &time_s)?;
+        positive("cwnd_packets", &cwnd_packets)?;
+        hold(&mut cwnd_packets)?;
+        if let Some(index) = cwnd_packets.iter().position(|&w| w > MAX_CWND_PACKETS) {
+            return Err(SeriesError::TooLarge {
+                index,
+                got: cwnd_packets[index],
+            });
+        }
+        if time_s[0] == time_s[time_s.len() - 1] {
+            return Err(SeriesError::NoDuration { time_s: time_s[0] });
+        }
+        Ok(Self {
+            time_s,
+            cwnd_packets,
+            snd_nxt_packets: None,
+            srtt_s: None,
+            retransmits: None,
+        })
+    }
+
+    /// Adds the next sequence number to be sent, in packets, cumulative and unwrapped; NaN where it is missing.
+    /// With it, truth is throughput and no longer the mean window.
+    ///
+    /// # Errors
+    /// [`SeriesError`] on a wrong length, a value that is not finite, or one that goes back.
+    pub fn with_snd_nxt(mut self, snd_nxt_packets: Vec<f64>) -> Result<Self, SeriesError> {
+        same_length("snd_nxt_packets", &snd_nxt_packets, self.time_s.len())?;
+        finite("snd_nxt_packets", &snd_nxt_packets)?;
+        sorted("snd_nxt_packets", &snd_nxt_packets)?;
+        self.snd_nxt_packets = some_known(snd_nxt_packets);
+        Ok(self)
+    }
+
+    /// Adds the kernel's smoothed round-trip time, in seconds; NaN where it is missing.
+    ///
+    /// # Errors
+    /// [`SeriesError`] on a wrong length or a value that is not finite and positive.
+    pub fn with_srtt(mut self, srtt_s: Vec<f64>) -> Result<Self, SeriesError> {
+        same_length("srtt_s", &srtt_s, self.time_s.len())?;
+        positive("srtt_s", &srtt_s)?;
+        self.srtt_s = some_known(srtt_s);
+        Ok(self)
+    }
+
+    /// Adds the counter of packets sent again; NaN where it is missing. Losses are then what it counts, and no
+    /// longer what the window's falls suggest. Only its rises count.
+    ///
+    /// # Errors
+    /// [`SeriesError`] on a wrong length or a value that is not finite.
+    pub fn with_retransmits(mut self, retransmits: Vec<f64>) -> Result<Self, SeriesError> {
+        same_length("retransmits", &retransmits, self.time_s.len())?;
+        finite("retransmits", &retransmits)?;
+        self.retransmits = some_known(retransmits);
+        Ok(self)
+    }
+
+    /// Times, seconds, never decreasing.
+    pub fn time_s(&self) -> &[f64] {
+        &self.time_s
+    }
+
+    /// Windows, packets, all > 0.
+    pub fn cwnd_packets(&self) -> &[f64] {
+        &self.cwnd_packets
+    }
+
+    /// Next sequence number, packets, NaN where it is missing; `None` if it is everywhere.
+    pub fn snd_nxt_packets(&self) -> Option<&[f64]> {
+        self.snd_nxt_packets.as_deref()
+    }
+
+    /// Smoothed round-trip time, seconds, NaN where it is missing; `None` if it is everywhere.
+    pub fn srtt_s(&self) -> Option<&[f64]> {
+        self.srtt_s.as_deref()
+    }
+
+    /// Packets sent again so far, NaN where it is missing; `None` if it is everywhere.
+    pub fn retransmits(&self) -> Option<&[f64]> {
+        self.retransmits.as_deref()
+    }
+
+    /// Next sequence number of one record, packets, if it is known there.
+    pub fn snd_nxt_at(&self, index: usize) -> Option<f64> {
+        known_at(&self.snd_nxt_packets, index)
+    }
+
+    /// Smoothed round-trip time of one record, seconds, if it is known there.
+    pub fn srtt_at(&self, index: usize) -> Option<f64> {
+        known_at(&self.srtt_s, index)
+    }
+
+    /// Packets sent again up to one record, if it is known there.
+    pub fn retransmits_at(&self, index: usize) -> Option<f64> {
+        known_at(&self.retransmits, index)
+    }
+
+    /// Packets sent again from the first to the last record; `None` if they were not counted.
+    pub fn sent_again(&self) -> Option<f64> {
+        let mut known = self.retransmits.as_ref()?.iter().filter(|v| !v.is_nan());
+        let mut last = *known.next()?;
+        Some(known.fold(0.0, |sum, &v| {
+            let rise = (v - last).max(0.0);
+            last = v;
+            sum + rise
+        }))
+    }
+
+    /// Packets sent from the first to the last record that knows; `None` without sequence numbers.
+    pub fn sent(&self) -> Option<f64> {
+        let mut known = (self.snd_nxt_packets.as_ref()?.iter()).filter(|v| !v.is_nan());
+        let first = known.next()?;
+        Some(known.next_back().unwrap_or(first) - first)
+    }
+
+    /// Next sequence number, packets, at every record: between two that know it at an even pace, before the
+    /// first and after the last as there.
+    pub fn snd_nxt_filled(&self) -> Option<Vec<f64>> {
+        let mut filled = self.snd_nxt_packets.clone()?;
+        let (t, mut last) = (&self.time_s, None);
+        for i in 0..filled.len() {
+            if filled[i].is_nan() {
+                continue;
+            }
+            let from = last.map_or(0, |last: usize| last + 1);
+            for j in from..i {
+                filled[j] = match last {
+                    Some(k) if t[i] > t[k] => {
+                        filled[k] + (filled[i] - filled[k]) * (t[j] - t[k]) / (t[i] - t[k])
+                    }
+                    _ => filled[i],
+                };
+            }
+            last = Some(i);
+        }
+        if let Some(last) = last {
+            let value = filled[last];
+            filled[last + 1..].fill(value);
+        }
+        Some(filled)
+    }
+
+    /// Number of records, at least two.
+    #[allow(clippy::len_without_is_empty)] // never empty
+    pub fn len(&self) -> usize {
+        self.time_s.len()
+    }
+
+    /// Time of the first record, seconds.
+    pub fn start_s(&self) -> f64 {
+        self.time_s[0]
+    }
+
+    /// Time of the last record, seconds.
+    pub fn end_s(&self) -> f64 {
+        self.time_s[self.time_s.len() - 1]
+    }
+
+    /// Times, windows and packets sent again of the records in `from_s..=to_s`, if they make a series.
+    pub fn windows_between(&self, from_s: f64, to_s: f64) -> Option<Self> {
+        let from = self.time_s.partition_point(|&t| t < from_s);
+        let to = self.time_s.partition_point(|&t| t <= to_s);
+        let (time_s, cwnd) = (&self.time_s[from..to], &self.cwnd_packets[from..to]);
+        let part = if self.snd_nxt_packets.is_some() {
+            Self::of_one_flow(time_s.to_vec(), cwnd.to_vec()).ok()?
+        } else {
+            Self::new(time_s.to_vec(), cwnd.to_vec()).ok()?
+        };
+        match &self.retransmits {
+            Some(counted) => part.with_retransmits(counted[from..to].to_vec()).ok(),
+            None => Some(part),
+        }
+    }
+
+    /// Last time minus first time, seconds.
+    pub fn duration_s(&self) -> f64 {
+        self.end_s() - self.start_s()
+    }
+}
+
+fn same_length(column: &'static str, values: &[f64], wanted: usize) -> Result<(), SeriesError> {
+    if values.len() == wanted {
+        Ok(())
+    } else {
+        Err(SeriesError::Length {
+            column,
+            got: values.len(),
+            wanted,
+        })
+    }
+}
+
+fn known_at(column: &Option<Vec<f64>>, index: usize) -> Option<f64> {
+    column.as_ref().map(|c| c[index]).filter(|v| !v.is_nan())
+}
+
+/// The column, unless all of it is missing.
+fn some_known(column: Vec<f64>) -> Option<Vec<f64>> {
+    column.iter().any(|v| !v.is_nan()).then_some(column)
+}
+
+/// Windows that are missing become the one before, or the first that is known.
+fn hold(cwnd_packets: &mut [f64]) -> Result<(), SeriesError> {
+    let first = cwnd_packets.iter().copied().find(|w| !w.is_nan());
+    let mut last = first.ok_or(SeriesError::NoWindow)?;
+    for window in cwnd_packets {
+        if window.is_nan() {
+            *window = last;
+        }
+        last = *window;
+    }
+    Ok(())
+}
+
+/// Of what is known, no value is infinite.
+fn finite(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
+    match values.iter().position(|v| v.is_infinite()) {
+        Some(index) => Err(SeriesError::NotFinite {
+            index,
+            column,
+            got: values[index],
+        }),
+        None => Ok(()),
+    }
+}
+
+fn positive(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
+    finite(column, values)?;
+    match values.iter().position(|&v| v <= 0.0) {
+        Some(index) => Err(SeriesError::NotPositive {
+            index,
+            column,
+            got: values[index],
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Of what is known, no value is below the one before.
+fn sorted(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
+    let mut previous = f64::NEG_INFINITY;
+    for (index, &got) in values.iter().enumerate() {
+        if got < previous {
+            return Err(SeriesError::Unsorted {
+                index,
+                column,
+                got,
+                previous,
+            });
+        }
+        if !got.is_nan() {
+            previous = got;
+        }
+    }
+    Ok(())
+}
+
+/// Above this part of jumps to and fro a series is one of several flows. On the ECON authors' traces of
+/// single flows it is below 2 %, of two of them put together 20 to 30; a sawtooth looked at more rarely
+/// than it falls has 8 % by chance.
+const MIXED_PART: f64 = 0.15;
+/// Fewer records tell nothing, and that many are looked back at.
+const MIXED_RECORDS: usize = 50;
+/// Windows to which a jump may lead back.
+const LOOK_BACK: usize = 5;
+/// A jump: so many packets, and this part of the window.
+const JUMP_PACKETS: f64 = 3.0;
+const JUMP_PART: f64 = 0.1;
+/// As near as this part of the window is back where it was.
+const BACK_PART: f64 = 0.01;
+
+/// Tells records of several flows that were taken for one: the window jumps, and jumps back to where it
+/// was some records ago. Flows of about the same window, and one with few records among many of
+/// another, are not told.
+#[derive(Debug, Clone, Default)]
+pub struct Interleaving {
+    /// Windows before, newest first; 0 where there was none.
+    before: [f64; LOOK_BACK],
+    records: f64,
+    jumps: f64,
+    recently: f64,
+}
+
+impl Interleaving {
+    /// Takes the next window, packets.
+    pub fn push(&mut self, cwnd_packets: f64) {
+        let w = cwnd_packets;
+        let [last, earlier @ ..] = self.before;
+        let jump = (w - last).abs() > JUMP_PACKETS.max(JUMP_PART * w.max(last)) && last > 0.0;
+        let back = earlier
+            .iter()
+            .any(|&then| (w - then).abs() <= 0.5_f64.max(BACK_PART * w));
+        let to_and_fro = f64::from(u8::from(jump && back));
+        self.records += 1.0;
+        self.jumps += to_and_fro;
+        self.recently += (to_and_fro - self.recently) / MIXED_RECORDS as f64;
+        self.before.rotate_right(1);
+        self.before[0] = w;
+    }
+
+    /// Whether the latest records are of several flows.
+    pub fn is_mixed(&self) -> bool {
+        self.records >= MIXED_RECORDS as f64 && self.recently > MIXED_PART
+    }
+
+    /// Part of all records that jump to and fro, 0..=1.
+    pub fn part_of_all(&self) -> f64 {
+        self.jumps / self.records.max(1.0)
+    }
+}
+
+/// Integral of a piecewise-constant series, for time-weighted means.
+///
+/// `upto(t)` is the integral from the first record to `t`; before it, 0; after
+/// the last record the last value is held. Absolute error is that of summing
+/// doubles: below 1e-9 of the total.
+#[derive(Debug, Clone, Default)]
+pub struct Integral {
+    time_s: Vec<f64>,
+    value: Vec<f64>,
+    total: Vec<f64>,
+}
+
+impl Integral {
+    /// The integral of `value` held from each time to the next.
+    pub fn new(time_s: &[f64], value: &[f64]) -> Self {
+        let mut integral = Self::default();
+        for (&t, &v) in time_s.iter().zip(value) {
+            integral.push(t, v);
+        }
+        integral
+    }
+
+    /// Appends a record; times must not decrease.
+    pub fn push(&mut self, time_s: f64, value: f64) {
+        let total = match self.time_s.last() {
+            Some(&last) => {
+                let i = self.time_s.len() - 1;
+                self.total[i] + self.value[i] * (time_s - last)
+            }
+            None => 0.0,
+        };
+        self.time_s.push(time_s);
+        self.value.push(value);
+        self.total.push(total);
+    }
+
+    /// Drops records that are not needed for times from `time_s` on.
+    pub fn forget_before(&mut self, time_s: f64) {
+        let old = self
+            .time_s
+            .partition_point(|&t| t <= time_s)
+            .saturating_sub(1);
+        self.time_s.drain(..old);
+        self.value.drain(..old);
+        self.total.drain(..old);
+    }
+
+    /// Integral from the first record to `time_s`.
+    pub fn upto(&self, time_s: f64) -> f64 {
+        let after = self.time_s.partition_point(|&t| t <= time_s);
+        if after == 0 {
+            return 0.0;
+        }
+        let i = after - 1;
+        self.total[i] + self.value[i] * (time_s - self.time_s[i])
+    }
+
+    /// Time-weighted mean between two times, `to_s > from_s`.
+    pub fn mean(&self, from_s: f64, to_s: f64) -> f64 {
+        (self.upto(to_s) - self.upto(from_s)) / (to_s - from_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_or_single_record_is_refused() {
+        assert_eq!(Series::new(vec![], vec![]), Err(SeriesError::Empty));
+        assert_eq!(
+            Series::new(vec![1.0], vec![1.0]),
+            Err(SeriesError::OneRecord)
+        );
+    }
+
+    #[test]
+    fn the_error_names_the_record_and_what_was_wanted() {
+        let error = Series::new(vec![0.0, 1.0, 0.5], vec![1.0; 3]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 2: time_s is 0.5, must be >= 1 as in the record before"
+        );
+        let error = Series::new(vec![0.0, 1.0], vec![1.0, f64::INFINITY]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 1: cwnd_packets is inf, must be a finite number"
+        );
+        let error = Series::new(vec![0.0, f64::NAN], vec![1.0, 1.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 1: time_s is NaN, must be a finite number"
+        );
+        let error = Series::new(vec![0.0, 1.0], vec![f64::NAN; 2]).unwrap_err();
+        assert_eq!(error, SeriesError::NoWindow);
+        let error = Series::new(vec![0.0, 1.0], vec![0.0, 2.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 0: cwnd_packets is 0, must be > 0"
+        );
+        let error = Series::new(vec![0.0, 1.0], vec![2.0, -3.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 1: cwnd_packets is -3, must be > 0"
+        );
+        let error = Series::new(vec![0.0, f64::INFINITY], vec![2.0, 3.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 1: time_s is inf, must be a finite number"
+        );
+    }
+
+    #[test]
+    fn a_window_in_bytes_is_refused() {
+        let error = Series::new(vec![0.0, 1.0], vec![10.0, 14_480_000.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "record 1: cwnd_packets is 14480000, must be <= 1048576 (is it in bytes?)"
+        );
+    }
+
+    #[test]
+    fn columns_must_be_as_long_as_time() {
+        let error = Series::new(vec![0.0, 1.0], vec![1.0]).unwrap_err();
+        assert_eq!(
+            error,
+            SeriesError::Length {
+                column: "cwnd_packets",
+                got: 1,
+                wanted: 2
+            }
+        );
+        let series = Series::new(vec![0.0, 1.0], vec![1.0, 1.0]).unwrap();
+        assert!(series.clone().with_srtt(vec![0.1]).is_err());
+        assert!(series.clone().with_srtt(vec![0.1, 0.0]).is_err());
+        assert!(series.with_snd_nxt(vec![5.0, 4.0]).is_err());
+    }
+
+    #[test]
+    fn repeated_times_are_allowed_but_not_only_them() {
+        assert!(Series::new(vec![0.0, 0.0, 1.0], vec![1.0; 3]).is_ok());
+        assert!(matches!(
+            Series::new(vec![2.0, 2.0], vec![1.0; 2]),
+            Err(SeriesError::NoDuration { .. })
+        ));
+    }
+
+    #[test]
+    fn the_integral_weighs_by_time() {
+        let integral = Integral::new(&[0.0, 1.0, 3.0], &[10.0, 20.0, 40.0]);
+        assert_eq!(integral.upto(3.0), 50.0);
+        assert_eq!(integral.mean(0.5, 2.0), (5.0 + 20.0) / 1.5);
+        assert_eq!(integral.mean(3.0, 5.0), 40.0);
+    }
+}

@@ -1,0 +1,373 @@
+//! What models know at a moment of a trace, and the walk along it.
+
+use super::{EstimatorOptions, Model, State};
+use crate::baselines::{
+    Ewma, HoltWinters, RobustMpc, TwoSpeeds, harmonic_mean, last_sample, window_mean,
+};
+use crate::econ;
+use crate::evaluate::Protocol;
+use crate::forecast::{
+    Forecast, ForecastError, Forecaster, ForecasterOptions, Quantity, SAMPLE_S, TRAINING_S,
+};
+use crate::formulas::{
+    PathNumbers, cardwell, chen, dunaytsev, mathis, pftk, pftk_without_timeouts, rfc9438, tfrc,
+};
+use pathcast_analysis::counter::Counter;
+use pathcast_analysis::epochs::Phase;
+use pathcast_analysis::fit::{FitOptions, fit};
+use pathcast_analysis::loss_curve::LossCurve;
+use pathcast_analysis::rtt::guess_cc;
+use pathcast_analysis::series::{Integral, Series};
+use pathcast_window_law::Cc;
+
+#[path = "training.rs"]
+mod training;
+pub use training::WINDOWS_S;
+
+/// Seconds between refits of what is learned on the training window (paper, section 5.1); before the
+/// window is full, each second.
+const REFIT_S: u32 = 10;
+
+/// Everything that the models forecast from; the walk keeps it up to date.
+#[derive(Debug, Clone)]
+pub(crate) struct Learned {
+    cc: Cc,
+    protocol: Protocol,
+    forecaster: Forecaster,
+    samples: Vec<f64>,
+    ewma: Ewma,
+    holt_winters: HoltWinters,
+    robust_mpc: RobustMpc,
+    dash_js: TwoSpeeds,
+    hls_js: TwoSpeeds,
+    /// With a training window that is asked for: Pathcast's, of that window alone, once there was more.
+    recent: Option<Forecaster>,
+    /// So many samples are the training window.
+    training_samples: usize,
+    /// Of the training window.
+    curve: Option<LossCurve>,
+    /// Loss events by packets sent, in the training window.
+    loss: f64,
+}
+
+impl Learned {
+    /// Unit of what is forecast.
+    pub(crate) fn quantity(&self) -> Quantity {
+        self.forecaster.quantity()
+    }
+
+    /// Congestion control, given or guessed.
+    pub(crate) fn cc(&self) -> Cc {
+        self.cc
+    }
+
+    /// Round-trip time, seconds.
+    pub(crate) fn rtt_s(&self) -> f64 {
+        self.forecaster.rtt_s()
+    }
+
+    /// Pathcast's forecast, whole.
+    pub(crate) fn pathcast(
+        &self,
+        state: &State,
+        horizon_s: f64,
+    ) -> Result<Forecast, ForecastError> {
+        let forecaster = self.recent.as_ref().unwrap_or(&self.forecaster);
+        forecaster.forecast_from(&state.flow, state.time_s, horizon_s)
+    }
+
+    /// What a model expects of the `horizon_s` seconds from a state on, in the unit of
+    /// [`Learned::quantity`]. NaN if it does not suit the congestion control or has seen too little.
+    pub(crate) fn forecast(&self, model: Model, state: &State, horizon_s: f64) -> f64 {
+        if !model.suits(self.cc) {
+            return f64::NAN;
+        }
+        let or_nan = |value: Option<f64>| value.unwrap_or(f64::NAN);
+        match model {
+            Model::Pathcast => (self.pathcast(state, horizon_s)).map_or(f64::NAN, |own| own.point),
+            Model::Econ => self.econ(state),
+            Model::LastSample => or_nan(last_sample(self.training())),
+            Model::Ewma => or_nan(self.ewma.forecast()),
+            Model::HoltWinters => or_nan(self.holt_winters.forecast()),
+            Model::HarmonicMean => or_nan(harmonic_mean(self.training())),
+            Model::WindowMean => or_nan(window_mean(self.training())),
+            Model::RobustMpc => or_nan(self.robust_mpc.forecast()),
+            Model::DashJs => or_nan(self.dash_js.forecast()),
+            Model::HlsJs => or_nan(self.hls_js.forecast()),
+            Model::Mathis => self.formula(mathis),
+            Model::PftkWithoutTimeouts => self.formula(pftk_without_timeouts),
+            Model::Pftk => self.formula(pftk),
+            Model::Chen => self.formula(chen),
+            Model::Dunaytsev => self.formula(dunaytsev),
+            Model::Cardwell => self.cardwell(state, horizon_s),
+            Model::Tfrc => self.formula(tfrc),
+            Model::Rfc9438 => self.formula(rfc9438),
+        }
+    }
+
+    fn take_sample(&mut self, sample: f64, length_s: f64) {
+        if sample.is_nan() {
+            return; // the trace does not know it
+        }
+        self.samples.push(sample);
+        self.ewma.push(sample);
+        self.holt_winters.push(sample);
+        self.robust_mpc.push(sample);
+        self.dash_js.push(sample, length_s);
+        self.hls_js.push(sample, length_s);
+    }
+
+    fn training(&self) -> &[f64] {
+        &self.samples[self.samples.len().saturating_sub(self.training_samples)..]
+    }
+
+    /// Packets per second, in the unit of what is forecast.
+    fn in_unit(&self, packets_per_s: f64) -> f64 {
+        match self.quantity() {
+            Quantity::PacketsPerS => packets_per_s,
+            Quantity::MeanCwndPackets => packets_per_s * self.rtt_s(),
+        }
+    }
+
+    fn econ(&self, state: &State) -> f64 {
+        let (flow, rtt_s) = (state.flow, self.rtt_s());
+        let Some(curve) = &self.curve else {
+            // without a curve what the window is worth
+            return self.in_unit(flow.cwnd_packets / rtt_s);
+        };
+        let loss = |w: f64| curve.loss_probability(w);
+        let econ = if flow.phase == Phase::SlowStart {
+            econ::slow_start(flow.cwnd_packets, flow.ssthresh_packets, rtt_s, loss)
+        } else {
+            econ::congestion_avoidance(self.cc, flow.cwnd_packets, rtt_s, loss)
+        };
+        self.in_unit(econ.rate_packets_per_s)
+    }
+
+    /// Round-trip time and loss of the training window. Linux counts acknowledged bytes, so that its window
+    /// grows as if every packet were acknowledged.
+    fn path_numbers(&self) -> PathNumbers {
+        PathNumbers {
+            packets_per_ack: 1.0,
+            ..PathNumbers::new(self.rtt_s(), self.loss)
+        }
+    }
+
+    fn formula(&self, rate: fn(&PathNumbers) -> f64) -> f64 {
+        self.in_unit(rate(&self.path_numbers()))
+    }
+
+    /// In slow start the packets that a transfer could have by the end of the horizon, else PFTK.
+    fn cardwell(&self, state: &State, horizon_s: f64) -> f64 {
+        let path = self.path_numbers();
+        if state.flow.phase != Phase::SlowStart {
+            return self.in_unit(pftk(&path));
+        }
+        let takes_s = |packets: f64| cardwell(&path, packets, state.flow.cwnd_packets, 2.0);
+        let (mut low, mut high) = (0.0, 1e12);
+        for _ in 0..100 {
+            let middle = 0.5 * (low + high);
+            if takes_s(middle) > horizon_s {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        self.in_unit(low / horizon_s)
+    }
+}
+
+/// A walk along a trace, second by second: what is known at each.
+#[derive(Debug)]
+pub(crate) struct Walk<'a> {
+    series: &'a Series,
+    truth: Truth<'a>,
+    learned: Learned,
+    /// The training window if it is not the protocol's, seconds.
+    window_s: Option<f64>,
+    rtt_s: Option<f64>,
+    horizons_s: Vec<f64>,
+    /// Records already taken.
+    taken: usize,
+    second: u32,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(
+        series: &'a Series,
+        options: &EstimatorOptions,
+    ) -> Result<Self, ForecastError> {
+        training::check(options.window_s)?;
+        let cc = options.cc.unwrap_or_else(|| guess_cc(series));
+        let forecaster = Forecaster::new(&ForecasterOptions {
+            cc,
+            rtt_s: options.rtt_s,
+            horizons_s: options.horizons_s.clone(),
+        })?;
+        let truth = Truth::new(series);
+        let forecaster = forecaster.of_quantity(truth.quantity());
+        Ok(Self {
+            series,
+            truth,
+            learned: Learned {
+                cc,
+                protocol: options.protocol,
+                forecaster,
+                samples: Vec::new(),
+                ewma: Ewma::default(),
+                holt_winters: HoltWinters::default(),
+                robust_mpc: RobustMpc::default(),
+                dash_js: TwoSpeeds::dash_js(),
+                hls_js: TwoSpeeds::hls_js(),
+                recent: None,
+                training_samples: match options.window_s {
+                    None => (TRAINING_S / options.protocol.sample_s()) as usize,
+                    // they are sampled anew from the window
+                    Some(_) => usize::MAX,
+                },
+                curve: None,
+                loss: 0.0,
+            },
+            window_s: options.window_s,
+            rtt_s: options.rtt_s,
+            horizons_s: options.horizons_s.clone(),
+            taken: 0,
+            second: 0,
+        })
+    }
+
+    /// Goes on to the next whole second after the first record; false at the end of the trace.
+    pub(crate) fn next_second(&mut self) -> Result<bool, ForecastError> {
+        let now_s = self.series.start_s() + f64::from(self.second + 1) * SAMPLE_S;
+        if now_s > self.series.end_s() {
+            return Ok(false);
+        }
+        self.second += 1;
+        self.take_until(now_s)?;
+        self.learned.forecaster.advance(now_s);
+        if let Some(window_s) = self.window_s {
+            self.learn_window(now_s, window_s)?;
+        } else {
+            let length_s = self.learned.protocol.sample_s();
+            if self.past_s() % length_s == 0.0 {
+                let sample = self.truth.mean(now_s - length_s, now_s);
+                self.learned.take_sample(sample, length_s);
+            }
+        }
+        if self.learned.curve.is_none()
+            || self.past_s() <= self.training_s()
+            || self.second.is_multiple_of(REFIT_S)
+        {
+            self.refit(now_s);
+        }
+        Ok(true)
+    }
+
+    /// Takes the records behind the last whole second too.
+    pub(crate) fn finish(&mut self) -> Result<(), ForecastError> {
+        self.take_until(self.series.end_s())
+    }
+
+    fn take_until(&mut self, now_s: f64) -> Result<(), ForecastError> {
+        while self.taken < self.series.len() && self.series.time_s()[self.taken] <= now_s {
+            (self.learned.forecaster).observe_record(self.series, self.taken)?;
+            if let Some(recent) = &mut self.learned.recent {
+                recent.observe_record(self.series, self.taken)?;
+            }
+            self.taken += 1;
+        }
+        Ok(())
+    }
+
+    fn refit(&mut self, now_s: f64) {
+        let rtt_s = self.learned.rtt_s();
+        let from_s = (now_s - self.training_s()).max(self.series.start_s());
+        let Some(past) = self.series.windows_between(from_s, now_s) else {
+            return;
+        };
+        let options = FitOptions {
+            cc: Some(self.learned.cc),
+            rtt_s: Some(rtt_s),
+            ..FitOptions::default()
+        };
+        let fit = fit(&past, &options);
+        let mean = self.truth.mean(from_s, now_s) * (now_s - from_s);
+        let packets = match self.learned.quantity() {
+            Quantity::PacketsPerS if !mean.is_nan() => mean,
+            _ => self.truth.cwnd.mean(from_s, now_s) * (now_s - from_s) / rtt_s,
+        };
+        // without a loss, where "none in so many packets" has even odds, as in the curve
+        let losses = (fit.losses.len() as f64).max(std::f64::consts::LN_2);
+        self.learned.loss = (losses / packets.max(1.0)).min(1.0);
+        self.learned.curve = Some(fit.curve);
+    }
+
+    fn training_s(&self) -> f64 {
+        self.window_s.unwrap_or(TRAINING_S)
+    }
+
+    /// Seconds since the first record.
+    pub(crate) fn past_s(&self) -> f64 {
+        f64::from(self.second) * SAMPLE_S
+    }
+
+    /// The moment that the walk is at, seconds, in the trace's time.
+    pub(crate) fn now_s(&self) -> f64 {
+        self.series.start_s() + self.past_s()
+    }
+
+    /// Where the flow is now.
+    pub(crate) fn state(&self) -> State {
+        let time_s = self.series.time_s()[self.taken.max(1) - 1].max(self.now_s());
+        State {
+            time_s,
+            flow: self.learned.forecaster.state(time_s),
+        }
+    }
+
+    /// What is known now.
+    pub(crate) fn learned(&self) -> &Learned {
+        &self.learned
+    }
+
+    /// What is known now, to keep.
+    pub(crate) fn into_learned(self) -> Learned {
+        self.learned
+    }
+
+    /// What happened: the time-weighted mean window, packets, or packets per second.
+    pub(crate) fn truth(&self, from_s: f64, to_s: f64) -> f64 {
+        self.truth.mean(from_s, to_s)
+    }
+}
+
+/// What happened: mean window, or packets per second where the trace has sequence numbers.
+#[derive(Debug)]
+struct Truth<'a> {
+    cwnd: Integral,
+    snd_nxt: Option<Counter<'a>>,
+}
+
+impl<'a> Truth<'a> {
+    fn new(series: &'a Series) -> Self {
+        Self {
+            cwnd: Integral::new(series.time_s(), series.cwnd_packets()),
+            snd_nxt: Counter::of(series),
+        }
+    }
+
+    fn quantity(&self) -> Quantity {
+        match self.snd_nxt {
+            Some(_) => Quantity::PacketsPerS,
+            None => Quantity::MeanCwndPackets,
+        }
+    }
+
+    /// NaN where the trace does not know.
+    fn mean(&self, from_s: f64, to_s: f64) -> f64 {
+        match &self.snd_nxt {
+            Some(counter) => counter.rate(from_s, to_s),
+            None => self.cwnd.mean(from_s, to_s),
+        }
+    }
+}

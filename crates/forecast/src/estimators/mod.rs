@@ -1,0 +1,421 @@
+//! One interface over every model that forecasts a flow's throughput: [`Estimator::fit`] on a trace,
+//! [`Estimator::forecast`] from a state.
+//!
+//! A new model is a variant of [`Model`] and a line in `Learned::forecast`;
+//! the evaluation, the command line and the tables take it from there.
+
+mod by_model;
+mod learned;
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use crate::bands::Residuals;
+use crate::evaluate::Protocol;
+use crate::forecast::{ForecastError, QUANTILES, Quantity};
+use pathcast_analysis::epochs::FlowState;
+use pathcast_analysis::series::Series;
+use pathcast_window_law::Cc;
+
+pub use by_model::ByModel;
+pub use learned::WINDOWS_S;
+pub(crate) use learned::{Learned, Walk};
+
+/// What a model is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// The flow's state and what was learned on the path.
+    State,
+    /// Samples of the past.
+    History,
+    /// A formula of round-trip time and loss probability.
+    Formula,
+}
+
+/// A model of throughput.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Model {
+    /// Pathcast's forecast ([`crate::forecast`]).
+    Pathcast,
+    /// Cao 2019 ([`crate::econ`]): equation 4 in slow start, equation 2 after it.
+    Econ,
+    /// The newest sample (Sun 2016).
+    LastSample,
+    /// Weight 0.8 on the newest sample (He 2005).
+    Ewma,
+    /// Level plus trend (He 2005).
+    HoltWinters,
+    /// Of five samples (Yin 2015).
+    HarmonicMean,
+    /// Mean of the training window.
+    WindowMean,
+    /// The harmonic mean less its worst recent error (Yin 2015).
+    RobustMpc,
+    /// The player's estimate, without its safety factor.
+    DashJs,
+    /// The player's estimate, without its safety factor.
+    HlsJs,
+    /// Mathis 1997.
+    Mathis,
+    /// Padhye 1998 without timeouts: the paper's "PFTK".
+    PftkWithoutTimeouts,
+    /// Padhye 1998, whole.
+    Pftk,
+    /// Chen 2006.
+    Chen,
+    /// Dunaytsev 2007, as Cao 2019 uses it.
+    Dunaytsev,
+    /// Cardwell 2000: slow start, then PFTK.
+    Cardwell,
+    /// TFRC, RFC 5348.
+    Tfrc,
+    /// CUBIC's steady state, RFC 9438.
+    Rfc9438,
+}
+
+/// All models, in the order of all tables.
+pub const MODELS: [Model; 18] = [
+    Model::Pathcast,
+    Model::Econ,
+    Model::LastSample,
+    Model::Ewma,
+    Model::HoltWinters,
+    Model::HarmonicMean,
+    Model::WindowMean,
+    Model::RobustMpc,
+    Model::DashJs,
+    Model::HlsJs,
+    Model::Mathis,
+    Model::PftkWithoutTimeouts,
+    Model::Pftk,
+    Model::Chen,
+    Model::Dunaytsev,
+    Model::Cardwell,
+    Model::Tfrc,
+    Model::Rfc9438,
+];
+
+impl Model {
+    /// Its name in files and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pathcast => "pathcast",
+            Self::Econ => "econ",
+            Self::LastSample => "last_sample",
+            Self::Ewma => "ewma",
+            Self::HoltWinters => "holt_winters",
+            Self::HarmonicMean => "harmonic_mean",
+            Self::WindowMean => "window_mean",
+            Self::RobustMpc => "robust_mpc",
+            Self::DashJs => "dash_js",
+            Self::HlsJs => "hls_js",
+            Self::Mathis => "mathis",
+            Self::PftkWithoutTimeouts => "pftk_without_timeouts",
+            Self::Pftk => "pftk",
+            Self::Chen => "chen",
+            Self::Dunaytsev => "dunaytsev",
+            Self::Cardwell => "cardwell",
+            Self::Tfrc => "tfrc",
+            Self::Rfc9438 => "rfc9438",
+        }
+    }
+
+    /// The model of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        MODELS.into_iter().find(|model| model.name() == name)
+    }
+
+    /// What it is made of.
+    pub fn family(self) -> Family {
+        match self {
+            Self::Pathcast | Self::Econ => Family::State,
+            Self::LastSample
+            | Self::Ewma
+            | Self::HoltWinters
+            | Self::HarmonicMean
+            | Self::WindowMean
+            | Self::RobustMpc
+            | Self::DashJs
+            | Self::HlsJs => Family::History,
+            Self::Mathis
+            | Self::PftkWithoutTimeouts
+            | Self::Pftk
+            | Self::Chen
+            | Self::Dunaytsev
+            | Self::Cardwell
+            | Self::Tfrc
+            | Self::Rfc9438 => Family::Formula,
+        }
+    }
+
+    /// Whether it says anything of this congestion control: a formula is of Reno or of CUBIC, and ECON needs a window
+    /// law. Pathcast's forecast of a flow without one rests on its past alone.
+    pub fn suits(self, cc: Cc) -> bool {
+        match (self, self.family()) {
+            (Self::Econ, _) => cc.has_law(),
+            (_, Family::State | Family::History) => true,
+            (Self::Rfc9438, _) => cc == Cc::Cubic,
+            (_, Family::Formula) => cc == Cc::Reno,
+        }
+    }
+}
+
+/// What to learn with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EstimatorOptions {
+    /// Congestion control; guessed from the series if `None`.
+    pub cc: Option<Cc>,
+    /// Round-trip time, seconds; from srtt or estimated if `None`.
+    pub rtt_s: Option<f64>,
+    /// Horizons that will be asked for, seconds.
+    pub horizons_s: Vec<f64>,
+    /// Length and age of the samples that history-based models see.
+    pub protocol: Protocol,
+    /// All models learn on so many seconds alone, within [`WINDOWS_S`]; `None`: on what suits each.
+    pub window_s: Option<f64>,
+}
+
+impl Default for EstimatorOptions {
+    fn default() -> Self {
+        Self {
+            cc: None,
+            rtt_s: None,
+            horizons_s: vec![1.0, 5.0, 10.0],
+            protocol: Protocol::Fair,
+            window_s: None,
+        }
+    }
+}
+
+/// Where a flow is at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct State {
+    /// The moment, seconds, in the trace's time.
+    pub time_s: f64,
+    /// The sender's state there.
+    pub flow: FlowState,
+}
+
+/// What a model expects.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Unit of all values.
+    pub quantity: Quantity,
+    /// The one number that the model gives.
+    pub point: f64,
+    /// Mean of the distribution.
+    pub mean: f64,
+    /// Quantiles at the levels of [`QUANTILES`], never decreasing. Pathcast's are its own; around another
+    /// model's number they are what that model was lately off by on this trace.
+    pub quantiles: [f64; QUANTILES.len()],
+}
+
+/// A model that has learned from a trace.
+///
+/// ```
+/// use pathcast_analysis::Series;
+/// use pathcast_window_law::Cc;
+/// use pathcast_forecast::estimators::{Estimator, EstimatorOptions, Model};
+/// let time_s: Vec<f64> = (0..3000).map(|i| f64::from(i) * 0.1).collect();
+/// let cwnd = (0..3000).map(|i| f64::from(100 + i % 101)).collect();
+/// let options = EstimatorOptions { cc: Some(Cc::Reno), ..EstimatorOptions::default() };
+/// let estimator = Estimator::fit(Model::WindowMean, &Series::new(time_s, cwnd)?, &options)?;
+/// let estimate = estimator.forecast(&estimator.state(), 5.0)?;
+/// assert!((estimate.point - 150.0).abs() < 2.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Estimator {
+    model: Model,
+    learned: Learned,
+    /// What the model was off by in ln, in units of [`ASSUMED_SPREAD`], for each horizon.
+    residuals: Vec<(f64, Residuals)>,
+    state: State,
+}
+
+/// The unit of a model's residuals: what a model is off by as long as nothing is known.
+const ASSUMED_SPREAD: f64 = 0.3;
+/// Values are not told apart below this (logarithms need > 0), packets or packets/s.
+const VALUE_FLOOR: f64 = 1e-3;
+
+impl Estimator {
+    /// Learns from a trace. Takes each moment's forecast on the way, to know what they were off by.
+    ///
+    /// # Errors
+    /// [`ForecastError`] for a horizon or a round-trip time that is no positive time, or a training window out
+    /// of range.
+    pub fn fit(
+        model: Model,
+        series: &Series,
+        options: &EstimatorOptions,
+    ) -> Result<Self, ForecastError> {
+        let mut walk = Walk::new(series, options)?;
+        let mut residuals: Vec<(f64, Residuals)> = (options.horizons_s.iter())
+            .map(|&horizon_s| (horizon_s, Residuals::new(horizon_s)))
+            .collect();
+        // (made at, ln of the forecast), oldest first
+        let mut pending: Vec<VecDeque<(f64, f64)>> = vec![VecDeque::new(); residuals.len()];
+        while walk.next_second()? {
+            let now_s = walk.now_s();
+            for ((horizon_s, residuals), pending) in residuals.iter_mut().zip(&mut pending) {
+                while let Some(&(made_s, said)) = pending.front()
+                    && made_s + *horizon_s <= now_s
+                {
+                    pending.pop_front();
+                    let happened = walk.truth(made_s, made_s + *horizon_s);
+                    if happened.is_nan() {
+                        continue;
+                    }
+                    let off = happened.max(VALUE_FLOOR).ln() - said;
+                    residuals.push(made_s + *horizon_s, off / ASSUMED_SPREAD);
+                }
+                let point = walk.learned().forecast(model, &walk.state(), *horizon_s);
+                if point.is_finite() {
+                    pending.push_back((now_s, point.max(VALUE_FLOOR).ln()));
+                }
+            }
+        }
+        walk.finish()?;
+        let state = walk.state();
+        for (_, residuals) in &mut residuals {
+            residuals.recut(state.time_s);
+        }
+        Ok(Self {
+            model,
+            learned: walk.into_learned(),
+            residuals,
+            state,
+        })
+    }
+
+    /// Which model.
+    pub fn model(&self) -> Model {
+        self.model
+    }
+
+    /// Where the flow was at the end of the trace.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Forecasts the `horizon_s` seconds from `state` on. Models of history and formulas do not look at the
+    /// state.
+    ///
+    /// # Errors
+    /// [`ForecastError::UnknownHorizon`] if it was not among the options';
+    /// [`ForecastError::Unsuited`] if the model says nothing of the flow's congestion control, or has not
+    /// seen one sample.
+    pub fn forecast(&self, state: &State, horizon_s: f64) -> Result<Estimate, ForecastError> {
+        let known = self.residuals.iter().find(|known| known.0 == horizon_s);
+        let Some((_, residuals)) = known else {
+            return Err(ForecastError::UnknownHorizon {
+                got: horizon_s,
+                known: self.residuals.iter().map(|known| known.0).collect(),
+            });
+        };
+        let quantity = self.learned.quantity();
+        if self.model == Model::Pathcast {
+            let own = self.learned.pathcast(state, horizon_s)?;
+            return Ok(Estimate {
+                quantity,
+                point: own.point,
+                mean: own.mean,
+                quantiles: own.quantiles,
+            });
+        }
+        let point = self.learned.forecast(self.model, state, horizon_s);
+        if !point.is_finite() {
+            return Err(ForecastError::Unsuited { model: self.model });
+        }
+        let at = |cut: f64| point * (ASSUMED_SPREAD * cut).exp();
+        Ok(Estimate {
+            quantity,
+            point,
+            mean: residuals.mean(state.time_s, at),
+            quantiles: residuals.cut().map(at),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sawtooth(seconds: u32) -> Series {
+        let records = 0..=seconds * 10;
+        let time_s = records.clone().map(|i| f64::from(i) * 0.1).collect();
+        Series::new(time_s, records.map(|i| f64::from(100 + i % 101)).collect()).unwrap()
+    }
+
+    fn options(cc: Cc) -> EstimatorOptions {
+        EstimatorOptions {
+            cc: Some(cc),
+            rtt_s: Some(0.1),
+            ..EstimatorOptions::default()
+        }
+    }
+
+    #[test]
+    fn names_lead_back() {
+        for model in MODELS {
+            assert_eq!(Model::from_name(model.name()), Some(model));
+            assert_eq!(serde_json::to_value(model).unwrap(), model.name());
+        }
+        assert_eq!(Model::from_name("oracle"), None);
+    }
+
+    #[test]
+    fn every_model_that_suits_forecasts_a_sawtooth_s_mean() {
+        let series = sawtooth(350);
+        for model in MODELS {
+            let estimator = Estimator::fit(model, &series, &options(Cc::Reno)).unwrap();
+            let forecast = estimator.forecast(&estimator.state(), 10.0);
+            if model.suits(Cc::Reno) {
+                let estimate = forecast.unwrap();
+                let point = estimate.point;
+                assert!((90.0..260.0).contains(&point), "{model:?}: {point}");
+                assert!(estimate.quantiles.is_sorted(), "{model:?}: {estimate:?}");
+            } else {
+                assert_eq!(forecast, Err(ForecastError::Unsuited { model }));
+            }
+        }
+    }
+
+    #[test]
+    fn bands_learn_what_the_model_is_off_by() {
+        // 100 to 200 and back each 10.1 s: the mean of 10 s hardly moves, the last second does
+        let series = sawtooth(600);
+        let mean = Estimator::fit(Model::WindowMean, &series, &options(Cc::Reno)).unwrap();
+        let last = Estimator::fit(Model::LastSample, &series, &options(Cc::Reno)).unwrap();
+        let width = |estimator: &Estimator| {
+            let estimate = estimator.forecast(&estimator.state(), 10.0).unwrap();
+            (estimate.quantiles[4] / estimate.quantiles[0]).ln()
+        };
+        assert!(width(&mean) < 0.25 * width(&last));
+    }
+
+    #[test]
+    fn the_state_matters_to_those_who_look_at_it() {
+        let series = sawtooth(350);
+        for model in [Model::Pathcast, Model::Econ] {
+            let estimator = Estimator::fit(model, &series, &options(Cc::Reno)).unwrap();
+            let here = estimator.state();
+            let mut there = here;
+            there.flow.cwnd_packets *= 0.7;
+            let point = |state| estimator.forecast(state, 1.0).unwrap().point;
+            assert!(point(&there) < 0.9 * point(&here), "{model:?}");
+        }
+    }
+
+    #[test]
+    fn a_horizon_that_was_not_asked_for_is_refused() {
+        let estimator = Estimator::fit(Model::Ewma, &sawtooth(30), &options(Cc::Reno)).unwrap();
+        assert!(matches!(
+            estimator.forecast(&estimator.state(), 7.0),
+            Err(ForecastError::UnknownHorizon { .. })
+        ));
+    }
+}

@@ -1,0 +1,390 @@
+//! Forecasts against what happened, by the paper's protocol and by a fair one.
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::estimators::{ByModel, EstimatorOptions, Model, Walk};
+use crate::forecast::{ForecastError, QUANTILES, Quantity, SAMPLE_S, TRAINING_S};
+use pathcast_analysis::rtt::guess_cc;
+use pathcast_analysis::series::Series;
+use pathcast_window_law::Cc;
+
+/// Seconds between moments of prediction.
+pub const EVERY_S: f64 = SAMPLE_S;
+/// Seconds between updates in the paper's protocol, and per sample there (section 5.1).
+pub const PAPER_SAMPLE_S: f64 = 10.0;
+/// The longest trace that is evaluated: 30 days.
+pub const MAX_DURATION_S: f64 = 2_592_000.0;
+
+/// What the history-based baselines may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// Samples of 1 s, up to the moment of prediction.
+    #[default]
+    Fair,
+    /// Averages over 10 s, updated every 10 s: up to 10 s stale (paper, section 5.1).
+    Paper,
+}
+
+impl Protocol {
+    /// Seconds of a sample.
+    pub fn sample_s(self) -> f64 {
+        match self {
+            Self::Fair => SAMPLE_S,
+            Self::Paper => PAPER_SAMPLE_S,
+        }
+    }
+}
+
+/// What to evaluate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EvaluateOptions {
+    /// Congestion control; guessed from what precedes the first prediction if `None`.
+    pub cc: Option<Cc>,
+    /// Round-trip time, seconds; from srtt or estimated as the flow goes on if `None`.
+    pub rtt_s: Option<f64>,
+    /// Horizons, seconds.
+    pub horizons_s: Vec<f64>,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Seconds of the past that all models learn on, [`WINDOWS_S`](crate::estimators::WINDOWS_S); `None`: what suits
+    /// each, 100 s for ECON and the formulas (paper, section 5.1).
+    pub window_s: Option<f64>,
+    /// Keep each prediction, for plots.
+    pub keep_predictions: bool,
+}
+
+impl Default for EvaluateOptions {
+    fn default() -> Self {
+        Self {
+            cc: None,
+            rtt_s: None,
+            horizons_s: vec![1.0, 5.0, 10.0, 30.0, 60.0],
+            protocol: Protocol::Fair,
+            window_s: None,
+            keep_predictions: false,
+        }
+    }
+}
+
+/// Why an evaluation was refused.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum EvaluateError {
+    /// A horizon or a round-trip time that is no positive time, or a training window out of range.
+    #[error(transparent)]
+    Forecast(#[from] ForecastError),
+    /// Not one window fits.
+    #[error("the trace lasts {duration_s} s, too short for a forecast of {horizon_s} s")]
+    TooShort {
+        /// How long it lasts, seconds.
+        duration_s: f64,
+        /// The shortest horizon asked for, seconds.
+        horizon_s: f64,
+    },
+    /// More seconds than a trace can have: the times are probably in another unit.
+    #[error(
+        "the trace lasts {duration_s} s, must be <= {MAX_DURATION_S} s (are times in seconds?)"
+    )]
+    TooLong {
+        /// How long it lasts, seconds.
+        duration_s: f64,
+    },
+    /// No horizon was asked for.
+    #[error("no horizon given, at least one is wanted")]
+    NoHorizon,
+}
+
+/// One prediction and what happened.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Moment of prediction, seconds, in the trace's time.
+    pub time_s: f64,
+    /// What happened in the horizon.
+    pub truth: f64,
+    /// What each model said.
+    pub forecast: ByModel<f64>,
+    /// Pathcast's quantiles at 5, 25, 50, 75 and 95 %.
+    pub quantiles: [f64; QUANTILES.len()],
+}
+
+/// One row of the table: one horizon.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HorizonScore {
+    /// Seconds ahead.
+    pub horizon_s: f64,
+    /// Predictions judged.
+    pub windows: usize,
+    /// Median of |forecast / truth - 1|, per cent; `None` without windows.
+    pub median_error_pct: ByModel<Option<f64>>,
+    /// Part of the truths in Pathcast's 5-95 % band; `None` without windows.
+    pub coverage90: Option<f64>,
+    /// Each prediction, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predictions: Option<Vec<Prediction>>,
+}
+
+/// An evaluation of one flow.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// What the baselines could see.
+    pub protocol: Protocol,
+    /// What was predicted, and its unit.
+    pub truth: Quantity,
+    /// Congestion control, given or guessed.
+    pub cc: Cc,
+    /// Round-trip time at the end, seconds.
+    pub rtt_s: f64,
+    /// First moment of prediction, seconds after the first record.
+    pub first_prediction_s: f64,
+    /// Loss events seen.
+    pub losses: u32,
+    /// One score for each horizon, in the order asked for.
+    pub horizons: Vec<HorizonScore>,
+}
+
+/// Forecasts a flow again and again and compares with what it then did.
+///
+/// Moments of prediction are each second after the first record, from 100 s on (from a third of the
+/// trace on if that is earlier), as long as the horizon fits. Truth is the time-weighted mean window,
+/// or the growth of snd_nxt per second if the trace has it; windows in which nothing was sent have
+/// no relative error and are left out, and so are those that begin or end in a hole of snd_nxt longer than a
+/// quarter of them.
+///
+/// # Errors
+/// [`EvaluateError`] if no window fits or an option is no positive time.
+pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation, EvaluateError> {
+    let shortest_s = options
+        .horizons_s
+        .iter()
+        .copied()
+        .fold(f64::INFINITY, f64::min);
+    if options.horizons_s.is_empty() {
+        return Err(EvaluateError::NoHorizon);
+    }
+    let duration_s = series.duration_s();
+    let start_s = series.start_s();
+    if duration_s > MAX_DURATION_S {
+        return Err(EvaluateError::TooLong { duration_s });
+    }
+    let first_s = first_prediction_s(series);
+    if shortest_s > 0.0 && first_s + shortest_s > duration_s {
+        return Err(EvaluateError::TooShort {
+            duration_s,
+            horizon_s: shortest_s,
+        });
+    }
+    let cc = options
+        .cc
+        .unwrap_or_else(|| cc_before(series, start_s + first_s));
+    let mut walk = Walk::new(
+        series,
+        &EstimatorOptions {
+            cc: Some(cc),
+            rtt_s: options.rtt_s,
+            horizons_s: options.horizons_s.clone(),
+            protocol: options.protocol,
+            window_s: options.window_s,
+        },
+    )?;
+    let mut predictions: Vec<Vec<Prediction>> = vec![Vec::new(); options.horizons_s.len()];
+    let mut losses = 0;
+    while walk.next_second()? {
+        if walk.past_s() < first_s {
+            continue;
+        }
+        let now_s = walk.now_s();
+        let state = walk.state();
+        for (horizon_s, predictions) in options.horizons_s.iter().zip(&mut predictions) {
+            if now_s + horizon_s > series.end_s() {
+                continue;
+            }
+            let happened = walk.truth(now_s, now_s + horizon_s);
+            // NaN where the trace does not know
+            if happened.is_nan() || happened <= 0.0 {
+                continue;
+            }
+            let learned = walk.learned();
+            let pathcast = learned.pathcast(&state, *horizon_s)?;
+            losses = pathcast.basis.losses;
+            predictions.push(Prediction {
+                time_s: now_s,
+                truth: happened,
+                forecast: ByModel::from_fn(|model| match model {
+                    Model::Pathcast => pathcast.point,
+                    other => learned.forecast(other, &state, *horizon_s),
+                }),
+                quantiles: pathcast.quantiles,
+            });
+        }
+    }
+    let learned = walk.into_learned();
+    Ok(Evaluation {
+        protocol: options.protocol,
+        truth: learned.quantity(),
+        cc: learned.cc(),
+        rtt_s: learned.rtt_s(),
+        first_prediction_s: first_s,
+        losses,
+        horizons: (options.horizons_s.iter().zip(predictions))
+            .map(|(&horizon_s, predictions)| {
+                score(horizon_s, predictions, options.keep_predictions)
+            })
+            .collect(),
+    })
+}
+
+/// The first moment of prediction, seconds after the first record: the end of the training window, or a third
+/// of the trace.
+pub fn first_prediction_s(series: &Series) -> f64 {
+    TRAINING_S.min((series.duration_s() / 3.0).floor()).max(1.0)
+}
+
+/// The congestion control that a flow seems to have until a moment, seconds.
+pub fn cc_before(series: &Series, time_s: f64) -> Cc {
+    (series.windows_between(series.start_s(), time_s)).map_or(Cc::Cubic, |past| guess_cc(&past))
+}
+
+fn score(horizon_s: f64, predictions: Vec<Prediction>, keep: bool) -> HorizonScore {
+    let error = |model: Model| {
+        let mut errors: Vec<f64> = (predictions.iter())
+            .map(|p| 100.0 * (p.forecast[model] / p.truth - 1.0).abs())
+            .filter(|error| error.is_finite())
+            .collect();
+        errors.sort_by(f64::total_cmp);
+        (!errors.is_empty()).then(|| pathcast_analysis::rtt::median(errors))
+    };
+    let inside = predictions
+        .iter()
+        .filter(|p| (p.quantiles[0]..=p.quantiles[QUANTILES.len() - 1]).contains(&p.truth))
+        .count();
+    let windows = predictions.len();
+    HorizonScore {
+        horizon_s,
+        windows,
+        median_error_pct: ByModel::from_fn(error),
+        coverage90: (windows > 0).then(|| inside as f64 / windows as f64),
+        predictions: keep.then_some(predictions),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimators::MODELS;
+
+    fn sawtooth(seconds: u32) -> Series {
+        let records = 0..=seconds * 10;
+        let time_s = records.clone().map(|i| f64::from(i) * 0.1).collect();
+        Series::new(time_s, records.map(|i| f64::from(100 + i % 101)).collect()).unwrap()
+    }
+
+    fn options(horizons_s: &[f64]) -> EvaluateOptions {
+        EvaluateOptions {
+            horizons_s: horizons_s.to_vec(),
+            ..EvaluateOptions::default()
+        }
+    }
+
+    #[test]
+    fn every_second_from_the_end_of_training_is_a_window() {
+        let evaluation = evaluate(&sawtooth(350), &options(&[1.0, 10.0])).unwrap();
+        assert_eq!(evaluation.first_prediction_s, 100.0);
+        assert_eq!(evaluation.horizons[0].windows, 250);
+        assert_eq!(evaluation.horizons[1].windows, 241);
+        assert_eq!(evaluation.truth, Quantity::MeanCwndPackets);
+        assert_eq!(evaluation.cc, Cc::Reno);
+    }
+
+    #[test]
+    fn a_short_trace_starts_at_a_third() {
+        let evaluation = evaluate(&sawtooth(30), &options(&[1.0])).unwrap();
+        assert_eq!(evaluation.first_prediction_s, 10.0);
+        assert_eq!(evaluation.horizons[0].windows, 20);
+    }
+
+    #[test]
+    fn a_horizon_that_never_fits_has_no_windows_and_no_errors() {
+        let evaluation = evaluate(&sawtooth(30), &options(&[1.0, 60.0])).unwrap();
+        assert_eq!(evaluation.horizons[1].windows, 0);
+        assert_eq!(
+            evaluation.horizons[1].median_error_pct[Model::Pathcast],
+            None
+        );
+        assert_eq!(evaluation.horizons[1].coverage90, None);
+        assert!(matches!(
+            evaluate(&sawtooth(30), &options(&[60.0])),
+            Err(EvaluateError::TooShort { .. })
+        ));
+        assert_eq!(
+            evaluate(&sawtooth(30), &options(&[])),
+            Err(EvaluateError::NoHorizon)
+        );
+    }
+
+    #[test]
+    fn times_in_milliseconds_are_noticed() {
+        let series = Series::new(vec![0.0, 3.6e6 * 1000.0], vec![10.0, 20.0]).unwrap();
+        let error = evaluate(&series, &options(&[1.0])).unwrap_err();
+        assert!(
+            error.to_string().contains("are times in seconds?"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_future_does_not_leak_into_the_past() {
+        let whole = sawtooth(400);
+        let cut = whole.windows_between(0.0, 320.0).unwrap();
+        let keep = EvaluateOptions {
+            keep_predictions: true,
+            ..options(&[1.0, 10.0])
+        };
+        let (whole, cut) = (
+            evaluate(&whole, &keep).unwrap(),
+            evaluate(&cut, &keep).unwrap(),
+        );
+        for (whole, cut) in whole.horizons.iter().zip(&cut.horizons) {
+            let cut = cut.predictions.as_ref().unwrap();
+            let same = &whole.predictions.as_ref().unwrap()[..cut.len()];
+            // as text: what does not suit is NaN, which differs from itself
+            let text = |predictions: &[Prediction]| serde_json::to_string(predictions).unwrap();
+            assert_eq!(text(same), text(cut));
+        }
+    }
+
+    #[test]
+    fn baselines_in_the_papers_protocol_are_stale() {
+        let keep = EvaluateOptions {
+            keep_predictions: true,
+            protocol: Protocol::Paper,
+            ..options(&[1.0])
+        };
+        let evaluation = evaluate(&sawtooth(320), &keep).unwrap();
+        let predictions = evaluation.horizons[0].predictions.as_ref().unwrap();
+        // nine seconds with one and the same last sample, the mean of 90..100 s
+        let stale = predictions[0].forecast[Model::LastSample];
+        assert!(
+            predictions[..10]
+                .iter()
+                .all(|p| p.forecast[Model::LastSample] == stale)
+        );
+        assert_ne!(predictions[10].forecast[Model::LastSample], stale);
+    }
+
+    #[test]
+    fn keys_are_those_of_the_interface() {
+        let evaluation = evaluate(&sawtooth(30), &options(&[1.0])).unwrap();
+        let json = serde_json::to_value(&evaluation).unwrap();
+        assert_eq!(json["protocol"], "fair");
+        assert_eq!(json["truth"], "mean_cwnd_packets");
+        let horizon = &json["horizons"][0];
+        for model in MODELS {
+            let error = &horizon["median_error_pct"][model.name()];
+            assert_eq!(error.is_number(), model.suits(Cc::Reno), "{model:?}");
+        }
+        assert!(horizon["coverage90"].is_number());
+        assert!(horizon.get("predictions").is_none());
+    }
+}

@@ -1,0 +1,32 @@
+//! What comes next on one TCP flow, and how well each model foretells it. Numbers in, plain structs out:
+//! no I/O, no clock, no threads, no randomness.
+//!
+//! | to do | call | gives |
+//! |---|---|---|
+//! | forecasts against truth | [`evaluate()`]`(&Series, &`[`EvaluateOptions`]`)` | [`Evaluation`] `{horizons: [{horizon_s, windows, median_error_pct, coverage90, predictions}], ...}` |
+//! | forecast a live flow | [`Forecaster::new`], [`observe`](Forecaster::observe), [`advance`](Forecaster::advance), [`forecast`](Forecaster::forecast)`(now_s, horizon_s)` | [`Forecast`] `{point, mean, quantiles, weights, basis, state, ...}` |
+//! | any model, one interface | [`Estimator::fit`]`(Model, &Series, &`[`EstimatorOptions`]`)`, [`forecast`](Estimator::forecast)`(&State, horizon_s)` | [`Estimate`] `{point, mean, quantiles}` |
+//! | the paper's model | [`econ::congestion_avoidance`], [`econ::slow_start`] | [`econ::Econ`] |
+//! | baselines | [`baselines`] | numbers |
+//!
+//! All outputs derive `serde::Serialize` with the keys above. What each model is, how it is judged
+//! and how well it does: `docs/models.md`.
+
+mod bands;
+pub mod baselines;
+pub mod econ;
+pub mod estimators;
+pub mod evaluate;
+pub mod experts;
+pub mod forecast;
+pub mod formulas;
+pub mod renewal;
+
+pub use estimators::{ByModel, Estimate, Estimator, EstimatorOptions, MODELS, Model};
+pub use evaluate::{
+    EvaluateError, EvaluateOptions, Evaluation, HorizonScore, Prediction, Protocol, evaluate,
+};
+pub use forecast::{
+    Basis, Expert, Forecast, ForecastError, Forecaster, ForecasterOptions, Note, Notes,
+    Observation, OnBreak, QUANTILES, Quantity, Weight,
+};

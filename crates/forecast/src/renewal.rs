@@ -1,0 +1,520 @@
+//! What the window will do: a numeric renewal recursion over (window at loss) x (time left).
+//!
+//! Between losses the window is a known function of time; a loss renews it. So the reward (packets,
+//! or window-seconds) collected in `n` steps after a loss at `w` obeys
+//!
+//! `G(w, n) = sum_i S_i q_i (R_i + G(w_i, n-i)) + S_n R_n`
+//!
+//! where `S_i` is the chance of no loss before step `i`, `q_i` that of a loss in it, `R_i` the reward
+//! up to it and `w_i` the window there. First and second moments are tabulated once per fit; a
+//! forecast then is one such sum, from the flow's own state.
+
+use pathcast_analysis::epochs::{FlowState, Phase};
+use pathcast_analysis::hazard::Hazard;
+use pathcast_window_law::{Cc, Epoch, slow_start_packets};
+
+/// ln of the ratio between neighbouring windows of the table.
+const GRID_STEP: f64 = 0.06;
+/// Fewest and most steps that a horizon is cut into.
+const STEPS: (usize, usize) = (24, 64);
+
+/// Windows are whole packets: what a law wants is rounded down, by half a packet on average. At a dozen packets
+/// that is a twentieth of the rate.
+const ROUNDED: f64 = 0.5;
+
+/// What a window is worth: its packets, up to what the link carries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reward {
+    /// Reward per second of one packet of window: 1 for the mean window, 1/RTT for a rate.
+    pub per_packet: f64,
+    /// The most that a second can be worth: the link's rate, or infinite.
+    pub limit: f64,
+}
+
+impl Reward {
+    /// What a second at this window is worth.
+    pub fn of(&self, cwnd_packets: f64) -> f64 {
+        (cwnd_packets * self.per_packet).min(self.limit)
+    }
+}
+
+/// Everything that the recursion is computed from.
+#[derive(Debug, Clone, Copy)]
+pub struct Law<'a> {
+    /// Window law.
+    pub cc: Cc,
+    /// Round-trip time, seconds.
+    pub rtt_s: f64,
+    /// Chance of losses.
+    pub hazard: &'a Hazard,
+    /// What windows are worth.
+    pub reward: Reward,
+    /// The window that the application or the receive window does not let it pass; infinite if none.
+    pub ceiling_packets: f64,
+}
+
+/// One piece of a forecast's distribution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Piece {
+    /// Probability of the piece.
+    pub weight: f64,
+    /// Mean reward per second.
+    pub mean: f64,
+    /// Its standard deviation.
+    pub sd: f64,
+}
+
+/// The table for one horizon.
+#[derive(Debug, Clone)]
+pub struct Renewal {
+    horizon_s: f64,
+    steps: usize,
+    ln_low: f64,
+    windows: usize,
+    /// [flag][window][n]: (first, second moment) of the reward in n steps after a loss.
+    /// flag 1: the loss comes below the former Wmax, so CUBIC converges fast.
+    moments: Vec<(f64, f64)>,
+}
+
+impl Renewal {
+    /// Tabulates for windows in `low_packets..=high_packets`.
+    ///
+    /// `loss_gap_s` is about how long the flow goes without a loss; it sets the resolution.
+    pub fn new(
+        law: Law<'_>,
+        horizon_s: f64,
+        (low_packets, high_packets): (f64, f64),
+        loss_gap_s: f64,
+    ) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped
+        let steps = ((10.0 * horizon_s / loss_gap_s) as usize).clamp(STEPS.0, STEPS.1);
+        let ln_low = low_packets.max(1.0).ln();
+        let span = (high_packets.max(low_packets * 1.2).ln() - ln_low) / GRID_STEP;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped
+        let windows = (span.ceil() as usize).clamp(2, 160) + 1;
+        let flags = if law.cc == Cc::Cubic { 2 } else { 1 };
+        let mut table = Self {
+            horizon_s,
+            steps,
+            ln_low,
+            windows,
+            moments: vec![(0.0, 0.0); flags * windows * (steps + 1)],
+        };
+        let dt = horizon_s / steps as f64;
+        let paths: Vec<Path> = (0..flags * windows)
+            .map(|row| {
+                let loss = (ln_low + (row % windows) as f64 * GRID_STEP).exp();
+                let aim = if row >= windows { f64::INFINITY } else { 0.0 };
+                let exact = Epoch::after_loss(law.cc, loss, aim, law.rtt_s);
+                let start = (exact.start_packets - ROUNDED).max(1.0);
+                // the window at the loss is whole, 0.85 of it are not
+                let w_max = exact.w_max_packets - if row >= windows { ROUNDED } else { 0.0 };
+                let epoch = Epoch::new(law.cc, start, w_max, law.rtt_s);
+                let after = AfterLoss {
+                    from: loss,
+                    elapsed_s: 0.0,
+                    epoch,
+                };
+                let window = |s: f64| after.window_packets(s, law.rtt_s).min(law.ceiling_packets);
+                table.path(law, dt, epoch.w_max_packets, ROUNDED, &window, &|s| s)
+            })
+            .collect();
+        for n in 1..=steps {
+            for (row, path) in paths.iter().enumerate() {
+                let (mut first, mut second) = (0.0, 0.0);
+                for i in 0..n {
+                    let left = n - i - 1;
+                    let (g1, g2) = if i > 0 {
+                        between(
+                            table.after(&path.next[i], left),
+                            table.after(&path.next[i], left + 1),
+                            0.5,
+                        )
+                    } else if left > 0 {
+                        // not known yet: carried on
+                        let a = table.after(&path.next[i], left - 1);
+                        let b = table.after(&path.next[i], left);
+                        between(a, b, 1.5)
+                    } else {
+                        let half = 0.5 * paths[path.next[i].row].reward[1];
+                        (half, half * half)
+                    };
+                    let (weight, got) = (path.lost[i], path.reward_at_loss(i));
+                    first += weight * (got + g1);
+                    second += weight * (got * got + 2.0 * got * g1 + g2);
+                }
+                let (weight, got) = (path.survival[n], path.reward[n]);
+                first += weight * got;
+                second += weight * got * got;
+                table.moments[row * (steps + 1) + n] = (first, second);
+            }
+        }
+        table
+    }
+
+    /// The horizon of the table, seconds.
+    pub fn horizon_s(&self) -> f64 {
+        self.horizon_s
+    }
+
+    /// Distribution of the mean reward per second over the horizon, from a flow's state at `now_s`:
+    /// one piece per step in which the next loss may come, and one for none.
+    pub fn forecast(&self, law: Law<'_>, state: &FlowState, now_s: f64) -> Vec<Piece> {
+        let dt = self.horizon_s / self.steps as f64;
+        let since_loss_s = state.last_loss_s.map_or(f64::INFINITY, |loss| now_s - loss);
+        let age = |s: f64| since_loss_s + s;
+        let w_max = state.w_max_packets;
+        // the end of a standstill is forecast by itself
+        let ceiling = if state.held_s > 0.0 {
+            f64::INFINITY
+        } else {
+            law.ceiling_packets.max(state.cwnd_packets).max(1.0)
+        };
+        let path = match state.phase {
+            Phase::Recovery => {
+                let epoch = Epoch::new(law.cc, state.ssthresh_packets.max(1.0), w_max, law.rtt_s);
+                let after = AfterLoss {
+                    from: state.cwnd_packets,
+                    elapsed_s: since_loss_s,
+                    epoch,
+                };
+                self.path(
+                    law,
+                    dt,
+                    w_max,
+                    0.0,
+                    &|s| after.window_packets(s, law.rtt_s).min(ceiling),
+                    &age,
+                )
+            }
+            Phase::SlowStart => {
+                // without a threshold nobody knows where slow start ends: two doublings at most
+                let until = state.ssthresh_packets.min(4.0 * state.cwnd_packets);
+                let lasts_s = law.rtt_s * (until / state.cwnd_packets).max(1.0).log2();
+                let epoch = Epoch::new(law.cc, until, w_max, law.rtt_s);
+                let window = |s: f64| {
+                    if s < lasts_s {
+                        slow_start_packets(state.cwnd_packets, s, law.rtt_s, until)
+                    } else {
+                        epoch.window_packets(s - lasts_s).min(ceiling)
+                    }
+                };
+                self.path(law, dt, w_max, 0.0, &window, &age)
+            }
+            Phase::Avoidance => {
+                let epoch = state.epoch(law.cc, law.rtt_s);
+                // while the window is held the law's clock stands, until it is let go
+                let held_s = state.held_s;
+                let in_epoch_s = (now_s - held_s - state.epoch_start_s).max(0.0);
+                let growth = if held_s > 0.0 { 1.0 } else { state.growth };
+                // the law may be off by now (ACK loss, application limits): grow from what is
+                let by_now = epoch.window_packets(in_epoch_s);
+                let window = |s: f64| {
+                    let free_s = (s - state.release_in_s).max(0.0);
+                    let grown = epoch.window_packets(in_epoch_s + free_s) - by_now;
+                    (state.cwnd_packets + growth * grown).clamp(1.0, ceiling)
+                };
+                self.path(law, dt, w_max, 0.0, &window, &age)
+            }
+        };
+        let n = self.steps;
+        let mut pieces = Vec::with_capacity(n + 1);
+        for i in 0..n {
+            let left = n - i - 1;
+            let (g1, g2) = between(
+                self.after(&path.next[i], left),
+                self.after(&path.next[i], left + 1),
+                0.5,
+            );
+            let sd = (g2 - g1 * g1).max(0.0).sqrt() / self.horizon_s;
+            let mean = (path.reward_at_loss(i) + g1) / self.horizon_s;
+            pieces.push(Piece {
+                weight: path.lost[i],
+                mean,
+                sd,
+            });
+        }
+        let mean = path.reward[n] / self.horizon_s;
+        pieces.push(Piece {
+            weight: path.survival[n],
+            mean,
+            sd: 0.0,
+        });
+        pieces
+    }
+
+    /// Rewards and loss chances along one path without loss, whose windows are `rounded` packets lower than
+    /// told. Whether a loss comes below `w_max` is known of whole windows: rounding does not change it.
+    fn path(
+        &self,
+        law: Law<'_>,
+        dt: f64,
+        w_max: f64,
+        rounded: f64,
+        window: &dyn Fn(f64) -> f64,
+        age_s: &dyn Fn(f64) -> f64,
+    ) -> Path {
+        let n = self.steps;
+        let mut path = Path {
+            reward: Vec::with_capacity(n + 1),
+            survival: Vec::with_capacity(n + 1),
+            lost: Vec::with_capacity(n),
+            next: Vec::with_capacity(n),
+        };
+        let (mut reward, mut survival) = (0.0, 1.0);
+        path.reward.push(0.0);
+        path.survival.push(1.0);
+        for i in 0..n {
+            let s = (i as f64 + 0.5) * dt;
+            let exact = window(s);
+            let w = (exact - rounded).max(1.0);
+            reward += law.reward.of(w) * dt;
+            // one loss event per round trip: none while one is being repaired, which may be a part of a step
+            let exposed = ((age_s(s) + 0.5 * dt - law.rtt_s) / dt).clamp(0.0, 1.0);
+            let rate =
+                exposed * law.hazard.base(w) * law.hazard.clustering(age_s(s)) * w / law.rtt_s;
+            let lost = -(-rate * dt).exp_m1() * survival;
+            survival -= lost;
+            path.reward.push(reward);
+            path.survival.push(survival);
+            path.lost.push(lost);
+            path.next.push(self.place(w, exact < w_max));
+        }
+        path
+    }
+
+    fn place(&self, cwnd_packets: f64, below_w_max: bool) -> Place {
+        let x = ((cwnd_packets.max(1.0).ln() - self.ln_low) / GRID_STEP)
+            .clamp(0.0, (self.windows - 1) as f64);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped above
+        let low = (x as usize).min(self.windows - 2);
+        let rows = self.moments.len() / (self.steps + 1);
+        let flag = if below_w_max && rows > self.windows {
+            self.windows
+        } else {
+            0
+        };
+        Place {
+            row: flag + low,
+            part: x - low as f64,
+        }
+    }
+
+    fn after(&self, place: &Place, n: usize) -> (f64, f64) {
+        let at = place.row * (self.steps + 1) + n;
+        let (low, high) = (self.moments[at], self.moments[at + self.steps + 1]);
+        let part = place.part;
+        (
+            low.0 + part * (high.0 - low.0),
+            low.1 + part * (high.1 - low.1),
+        )
+    }
+}
+
+struct Path {
+    reward: Vec<f64>,
+    survival: Vec<f64>,
+    lost: Vec<f64>,
+    next: Vec<Place>,
+}
+
+impl Path {
+    /// A loss in a step comes in its middle.
+    fn reward_at_loss(&self, i: usize) -> f64 {
+        0.5 * (self.reward[i] + self.reward[i + 1])
+    }
+}
+
+/// Moments this part of the way from `a` to `b`: means and variances are carried on, not squares.
+fn between(a: (f64, f64), b: (f64, f64), part: f64) -> (f64, f64) {
+    let variance = |m: (f64, f64)| m.1 - m.0 * m.0;
+    let mean = a.0 + part * (b.0 - a.0);
+    let var = variance(a) + part * (variance(b) - variance(a));
+    (mean, mean * mean + var.max(0.0))
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    row: usize,
+    part: f64,
+}
+
+/// Recovery for one round trip, from the window at the loss down to where avoidance begins.
+struct AfterLoss {
+    from: f64,
+    elapsed_s: f64,
+    epoch: Epoch,
+}
+
+impl AfterLoss {
+    fn window_packets(&self, s: f64, rtt_s: f64) -> f64 {
+        let left_s = (rtt_s - self.elapsed_s).max(0.0);
+        if s < left_s {
+            self.from + (self.epoch.start_packets - self.from) * s / left_s
+        } else {
+            self.epoch.window_packets(s - left_s)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+
+    use super::*;
+
+    const P: f64 = 2e-4;
+    const RTT_S: f64 = 0.1;
+
+    fn constant_loss() -> Hazard {
+        let mut hazard = Hazard::default();
+        for w in 5..3000 {
+            hazard.sent(f64::from(w), 100.0 / P, 10.0);
+            (0..100).for_each(|_| hazard.lost(f64::from(w), 10.0));
+        }
+        hazard.smooth();
+        hazard
+    }
+
+    fn state(cc: Cc, start: f64, w_max: f64, in_epoch_s: f64) -> FlowState {
+        let epoch = Epoch::new(cc, start, w_max, RTT_S);
+        FlowState {
+            phase: Phase::Avoidance,
+            cwnd_packets: epoch.window_packets(in_epoch_s),
+            epoch_start_s: 0.0,
+            epoch_start_packets: start,
+            w_max_packets: epoch.w_max_packets,
+            last_loss_s: Some(-RTT_S),
+            ssthresh_packets: start,
+            growth: 1.0,
+            held_s: 0.0,
+            release_in_s: 0.0,
+        }
+    }
+
+    /// The same process, drawn: mean window over the horizon, many times.
+    fn drawn(cc: Cc, state: &FlowState, now_s: f64, horizon_s: f64, runs: usize) -> Vec<f64> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+        let mut uniform = move || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        let dt = 0.01;
+        let mut means: Vec<f64> = (0..runs)
+            .map(|_| {
+                let mut epoch = state.epoch(cc, RTT_S);
+                let (mut t, mut area) = (now_s, 0.0);
+                let mut recovery: Option<(f64, f64)> = None;
+                let mut lost = false;
+                for _ in 0..(horizon_s / dt) as usize {
+                    if let Some((from, left_s)) = &mut recovery {
+                        let part = 1.0 - *left_s / RTT_S;
+                        area += dt * (*from + part * (epoch.start_packets - *from));
+                        *left_s -= dt;
+                        if *left_s <= 0.5 * dt {
+                            recovery = None;
+                            t = 0.0;
+                        }
+                        continue;
+                    }
+                    let exact = epoch.window_packets(t);
+                    // the state's window is read, those after a loss are rounded
+                    let w = if lost { exact.floor() } else { exact };
+                    area += w * dt;
+                    t += dt;
+                    if uniform() < -(-P * w / RTT_S * dt).exp_m1() {
+                        lost = true;
+                        epoch = Epoch::after_loss(cc, w, epoch.w_max_packets, RTT_S);
+                        epoch =
+                            Epoch::new(cc, epoch.start_packets.floor(), epoch.w_max_packets, RTT_S);
+                        recovery = Some((w, RTT_S));
+                    }
+                }
+                area / horizon_s
+            })
+            .collect();
+        means.sort_by(f64::total_cmp);
+        means
+    }
+
+    #[test]
+    fn the_recursion_agrees_with_drawing() {
+        let hazard = constant_loss();
+        let reward = Reward {
+            per_packet: 1.0,
+            limit: f64::INFINITY,
+        };
+        for cc in [Cc::Reno, Cc::Cubic] {
+            let law = Law {
+                cc,
+                rtt_s: RTT_S,
+                hazard: &hazard,
+                reward,
+                ceiling_packets: f64::INFINITY,
+            };
+            let (now_s, state) = (2.0, state(cc, 70.0, 100.0, 2.0));
+            for horizon_s in [1.0, 5.0, 20.0] {
+                let table = Renewal::new(law, horizon_s, (5.0, 3000.0), 3.0);
+                let pieces = table.forecast(law, &state, now_s);
+                let weight: f64 = pieces.iter().map(|piece| piece.weight).sum();
+                assert!((weight - 1.0).abs() < 1e-12);
+                let mean: f64 = pieces.iter().map(|piece| piece.weight * piece.mean).sum();
+                let square: f64 = pieces
+                    .iter()
+                    .map(|p| p.weight * (p.mean * p.mean + p.sd * p.sd))
+                    .sum();
+                let sd = (square - mean * mean).sqrt();
+                let draws = drawn(cc, &state, now_s, horizon_s, 4000);
+                let n = draws.len() as f64;
+                let drawn_mean = draws.iter().sum::<f64>() / n;
+                let drawn_sd =
+                    (draws.iter().map(|x| (x - drawn_mean).powi(2)).sum::<f64>() / n).sqrt();
+                let at = format!("{cc:?} {horizon_s} s: {mean}+-{sd}, {drawn_mean}+-{drawn_sd}");
+                eprintln!("{at}");
+                assert!((mean / drawn_mean - 1.0).abs() < 0.01, "{at}");
+                assert!((sd / drawn_sd - 1.0).abs() < 0.06, "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_losses_the_law_alone_counts() {
+        let mut hazard = Hazard::default();
+        hazard.sent(100.0, 1e15, 1.0);
+        hazard.smooth();
+        let reward = Reward {
+            per_packet: 1.0,
+            limit: f64::INFINITY,
+        };
+        let law = Law {
+            ceiling_packets: f64::INFINITY,
+            cc: Cc::Reno,
+            rtt_s: RTT_S,
+            hazard: &hazard,
+            reward,
+        };
+        let table = Renewal::new(law, 10.0, (50.0, 500.0), 1e9);
+        let pieces = table.forecast(law, &state(Cc::Reno, 100.0, 0.0, 1.0), 1.0);
+        let mean: f64 = pieces.iter().map(|piece| piece.weight * piece.mean).sum();
+        // 110 packets now, one more each 0.1 s, for 10 s
+        assert!((mean - 160.0).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn the_link_limits_the_reward() {
+        let hazard = constant_loss();
+        let reward = Reward {
+            per_packet: 1.0 / RTT_S,
+            limit: 800.0,
+        };
+        let law = Law {
+            ceiling_packets: f64::INFINITY,
+            cc: Cc::Cubic,
+            rtt_s: RTT_S,
+            hazard: &hazard,
+            reward,
+        };
+        let table = Renewal::new(law, 5.0, (5.0, 500.0), 3.0);
+        for piece in table.forecast(law, &state(Cc::Cubic, 100.0, 120.0, 0.5), 0.5) {
+            assert!(piece.mean <= 800.0 + 1e-9);
+        }
+    }
+}

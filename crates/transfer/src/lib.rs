@@ -1,0 +1,12 @@
+//! How long finite transfers take. Numbers in, plain structs out: no I/O, no clock, no threads, no
+//! randomness.
+//!
+//! | to do | call | gives |
+//! |---|---|---|
+//! | the time of a transfer | [`latency::latency`], [`latency::LatencyForecaster`], [`latency::evaluate_latency`] | [`latency::Latency`] `{bytes, mean_s, quantiles_s, no_loss_probability}` |
+//! | larger transfers from one small one | [`short_flow::estimate`] | [`short_flow::Estimate`] |
+//!
+//! All outputs derive `serde::Serialize` with the keys above: `docs/latency.md`, `docs/short-flows.md`.
+
+pub mod latency;
+pub mod short_flow;
