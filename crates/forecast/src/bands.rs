@@ -1,6 +1,6 @@
 //! Bands from residuals: quantiles of what forecasts were off by, in units of how sure they were.
 
-use crate::forecast::QUANTILES;
+use crate::types::QUANTILES;
 
 /// Seconds after which a residual counts 1/e in the bands, plus three horizons.
 const MEMORY_S: f64 = 300.0;

@@ -1,41 +1,20 @@
 //! Forecasts against what happened, by the paper's protocol and by a fair one.
 
+use crate::types::{
+    ByModel, ForecastError, Model, Protocol, QUANTILES, Quantity, SAMPLE_S, TRAINING_S,
+};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::estimators::{ByModel, EstimatorOptions, Model, Walk};
-use crate::forecast::{ForecastError, QUANTILES, Quantity, SAMPLE_S, TRAINING_S};
+use crate::estimators::{EstimatorOptions, Walk};
 use pathcast_analysis::rtt::guess_cc;
 use pathcast_analysis::series::Series;
 use pathcast_window_law::Cc;
 
 /// Seconds between moments of prediction.
 pub const EVERY_S: f64 = SAMPLE_S;
-/// Seconds between updates in the paper's protocol, and per sample there (section 5.1).
-pub const PAPER_SAMPLE_S: f64 = 10.0;
 /// The longest trace that is evaluated: 30 days.
 pub const MAX_DURATION_S: f64 = 2_592_000.0;
-
-/// What the history-based baselines may see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Protocol {
-    /// Samples of 1 s, up to the moment of prediction.
-    #[default]
-    Fair,
-    /// Averages over 10 s, updated every 10 s: up to 10 s stale (paper, section 5.1).
-    Paper,
-}
-
-impl Protocol {
-    /// Seconds of a sample.
-    pub fn sample_s(self) -> f64 {
-        match self {
-            Self::Fair => SAMPLE_S,
-            Self::Paper => PAPER_SAMPLE_S,
-        }
-    }
-}
 
 /// What to evaluate.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +27,7 @@ pub struct EvaluateOptions {
     pub horizons_s: Vec<f64>,
     /// Protocol.
     pub protocol: Protocol,
-    /// Seconds of the past that all models learn on, [`WINDOWS_S`](crate::estimators::WINDOWS_S); `None`: what suits
+    /// Seconds of the past that all models learn on, [`WINDOWS_S`](crate::types::WINDOWS_S); `None`: what suits
     /// each, 100 s for ECON and the formulas (paper, section 5.1).
     pub window_s: Option<f64>,
     /// Keep each prediction, for plots.
@@ -272,7 +251,7 @@ fn score(horizon_s: f64, predictions: Vec<Prediction>, keep: bool) -> HorizonSco
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimators::MODELS;
+    use crate::types::MODELS;
 
     fn sawtooth(seconds: u32) -> Series {
         let records = 0..=seconds * 10;

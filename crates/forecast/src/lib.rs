@@ -21,12 +21,14 @@ pub mod experts;
 pub mod forecast;
 pub mod formulas;
 pub mod renewal;
+pub mod types;
 
-pub use estimators::{ByModel, Estimate, Estimator, EstimatorOptions, MODELS, Model};
+pub use estimators::{Estimate, Estimator, EstimatorOptions};
 pub use evaluate::{
-    EvaluateError, EvaluateOptions, Evaluation, HorizonScore, Prediction, Protocol, evaluate,
+    EvaluateError, EvaluateOptions, Evaluation, HorizonScore, Prediction, evaluate,
 };
 pub use forecast::{
-    Basis, Expert, Forecast, ForecastError, Forecaster, ForecasterOptions, Note, Notes,
-    Observation, OnBreak, QUANTILES, Quantity, Weight,
+    Basis, Expert, Forecast, Forecaster, ForecasterOptions, Note, Notes, Observation, OnBreak,
+    Weight,
 };
+pub use types::{ByModel, ForecastError, MODELS, Model, Protocol, QUANTILES, Quantity};

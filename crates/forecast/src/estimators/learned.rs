@@ -1,17 +1,15 @@
 //! What models know at a moment of a trace, and the walk along it.
 
-use super::{EstimatorOptions, Model, State};
+use super::{EstimatorOptions, State};
 use crate::baselines::{
     Ewma, HoltWinters, RobustMpc, TwoSpeeds, harmonic_mean, last_sample, window_mean,
 };
 use crate::econ;
-use crate::evaluate::Protocol;
-use crate::forecast::{
-    Forecast, ForecastError, Forecaster, ForecasterOptions, Quantity, SAMPLE_S, TRAINING_S,
-};
+use crate::forecast::{Forecast, Forecaster, ForecasterOptions};
 use crate::formulas::{
     PathNumbers, cardwell, chen, dunaytsev, mathis, pftk, pftk_without_timeouts, rfc9438, tfrc,
 };
+use crate::types::{ForecastError, Model, Protocol, Quantity, SAMPLE_S, TRAINING_S};
 use pathcast_analysis::counter::Counter;
 use pathcast_analysis::epochs::Phase;
 use pathcast_analysis::fit::{FitOptions, fit};
@@ -22,7 +20,6 @@ use pathcast_window_law::Cc;
 
 #[path = "training.rs"]
 mod training;
-pub use training::WINDOWS_S;
 
 /// Seconds between refits of what is learned on the training window (paper, section 5.1); before the
 /// window is full, each second.

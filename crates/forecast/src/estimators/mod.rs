@@ -4,164 +4,19 @@
 //! A new model is a variant of [`Model`] and a line in `Learned::forecast`;
 //! the evaluation, the command line and the tables take it from there.
 
-mod by_model;
 mod learned;
 
+use crate::types::{ForecastError, Model, Protocol, QUANTILES, Quantity};
 use std::collections::VecDeque;
 
 use serde::Serialize;
 
 use crate::bands::Residuals;
-use crate::evaluate::Protocol;
-use crate::forecast::{ForecastError, QUANTILES, Quantity};
 use pathcast_analysis::epochs::FlowState;
 use pathcast_analysis::series::Series;
 use pathcast_window_law::Cc;
 
-pub use by_model::ByModel;
-pub use learned::WINDOWS_S;
 pub(crate) use learned::{Learned, Walk};
-
-/// What a model is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// The flow's state and what was learned on the path.
-    State,
-    /// Samples of the past.
-    History,
-    /// A formula of round-trip time and loss probability.
-    Formula,
-}
-
-/// A model of throughput.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Model {
-    /// Pathcast's forecast ([`crate::forecast`]).
-    Pathcast,
-    /// Cao 2019 ([`crate::econ`]): equation 4 in slow start, equation 2 after it.
-    Econ,
-    /// The newest sample (Sun 2016).
-    LastSample,
-    /// Weight 0.8 on the newest sample (He 2005).
-    Ewma,
-    /// Level plus trend (He 2005).
-    HoltWinters,
-    /// Of five samples (Yin 2015).
-    HarmonicMean,
-    /// Mean of the training window.
-    WindowMean,
-    /// The harmonic mean less its worst recent error (Yin 2015).
-    RobustMpc,
-    /// The player's estimate, without its safety factor.
-    DashJs,
-    /// The player's estimate, without its safety factor.
-    HlsJs,
-    /// Mathis 1997.
-    Mathis,
-    /// Padhye 1998 without timeouts: the paper's "PFTK".
-    PftkWithoutTimeouts,
-    /// Padhye 1998, whole.
-    Pftk,
-    /// Chen 2006.
-    Chen,
-    /// Dunaytsev 2007, as Cao 2019 uses it.
-    Dunaytsev,
-    /// Cardwell 2000: slow start, then PFTK.
-    Cardwell,
-    /// TFRC, RFC 5348.
-    Tfrc,
-    /// CUBIC's steady state, RFC 9438.
-    Rfc9438,
-}
-
-/// All models, in the order of all tables.
-pub const MODELS: [Model; 18] = [
-    Model::Pathcast,
-    Model::Econ,
-    Model::LastSample,
-    Model::Ewma,
-    Model::HoltWinters,
-    Model::HarmonicMean,
-    Model::WindowMean,
-    Model::RobustMpc,
-    Model::DashJs,
-    Model::HlsJs,
-    Model::Mathis,
-    Model::PftkWithoutTimeouts,
-    Model::Pftk,
-    Model::Chen,
-    Model::Dunaytsev,
-    Model::Cardwell,
-    Model::Tfrc,
-    Model::Rfc9438,
-];
-
-impl Model {
-    /// Its name in files and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pathcast => "pathcast",
-            Self::Econ => "econ",
-            Self::LastSample => "last_sample",
-            Self::Ewma => "ewma",
-            Self::HoltWinters => "holt_winters",
-            Self::HarmonicMean => "harmonic_mean",
-            Self::WindowMean => "window_mean",
-            Self::RobustMpc => "robust_mpc",
-            Self::DashJs => "dash_js",
-            Self::HlsJs => "hls_js",
-            Self::Mathis => "mathis",
-            Self::PftkWithoutTimeouts => "pftk_without_timeouts",
-            Self::Pftk => "pftk",
-            Self::Chen => "chen",
-            Self::Dunaytsev => "dunaytsev",
-            Self::Cardwell => "cardwell",
-            Self::Tfrc => "tfrc",
-            Self::Rfc9438 => "rfc9438",
-        }
-    }
-
-    /// The model of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        MODELS.into_iter().find(|model| model.name() == name)
-    }
-
-    /// What it is made of.
-    pub fn family(self) -> Family {
-        match self {
-            Self::Pathcast | Self::Econ => Family::State,
-            Self::LastSample
-            | Self::Ewma
-            | Self::HoltWinters
-            | Self::HarmonicMean
-            | Self::WindowMean
-            | Self::RobustMpc
-            | Self::DashJs
-            | Self::HlsJs => Family::History,
-            Self::Mathis
-            | Self::PftkWithoutTimeouts
-            | Self::Pftk
-            | Self::Chen
-            | Self::Dunaytsev
-            | Self::Cardwell
-            | Self::Tfrc
-            | Self::Rfc9438 => Family::Formula,
-        }
-    }
-
-    /// Whether it says anything of this congestion control: a formula is of Reno or of CUBIC, and ECON needs a window
-    /// law. Pathcast's forecast of a flow without one rests on its past alone.
-    pub fn suits(self, cc: Cc) -> bool {
-        match (self, self.family()) {
-            (Self::Econ, _) => cc.has_law(),
-            (_, Family::State | Family::History) => true,
-            (Self::Rfc9438, _) => cc == Cc::Cubic,
-            (_, Family::Formula) => cc == Cc::Reno,
-        }
-    }
-}
 
 /// What to learn with.
 #[derive(Debug, Clone, PartialEq)]
@@ -218,7 +73,7 @@ pub struct Estimate {
 /// ```
 /// use pathcast_analysis::Series;
 /// use pathcast_window_law::Cc;
-/// use pathcast_forecast::estimators::{Estimator, EstimatorOptions, Model};
+/// use pathcast_forecast::{Estimator, EstimatorOptions, Model};
 /// let time_s: Vec<f64> = (0..3000).map(|i| f64::from(i) * 0.1).collect();
 /// let cwnd = (0..3000).map(|i| f64::from(100 + i % 101)).collect();
 /// let options = EstimatorOptions { cc: Some(Cc::Reno), ..EstimatorOptions::default() };
@@ -343,6 +198,7 @@ impl Estimator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::MODELS;
 
     fn sawtooth(seconds: u32) -> Series {
         let records = 0..=seconds * 10;

@@ -8,12 +8,8 @@
 
 use super::{Learned, REFIT_S, Walk};
 use crate::baselines::{Ewma, HoltWinters, RobustMpc, TwoSpeeds};
-use crate::evaluate::{PAPER_SAMPLE_S, Protocol};
-use crate::forecast::{ForecastError, Forecaster, ForecasterOptions, SAMPLE_S, TRAINING_S};
-
-/// Training windows that may be asked for, seconds. Below the time from update to update (10 s) a part of
-/// the flow would never be seen.
-pub const WINDOWS_S: (f64, f64) = (10.0, 1000.0);
+use crate::forecast::{Forecaster, ForecasterOptions};
+use crate::types::{ForecastError, PAPER_SAMPLE_S, Protocol, SAMPLE_S, TRAINING_S, WINDOWS_S};
 
 /// Samples of a window in the paper's protocol: 10 of 10 s where it has 100 s.
 const PAPER_SAMPLES: f64 = TRAINING_S / PAPER_SAMPLE_S;
@@ -92,8 +88,8 @@ impl Learned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimators::{MODELS, Model};
     use crate::evaluate::{EvaluateError, EvaluateOptions, Prediction, evaluate};
+    use crate::types::{MODELS, Model};
     use pathcast_analysis::series::Series;
     use pathcast_window_law::Cc;
 

@@ -1,12 +1,10 @@
 //! The forecaster: takes records, learns each second, forecasts when asked.
 
+use crate::types::{ForecastError, Quantity, SAMPLE_S, TRAINING_S};
 use std::collections::VecDeque;
 
 use super::horizon::{Horizon, Pending, Summary, summarise};
-use super::{
-    Basis, Forecast, ForecastError, ForecasterOptions, Note, Notes, Observation, Quantity, Weight,
-    reward,
-};
+use super::{Basis, Forecast, ForecasterOptions, Note, Notes, Observation, Weight, reward};
 use crate::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
 use crate::experts::{ByExpert, EXPERTS, Expert, middle};
 use crate::renewal::{Law, Renewal, Reward};
@@ -24,10 +22,6 @@ mod breaks;
 mod changes;
 pub use breaks::OnBreak;
 
-/// Seconds per sample of history.
-pub const SAMPLE_S: f64 = 1.0;
-/// Training window, seconds (paper, section 5.1).
-pub const TRAINING_S: f64 = 100.0;
 /// Seconds between refits (paper, section 5.1); each second while the flow is younger than this.
 const REFIT_S: f64 = 10.0;
 /// Seconds after which losses and packets count 1/e. Four training windows: long enough for some

@@ -1,8 +1,9 @@
 //! What is learned for one horizon.
 
+use crate::types::SAMPLE_S;
 use std::collections::VecDeque;
 
-use super::forecaster::{SAMPLE_S, VALUE_FLOOR};
+use super::forecaster::VALUE_FLOOR;
 use super::regression::Regression;
 use crate::bands::Residuals;
 use crate::experts::{ByExpert, Pool};

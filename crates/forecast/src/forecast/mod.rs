@@ -16,65 +16,17 @@ mod notes;
 mod regression;
 mod reward;
 
+use crate::types::{QUANTILES, Quantity};
 use serde::Serialize;
-use thiserror::Error;
 
-use crate::estimators::{Model, WINDOWS_S};
 pub use crate::experts::{EXPERTS, Expert};
 use pathcast_analysis::epochs::FlowState;
 use pathcast_analysis::rtt::RttSource;
-use pathcast_analysis::series::{Series, SeriesError};
+use pathcast_analysis::series::Series;
 use pathcast_window_law::Cc;
 
-pub use forecaster::{Forecaster, OnBreak, SAMPLE_S, TRAINING_S};
+pub use forecaster::{Forecaster, OnBreak};
 pub use notes::{Note, Notes};
-
-/// Levels of the quantiles that a forecast carries.
-pub const QUANTILES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
-
-/// Why a forecaster or a forecast was refused.
-#[derive(Debug, Clone, PartialEq, Error)]
-#[non_exhaustive]
-pub enum ForecastError {
-    /// A horizon that is no time.
-    #[error("horizon is {got} s, must be a finite number > 0")]
-    BadHorizon {
-        /// What was asked for, seconds.
-        got: f64,
-    },
-    /// A round-trip time that is no time.
-    #[error("rtt is {got} s, must be a finite number > 0")]
-    BadRtt {
-        /// What was given, seconds.
-        got: f64,
-    },
-    /// A training window that is too short or too long.
-    #[error("window is {got} s, must be {} to {}", WINDOWS_S.0, WINDOWS_S.1)]
-    BadWindow {
-        /// What was asked for, seconds.
-        got: f64,
-    },
-    /// A horizon for which nothing was tabulated and learned.
-    #[error("no forecaster for a horizon of {got} s, have {known:?}")]
-    UnknownHorizon {
-        /// What was asked for, seconds.
-        got: f64,
-        /// The horizons given at the start, seconds.
-        known: Vec<f64>,
-    },
-    /// A record that cannot follow the one before.
-    #[error(transparent)]
-    Record(#[from] SeriesError),
-    /// A model that says nothing of this flow.
-    #[error("{} says nothing of this flow: it is of another congestion control, or nothing was seen yet", model.name())]
-    Unsuited {
-        /// Which.
-        model: Model,
-    },
-    /// No record yet.
-    #[error("nothing observed yet, at least one record is wanted")]
-    NothingObserved,
-}
 
 /// What a forecaster is told at the start.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,16 +73,6 @@ pub struct Weight {
     pub weight: f64,
     /// What it forecasts by itself, in the forecast's unit.
     pub value: f64,
-}
-
-/// What is forecast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Quantity {
-    /// Time-weighted mean window over the horizon, packets: without sequence numbers.
-    MeanCwndPackets,
-    /// Growth of snd_nxt over the horizon, packets per second.
-    PacketsPerS,
 }
 
 /// What a forecast rests on.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::forecast::{Expert, ForecastError, ForecasterOptions, Note, Observation};
+use crate::forecast::{Expert, ForecasterOptions, Note, Observation};
+use crate::types::ForecastError;
 
 fn options(horizons_s: &[f64]) -> ForecasterOptions {
     ForecasterOptions {

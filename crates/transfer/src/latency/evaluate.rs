@@ -10,7 +10,7 @@ use pathcast_analysis::loss_curve::LossCurve;
 use pathcast_analysis::series::{Integral, Series};
 use pathcast_forecast::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
 use pathcast_forecast::evaluate::{EvaluateError, MAX_DURATION_S, cc_before, first_prediction_s};
-use pathcast_forecast::forecast::{QUANTILES, Quantity, SAMPLE_S, TRAINING_S};
+use pathcast_forecast::types::{QUANTILES, Quantity, SAMPLE_S, TRAINING_S};
 use pathcast_window_law::Cc;
 
 /// Models judged, in the order of all lists. `pathcast` pools the flow's state with what it lately did;

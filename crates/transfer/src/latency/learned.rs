@@ -7,9 +7,8 @@ use super::{
 use pathcast_analysis::epochs::FlowState;
 use pathcast_analysis::hazard::Hazard;
 use pathcast_analysis::series::Series;
-use pathcast_forecast::forecast::{
-    ForecastError, Forecaster, ForecasterOptions, Observation, QUANTILES, Quantity,
-};
+use pathcast_forecast::forecast::{Forecaster, ForecasterOptions, Observation};
+use pathcast_forecast::types::{ForecastError, QUANTILES, Quantity};
 use pathcast_window_law::Cc;
 
 /// Horizons at which packets sent are forecast, seconds; between them times are interpolated.

@@ -1,6 +1,6 @@
 //! Mixtures of times, and their quantiles.
 
-use pathcast_forecast::forecast::QUANTILES;
+use pathcast_forecast::types::QUANTILES;
 
 /// Where standard normal variates of equal chance lie, scaled to variance 1.
 const NORMAL: [f64; 11] = [

@@ -25,7 +25,7 @@ use thiserror::Error;
 use pathcast_analysis::epochs::FlowState;
 use pathcast_analysis::hazard::Hazard;
 use pathcast_analysis::loss_curve::LossCurve;
-use pathcast_forecast::forecast::{ForecastError, QUANTILES};
+use pathcast_forecast::types::{ForecastError, QUANTILES};
 use pathcast_window_law::Cc;
 
 pub use evaluate::{LatencyEvaluation, LatencyOptions, evaluate_latency};

@@ -1,0 +1,283 @@
+//! What all of this crate speaks of: models, what they forecast, how they are judged, why they refuse.
+
+use std::ops::Index;
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+use pathcast_analysis::series::SeriesError;
+use pathcast_window_law::Cc;
+
+/// Seconds per sample of history.
+pub const SAMPLE_S: f64 = 1.0;
+/// Training window, seconds (paper, section 5.1).
+pub const TRAINING_S: f64 = 100.0;
+/// Seconds between updates in the paper's protocol, and per sample there (section 5.1).
+pub const PAPER_SAMPLE_S: f64 = 10.0;
+/// Training windows that may be asked for, seconds. Below the time from update to update (10 s) a part of
+/// the flow would never be seen.
+pub const WINDOWS_S: (f64, f64) = (10.0, 1000.0);
+
+/// Levels of the quantiles that a forecast carries.
+pub const QUANTILES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
+
+/// What is forecast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Time-weighted mean window over the horizon, packets: without sequence numbers.
+    MeanCwndPackets,
+    /// Growth of snd_nxt over the horizon, packets per second.
+    PacketsPerS,
+}
+
+/// What the history-based baselines may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// Samples of 1 s, up to the moment of prediction.
+    #[default]
+    Fair,
+    /// Averages over 10 s, updated every 10 s: up to 10 s stale (paper, section 5.1).
+    Paper,
+}
+
+impl Protocol {
+    /// Seconds of a sample.
+    pub fn sample_s(self) -> f64 {
+        match self {
+            Self::Fair => SAMPLE_S,
+            Self::Paper => PAPER_SAMPLE_S,
+        }
+    }
+}
+
+/// What a model is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// The flow's state and what was learned on the path.
+    State,
+    /// Samples of the past.
+    History,
+    /// A formula of round-trip time and loss probability.
+    Formula,
+}
+
+/// A model of throughput.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Model {
+    /// Pathcast's forecast ([`crate::forecast`]).
+    Pathcast,
+    /// Cao 2019 ([`crate::econ`]): equation 4 in slow start, equation 2 after it.
+    Econ,
+    /// The newest sample (Sun 2016).
+    LastSample,
+    /// Weight 0.8 on the newest sample (He 2005).
+    Ewma,
+    /// Level plus trend (He 2005).
+    HoltWinters,
+    /// Of five samples (Yin 2015).
+    HarmonicMean,
+    /// Mean of the training window.
+    WindowMean,
+    /// The harmonic mean less its worst recent error (Yin 2015).
+    RobustMpc,
+    /// The player's estimate, without its safety factor.
+    DashJs,
+    /// The player's estimate, without its safety factor.
+    HlsJs,
+    /// Mathis 1997.
+    Mathis,
+    /// Padhye 1998 without timeouts: the paper's "PFTK".
+    PftkWithoutTimeouts,
+    /// Padhye 1998, whole.
+    Pftk,
+    /// Chen 2006.
+    Chen,
+    /// Dunaytsev 2007, as Cao 2019 uses it.
+    Dunaytsev,
+    /// Cardwell 2000: slow start, then PFTK.
+    Cardwell,
+    /// TFRC, RFC 5348.
+    Tfrc,
+    /// CUBIC's steady state, RFC 9438.
+    Rfc9438,
+}
+
+/// All models, in the order of all tables.
+pub const MODELS: [Model; 18] = [
+    Model::Pathcast,
+    Model::Econ,
+    Model::LastSample,
+    Model::Ewma,
+    Model::HoltWinters,
+    Model::HarmonicMean,
+    Model::WindowMean,
+    Model::RobustMpc,
+    Model::DashJs,
+    Model::HlsJs,
+    Model::Mathis,
+    Model::PftkWithoutTimeouts,
+    Model::Pftk,
+    Model::Chen,
+    Model::Dunaytsev,
+    Model::Cardwell,
+    Model::Tfrc,
+    Model::Rfc9438,
+];
+
+impl Model {
+    /// Its name in files and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pathcast => "pathcast",
+            Self::Econ => "econ",
+            Self::LastSample => "last_sample",
+            Self::Ewma => "ewma",
+            Self::HoltWinters => "holt_winters",
+            Self::HarmonicMean => "harmonic_mean",
+            Self::WindowMean => "window_mean",
+            Self::RobustMpc => "robust_mpc",
+            Self::DashJs => "dash_js",
+            Self::HlsJs => "hls_js",
+            Self::Mathis => "mathis",
+            Self::PftkWithoutTimeouts => "pftk_without_timeouts",
+            Self::Pftk => "pftk",
+            Self::Chen => "chen",
+            Self::Dunaytsev => "dunaytsev",
+            Self::Cardwell => "cardwell",
+            Self::Tfrc => "tfrc",
+            Self::Rfc9438 => "rfc9438",
+        }
+    }
+
+    /// The model of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        MODELS.into_iter().find(|model| model.name() == name)
+    }
+
+    /// What it is made of.
+    pub fn family(self) -> Family {
+        match self {
+            Self::Pathcast | Self::Econ => Family::State,
+            Self::LastSample
+            | Self::Ewma
+            | Self::HoltWinters
+            | Self::HarmonicMean
+            | Self::WindowMean
+            | Self::RobustMpc
+            | Self::DashJs
+            | Self::HlsJs => Family::History,
+            Self::Mathis
+            | Self::PftkWithoutTimeouts
+            | Self::Pftk
+            | Self::Chen
+            | Self::Dunaytsev
+            | Self::Cardwell
+            | Self::Tfrc
+            | Self::Rfc9438 => Family::Formula,
+        }
+    }
+
+    /// Whether it says anything of this congestion control: a formula is of Reno or of CUBIC, and ECON needs a window
+    /// law. Pathcast's forecast of a flow without one rests on its past alone.
+    pub fn suits(self, cc: Cc) -> bool {
+        match (self, self.family()) {
+            (Self::Econ, _) => cc.has_law(),
+            (_, Family::State | Family::History) => true,
+            (Self::Rfc9438, _) => cc == Cc::Cubic,
+            (_, Family::Formula) => cc == Cc::Reno,
+        }
+    }
+}
+
+/// One value for each model; as JSON an object with the models' names as keys.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ByModel<T>([T; MODELS.len()]);
+
+impl<T> ByModel<T> {
+    /// Asks for each model's value, in the order of [`MODELS`].
+    pub fn from_fn(mut of: impl FnMut(Model) -> T) -> Self {
+        Self(MODELS.map(&mut of))
+    }
+
+    /// Models and values, in the order of [`MODELS`].
+    pub fn iter(&self) -> impl Iterator<Item = (Model, &T)> {
+        MODELS.into_iter().zip(&self.0)
+    }
+}
+
+impl<T> Index<Model> for ByModel<T> {
+    type Output = T;
+
+    fn index(&self, model: Model) -> &T {
+        &self.0[model as usize]
+    }
+}
+
+impl<T: Serialize> Serialize for ByModel<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter().map(|(model, value)| (model.name(), value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_model_has_its_own_place() {
+        let names = ByModel::from_fn(Model::name);
+        for model in MODELS {
+            assert_eq!(names[model], model.name());
+        }
+        let json = serde_json::to_value(names).unwrap();
+        assert_eq!(json["hls_js"], "hls_js");
+    }
+}
+
+/// Why a forecaster or a forecast was refused.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum ForecastError {
+    /// A horizon that is no time.
+    #[error("horizon is {got} s, must be a finite number > 0")]
+    BadHorizon {
+        /// What was asked for, seconds.
+        got: f64,
+    },
+    /// A round-trip time that is no time.
+    #[error("rtt is {got} s, must be a finite number > 0")]
+    BadRtt {
+        /// What was given, seconds.
+        got: f64,
+    },
+    /// A training window that is too short or too long.
+    #[error("window is {got} s, must be {} to {}", WINDOWS_S.0, WINDOWS_S.1)]
+    BadWindow {
+        /// What was asked for, seconds.
+        got: f64,
+    },
+    /// A horizon for which nothing was tabulated and learned.
+    #[error("no forecaster for a horizon of {got} s, have {known:?}")]
+    UnknownHorizon {
+        /// What was asked for, seconds.
+        got: f64,
+        /// The horizons given at the start, seconds.
+        known: Vec<f64>,
+    },
+    /// A record that cannot follow the one before.
+    #[error(transparent)]
+    Record(#[from] SeriesError),
+    /// A model that says nothing of this flow.
+    #[error("{} says nothing of this flow: it is of another congestion control, or nothing was seen yet", model.name())]
+    Unsuited {
+        /// Which.
+        model: Model,
+    },
+    /// No record yet.
+    #[error("nothing observed yet, at least one record is wanted")]
+    NothingObserved,
+}
