@@ -27,7 +27,7 @@ import numpy as np
 from rich.progress import track
 
 import pathcast
-from pathcast.suite.short_flows import (
+from pathcast.experiments.suite.short_flows import (
     MEASURED_BYTES,
     MSS_BYTES,
     QUEUE,

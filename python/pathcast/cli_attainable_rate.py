@@ -7,7 +7,6 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Annotated
 
@@ -30,23 +29,16 @@ from pathcast.attainable_rate import (
     steps,
 )
 from pathcast.attainable_rate import figures as pictures
-from pathcast.attainable_rate.folder import Folder, resumed
 from pathcast.attainable_rate.live import DEFAULT_LONGEST_S
 from pathcast.attainable_rate.scenarios import probing
 from pathcast.console import INTERRUPTED, err, out, print_json
 from pathcast.exceptions import ProbingError
+from pathcast.experiments.attainable_rate.folder import Folder, resumed
+from pathcast.experiments.engine.store import locked
+from pathcast.experiments.engine.world import World
 from pathcast.files import write_beside
 from pathcast.report.plots import alone
 from pathcast.scenario import Scenario, load
-
-
-class World(StrEnum):
-    """Where trains are sent."""
-
-    SIMULATOR = "simulator"
-    EMULATOR = "emulator"
-    LIVE = "live"
-
 
 _UNITS = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
 
@@ -211,7 +203,8 @@ def attainable_rate(
         )
     if isinstance(prober, LiveProber) and not yes:
         _ask(prober, largest)
-    with _watched(prober) as watch:
+    alone = contextlib.nullcontext() if output is None else locked(output)
+    with alone, _watched(prober) as watch:
         if adaptive is None:
             rates = steps(by, math.inf if largest is None else largest)
             found, probed = estimate(prober, rates, options, kept=kept, keep=keep, watch=watch)

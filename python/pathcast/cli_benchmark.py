@@ -8,17 +8,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pathcast.attainable_rate import (
-    EmulatedProber,
-    Options,
-    SimulatedProber,
-    benchmark,
-    claims,
-    report,
-)
-from pathcast.cli_attainable_rate import World, parse_rate
+from pathcast.attainable_rate import EmulatedProber, Options, SimulatedProber
+from pathcast.cli_attainable_rate import parse_rate
 from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar, styled
 from pathcast.exceptions import ProbingError
+from pathcast.experiments.attainable_rate import benchmark, claims, report
+from pathcast.experiments.engine.world import World
 
 app = typer.Typer(help="Compare whole configurations.", no_args_is_help=True)
 
@@ -107,7 +102,7 @@ def attainable_rate(
                 greedy_s=_GREEDY_S / 5 if real else _GREEDY_S,
                 prober=EmulatedProber if real else SimulatedProber,
                 folder=output / world,
-                watch=lambda _, done, __: progress(done),
+                progress=progress,
             )
         except KeyboardInterrupt:
             err.print("interrupted; rates that were done are kept, the same command goes on")

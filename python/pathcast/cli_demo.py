@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path as FilePath
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,6 +11,7 @@ from pathcast import demo, report, rootless
 from pathcast.cli_models import score_table
 from pathcast.cli_options import Json, Seed
 from pathcast.console import out, print_json, print_run, progress_bar, styled
+from pathcast.experiments.engine.world import World
 from pathcast.files import check_output, write_beside
 from pathcast.path import Path
 
@@ -26,8 +27,9 @@ def run_demo(
     ] = 60.0,
     seed: Seed = 1,
     world: Annotated[
-        demo.World, typer.Option(help="auto: the emulator if it can run here, else the simulator.")
-    ] = demo.World.AUTO,
+        Literal["auto", "emulator", "simulator"],
+        typer.Option(help="auto: the emulator if it can run here, else the simulator."),
+    ] = "auto",
     output: Annotated[
         FilePath, typer.Option("--output", "-o", help="The report, one HTML page.")
     ] = FilePath("report.html"),
@@ -41,7 +43,7 @@ def run_demo(
         if file is not None:
             check_output(file)
     path = demo.demo_path() if path_file is None else Path.load(path_file)
-    chosen = demo.choose_world(world)
+    chosen = demo.choose_world(None if world == "auto" else World(world))
     if not as_json:
         out.print(
             f"{chosen.said}: one {scheme} flow, {duration:g} s, over {path.name or path.file}"

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -15,10 +15,13 @@ from rich.text import Text
 
 from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar, styled
 from pathcast.exceptions import PathcastError
-from pathcast.suite import NETWORKS, Form, cells, judge, results, short_flows
-from pathcast.suite import output as pages
-from pathcast.suite.folder import Folder
-from pathcast.suite.runs import ATTEMPTS, AnyCell, Plan, Status, World, plan, run
+from pathcast.experiments.engine.claim import verdict_of
+from pathcast.experiments.engine.runner import ATTEMPTS, Plan, Status, plan, run
+from pathcast.experiments.engine.store import Store
+from pathcast.experiments.engine.world import World
+from pathcast.experiments.suite import NETWORKS, Form, cells, judge, results, short_flows
+from pathcast.experiments.suite import output as pages
+from pathcast.experiments.suite.judge import AnyCell
 
 
 def suite(
@@ -48,8 +51,9 @@ def suite(
         float | None, typer.Option(metavar="SECONDS", help="Of each cell instead of the form's.")
     ] = None,
     world: Annotated[
-        World, typer.Option(help="simulator: to try things, in seconds; its figures say so.")
-    ] = World.EMULATOR,
+        Literal["emulator", "simulator"],
+        typer.Option(help="simulator: to try things, in seconds; its figures say so."),
+    ] = "emulator",
     at_once: Annotated[
         int | None,
         typer.Option(
@@ -93,15 +97,15 @@ def suite(
         duration_s=duration,
     )
     trace_files = _trace_files(traces or [])
-    folder = Folder(output)
-    with folder.locked():
-        planned = plan(chosen, folder, world, at_once)
+    store = Store(output)
+    with store.locked():
+        planned = plan(chosen, store, World(world), at_once)
         if run_cells:
             if not as_json:
                 _announce(planned, output, cluster)
             with _running(planned, output) as progress:
                 outcomes = run(
-                    planned, folder, attempts=attempts, cluster=cluster, progress=progress
+                    planned, store, attempts=attempts, cluster=cluster, progress=progress
                 )
         else:
             outcomes = list(planned.kept)
@@ -118,7 +122,7 @@ def suite(
                 "report": str(page),
                 "results": str(output / "results.json"),
                 "form": form.value,
-                "world": world.value,
+                "world": world,
                 "cells": len(chosen),
                 "valid": valid,
                 "claims": collected["claims"],
@@ -177,7 +181,7 @@ def _trace_files(paths: list[FilePath]) -> list[FilePath]:
     return found
 
 
-def _announce(planned: Plan, output: FilePath, cluster: str | None) -> None:
+def _announce(planned: Plan[AnyCell], output: FilePath, cluster: str | None) -> None:
     """What will happen, how long it takes and what it needs, before it begins."""
     there, missing = len(planned.kept), len(planned.missing)
     if there:
@@ -218,7 +222,9 @@ def _duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def _running(planned: Plan, output: FilePath) -> Iterator[Callable[[Status], None]]:
+def _running(
+    planned: Plan[AnyCell], output: FilePath
+) -> Iterator[Callable[[Status[AnyCell]], None]]:
     """Shows how far the runs are; after Ctrl-C, says how to go on."""
     told = 0
     with Progress(
@@ -233,7 +239,7 @@ def _running(planned: Plan, output: FilePath) -> Iterator[Callable[[Status], Non
     ) as bar:
         task = bar.add_task("", total=len(planned.missing), left="")
 
-        def tell(status: Status) -> None:
+        def tell(status: Status[AnyCell]) -> None:
             nonlocal told
             for cell, record in status.ended[told:]:
                 told += 1
@@ -275,6 +281,5 @@ def _ended(name: str, valid: bool, invalid_because: tuple[tuple[str, ...], ...])
 def _print_claims(claims: list[dict[str, Any]]) -> None:
     table = Table("", "what must show", "wanted", "got")
     for row in claims:
-        holds = {True: ("yes", "green"), False: ("no", "red"), None: ("-", "")}[row["holds"]]
-        table.add_row(styled(holds), row["claim"], row["wanted"], row["got"])
+        table.add_row(styled(verdict_of(row)), row["claim"], row["wanted"], row["got"])
     out.print(table)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from importlib import resources
 from typing import Any
 
 from pathcast import runs
 from pathcast.exceptions import EmulatorError, SchemeError
+from pathcast.experiments.engine.world import World
 from pathcast.models import Evaluation, Fit, evaluate, fit
 from pathcast.path import Path
 from pathcast.trace import Trace
@@ -18,14 +18,6 @@ HORIZONS_S = (1.0, 5.0, 10.0)
 
 #: Congestion controls whose windows the models know.
 SCHEMES = ("cubic", "reno")
-
-
-class World(StrEnum):
-    """Where a flow runs."""
-
-    AUTO = "auto"
-    EMULATOR = "emulator"
-    SIMULATOR = "simulator"
 
 
 @dataclass(frozen=True)
@@ -96,8 +88,8 @@ def demo_path() -> Path:
     return Path.parse(file.read_text(), "demo.toml")
 
 
-def choose_world(wanted: World) -> ChosenWorld:
-    """Finds out where to run.
+def choose_world(wanted: World | None) -> ChosenWorld:
+    """Finds out where to run: in the emulator if it can run here and nothing is wanted.
 
     Raises:
         EmulatorError: the emulator was asked for and cannot run here.

@@ -31,8 +31,9 @@ from pathcast.attainable_rate import (
     steps,
     video,
 )
-from pathcast.attainable_rate.folder import Folder
 from pathcast.exceptions import BudgetSpent
+from pathcast.experiments.attainable_rate.folder import Folder
+from pathcast.experiments.engine.store import locked
 from pathcast.min_plus import Arrivals
 
 PROBE = """
@@ -518,3 +519,11 @@ def test_ctrl_c_ends_the_probing(asked, tmp_path):
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
+
+
+def test_two_do_not_probe_into_one_folder(tmp_path):
+    with locked(tmp_path):
+        done = run("attainable-rate", "--latency", 0.02, "--window", 8, "-o", tmp_path)
+    assert done.returncode == 2
+    assert "at work there" in " ".join(done.stderr.split())
+    assert not list(tmp_path.glob("rates/*"))

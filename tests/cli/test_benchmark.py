@@ -6,8 +6,9 @@ import pytest
 
 from conftest import run
 from pathcast import ProbingError
-from pathcast.attainable_rate import AttainableRate, benchmark, claims, video
+from pathcast.attainable_rate import AttainableRate, video
 from pathcast.attainable_rate.curve import Point
+from pathcast.experiments.attainable_rate import benchmark, claims
 
 
 def test_each_configuration_is_a_scenario_whose_first_flow_probes():

@@ -38,7 +38,7 @@ def test_without_the_emulator_the_demo_says_so(tmp_path, monkeypatch):
 
     nothing = pathcast.Capabilities(False, False, False, False, (), ("there is no TUN",))
     monkeypatch.setattr(demo.runs, "capabilities", lambda: nothing)
-    chosen = demo.choose_world(demo.World.AUTO)
+    chosen = demo.choose_world(None)
     assert chosen.world is demo.World.SIMULATOR
     assert "there is no TUN" in chosen.said
     with pytest.raises(pathcast.EmulatorError, match="there is no TUN"):

@@ -15,10 +15,11 @@ import pytest
 import pathcast
 from conftest import PATHCAST, run, until_valid, wait_until
 from pathcast import threads
-from pathcast.suite import Form, cells
-from pathcast.suite.folder import Folder
-from pathcast.suite.runs import World, plan
-from pathcast.suite.runs import run as run_missing
+from pathcast.experiments.engine.runner import plan
+from pathcast.experiments.engine.runner import run as run_missing
+from pathcast.experiments.engine.store import Store
+from pathcast.experiments.engine.world import World
+from pathcast.experiments.suite import Form, cells
 
 #: Two cells of a network that is quick to simulate.
 TINY = ("--world", "simulator", "--network", "last-mile-0.5", "--duration", 40)
@@ -121,7 +122,7 @@ def test_a_damaged_state_is_no_run_and_is_run_again(tmp_path):
     (cell,) = cells(Form.SHORT, networks=["last-mile-0.5"], schemes=["reno"], duration_s=12)
     file = folder / "simulated" / cell.name / "cell.json"
     trace_file = file.with_name("trace.parquet")
-    found = Folder(folder).find
+    found = Store(folder).find
     assert found(cell, "simulator")[0] is not None
     assert found(cell, "emulator") == (None, "not run yet")
 
@@ -257,9 +258,9 @@ def test_ctrl_c_keeps_what_ended_and_the_same_command_goes_on(tmp_path):
         name for cell in ended for name in (cell, cell.with_name("trace.parquet"))
     )
     chosen = cells(Form.SHORT, networks=["last-mile-1"], seeds=[1, 2], duration_s=3000)
-    planned = plan(chosen, Folder(folder), World.SIMULATOR)
+    planned = plan(chosen, Store(folder), World.SIMULATOR)
     assert len(planned.kept) == len(ended)
-    outcomes = run_missing(planned, Folder(folder))
+    outcomes = run_missing(planned, Store(folder))
     assert sorted(cell.name for cell, _ in outcomes) == sorted(cell.name for cell in chosen)
     assert before.items() < kept(folder).items()
 

@@ -5,11 +5,11 @@ import pytest
 
 import pathcast
 from conftest import ROOT
-from pathcast.suite import NETWORKS, Form, cells, paper, short_flows, tables, timeouts
-from pathcast.suite.claims import claims
-from pathcast.suite.latency import SIZES_BYTES, transfers
-from pathcast.suite.networks import CHANGES_S, SETTINGS, changed
-from pathcast.suite.scores import (
+from pathcast.experiments.suite import NETWORKS, Form, cells, paper, short_flows, tables, timeouts
+from pathcast.experiments.suite.claims import claims
+from pathcast.experiments.suite.latency import SIZES_BYTES, transfers
+from pathcast.experiments.suite.networks import CHANGES_S, SETTINGS, changed
+from pathcast.experiments.suite.scores import (
     Pool,
     Scored,
     Source,
@@ -17,7 +17,7 @@ from pathcast.suite.scores import (
     reduction_pct,
     score_small_window,
 )
-from pathcast.suite.views import View, views
+from pathcast.experiments.suite.views import View, views
 
 NETWORK_OF_FIGURES = "northeast"
 

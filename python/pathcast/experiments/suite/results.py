@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from pathcast import __version__
+from pathcast.experiments.suite import short_flows, tables, timeouts
+from pathcast.experiments.suite.claims import claims
+from pathcast.experiments.suite.judge import Judged
 from pathcast.models import MODELS
-from pathcast.suite import short_flows, tables, timeouts
-from pathcast.suite.claims import claims
-from pathcast.suite.judge import Judged
 
 #: Version of results.json.
 SCHEMA = 1

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pathcast.experiments.suite import paper
 from pathcast.models import SUITED, Evaluation, HorizonScore, Protocol, evaluate
-from pathcast.suite import paper
 from pathcast.trace import Trace
 
 Errors = npt.NDArray[np.float32]

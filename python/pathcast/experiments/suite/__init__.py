@@ -3,6 +3,6 @@
 `pathcast evaluate suite`; docs/suite.md says how to run it and what comes out.
 """
 
-from pathcast.suite.networks import NETWORKS, Cell, Form, cells
+from pathcast.experiments.suite.networks import NETWORKS, Cell, Form, cells
 
 __all__ = ["NETWORKS", "Cell", "Form", "cells"]

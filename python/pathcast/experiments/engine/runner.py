@@ -1,59 +1,47 @@
-"""Runs the cells that a folder lacks: several at once here, or as tasks of a cluster."""
+"""Runs the cases that a store lacks: several at once here, or as tasks of a cluster."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, as_completed, wait
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pathcast import runs, threads
 from pathcast.cluster import connected
 from pathcast.exceptions import EmulatorError
-from pathcast.files import write_beside
-from pathcast.suite import short_flows
-from pathcast.suite.folder import Folder, Record
-from pathcast.suite.networks import Cell
-from pathcast.suite.short_flows import Download
+from pathcast.experiments.engine.case import Attempt, Case, Passed
+from pathcast.experiments.engine.store import Record, Store
+from pathcast.experiments.engine.world import World
 
-AnyCell = Cell | Download
+AnyCase = TypeVar("AnyCase", bound=Case)
+Found = TypeVar("Found")
 
 #: How often a run that is not valid is run again, by default.
 ATTEMPTS = 5
 #: Seconds that a run takes beside its duration: connections, checks, the trace's file.
 _BESIDE_S = 3.0
-#: Bytes of a trace for each second of a run, about: the mean over the short form's.
+#: Bytes of a trace for each second of a run, about: the mean over the suite's short form.
 _DISK_BYTES_PER_S = 45_000
 #: Bytes that a run holds for each of its seconds until it ends, at most: 160 for an acknowledgment, one for two
-#: packets, at the 200 Mbit/s of the fastest network.
+#: packets, at 200 Mbit/s.
 _MEMORY_BYTES_PER_S = 1_400_000
 #: How often what runs is looked at, in seconds.
 _TURN_S = 0.2
 
 
-class World(StrEnum):
-    """Where cells are run."""
-
-    #: The kernel's TCP, in real time: what the suite is for.
-    EMULATOR = "emulator"
-    #: To try things.
-    SIMULATOR = "simulator"
-
-
 @dataclass
-class Status:
-    """How far the suite is.
+class Status(Generic[AnyCase]):
+    """How far an experiment is.
 
     Attributes:
-        cells: how many there are in all.
+        cases: how many there are in all.
         kept: how many were there already.
         ended: those that ended in this process.
         running: seconds that have passed of each that runs now.
@@ -63,11 +51,11 @@ class Status:
 
     """
 
-    cells: int
+    cases: int
     kept: int
     work_s: float
     at_once: int
-    ended: list[tuple[AnyCell, Record]] = field(default_factory=list)
+    ended: list[tuple[AnyCase, Record]] = field(default_factory=list)
     running: dict[str, float] = field(default_factory=dict)
     done_s: float = 0.0
 
@@ -79,44 +67,44 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Generic[AnyCase]):
     """What there is to run.
 
     Attributes:
-        missing: the cells that the folder lacks, and why.
+        missing: the cases that the store lacks, and why.
         kept: what is there already.
         at_once: how many run at once.
         world: where.
 
     """
 
-    missing: tuple[tuple[AnyCell, str], ...]
-    kept: tuple[tuple[AnyCell, Record], ...]
+    missing: tuple[tuple[AnyCase, str], ...]
+    kept: tuple[tuple[AnyCase, Record], ...]
     at_once: int
     world: World
 
     @property
     def work_s(self) -> float:
         """Seconds of all runs, one after another."""
-        return sum(cell.duration_s + _BESIDE_S for cell, _ in self.missing)
+        return sum(case.duration_s + _BESIDE_S for case, _ in self.missing)
 
     @property
     def estimate_s(self) -> float:
         """Seconds on the wall, about; no attempt failing. Of the simulator nothing is known before."""
-        longest = max((cell.duration_s for cell, _ in self.missing), default=0.0)
+        longest = max((case.duration_s for case, _ in self.missing), default=0.0)
         return max(self.work_s / self.at_once, longest)
 
     @property
     def disk_bytes(self) -> float:
         """What the traces will take, about."""
-        return sum(cell.duration_s for cell, _ in self.missing) * _DISK_BYTES_PER_S
+        return sum(case.duration_s for case, _ in self.missing) * _DISK_BYTES_PER_S
 
 
 def default_at_once(longest_s: float) -> int:
     """Two for each processor, which stay valid at the rates of the suite's networks, if memory has room for them.
 
     Args:
-        longest_s: how long the longest cell runs.
+        longest_s: how long the longest case runs.
 
     """
     by_memory = _available_bytes() / (_MEMORY_BYTES_PER_S * max(longest_s, 1.0))
@@ -133,18 +121,18 @@ def _available_bytes() -> float:
 
 
 def plan(
-    cells: Sequence[AnyCell], folder: Folder, world: World, at_once: int | None = None
-) -> Plan:
-    """Finds out what a folder lacks."""
+    cases: Sequence[AnyCase], store: Store, world: World, at_once: int | None = None
+) -> Plan[AnyCase]:
+    """Finds out what a store lacks."""
     missing, kept = [], []
-    for cell in cells:
-        record, why = folder.find(cell, world)
+    for case in cases:
+        record, why = store.find(case, world)
         if record is None:
-            missing.append((cell, why))
+            missing.append((case, why))
         else:
-            kept.append((cell, record))
+            kept.append((case, record))
     if at_once is None:
-        longest_s = max((cell.duration_s for cell, _ in missing), default=0.0)
+        longest_s = max((case.duration_s for case, _ in missing), default=0.0)
         at_once = default_at_once(longest_s) if world is World.EMULATOR else os.cpu_count() or 1
     return Plan(tuple(missing), tuple(kept), min(at_once, max(1, len(missing))), world)
 
@@ -153,21 +141,21 @@ class _Stopped(BaseException):
     """The run is no longer wanted."""
 
 
-def run_cell(
-    cell: AnyCell,
+def run_case(
+    case: Case,
     world: World,
     file: FilePath,
     *,
     attempts: int = ATTEMPTS,
-    progress: Callable[[float], None] | None = None,
-) -> tuple[dict[str, Any], list[list[str]]]:
-    """Runs a cell until a run is valid, and writes its trace.
+    progress: Passed | None = None,
+) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
+    """Runs a case until a run is valid.
 
     Args:
-        cell: what.
+        case: what.
         world: where.
-        file: the trace goes here if the last attempt was valid.
-        attempts: how often at most.
+        file: what is kept goes here if the last attempt was valid.
+        attempts: how often at most; the simulator would do the same again.
         progress: told the seconds that have passed of the attempt; may raise to stop it.
 
     Returns:
@@ -178,66 +166,35 @@ def run_cell(
         TraceError: the trace cannot be written.
 
     """
-    if isinstance(cell, Download):
-        return _run_download(cell, world, file, attempts, progress)
-    scenario = cell.scenario()
-    options: dict[str, Any] = {
-        "duration_s": cell.duration_s,
-        "seed": cell.seed,
-        "progress": progress,
-    }
-    if world is World.SIMULATOR:
-        report, _ = runs.simulate(scenario, trace_file=file, **options)
-        return report.to_dict(), []
-    invalid: list[list[str]] = []
+    invalid: list[tuple[str, ...]] = []
     while True:
-        report, trace = runs.emulate(scenario, **options)
-        if report.valid:
-            trace.write(file)
-            return report.to_dict(), invalid
-        invalid.append(list(report.invalid_because))
-        if len(invalid) == attempts:
-            return report.to_dict(), invalid
-
-
-def _run_download(
-    cell: Download,
-    world: World,
-    file: FilePath,
-    attempts: int,
-    progress: Callable[[float], None] | None,
-) -> tuple[dict[str, Any], list[list[str]]]:
-    invalid: list[list[str]] = []
-    while True:
-        report, why_not, row = short_flows.measure(cell, world, progress)
-        if row is not None:
-            write_beside(file, json.dumps(row, allow_nan=False) + "\n")
-            return report, invalid
-        invalid.append(why_not)
-        # the simulator would do the same again
+        found: Attempt = case.attempt(world, file, progress)
+        if not found.why_not:
+            return found.report, invalid
+        invalid.append(found.why_not)
         if len(invalid) == attempts or world is World.SIMULATOR:
-            return report | {"valid": False}, invalid
+            return found.report | {"valid": False}, invalid
 
 
 def run(
-    planned: Plan,
-    folder: Folder,
+    planned: Plan[AnyCase],
+    store: Store,
     *,
     attempts: int = ATTEMPTS,
     cluster: str | None = None,
-    progress: Callable[[Status], None] | None = None,
-) -> list[tuple[AnyCell, Record]]:
-    """Runs what is missing; each cell is kept as soon as it ends, so that it can be stopped at any time.
+    progress: Callable[[Status[AnyCase]], None] | None = None,
+) -> list[tuple[AnyCase, Record]]:
+    """Runs what is missing; each case is kept as soon as it ends, so that it can be stopped at any time.
 
     Args:
         planned: what to run.
-        folder: where to keep it; locked by the caller.
-        attempts: how often a cell is run until it is valid.
+        store: where to keep it; locked by the caller.
+        attempts: how often a case is run until it is valid.
         cluster: address of a Ray cluster to run on instead of here.
         progress: told some times a second how far it is; may raise to stop.
 
     Returns:
-        All cells of the plan, in the order in which they ended, those kept before first.
+        All cases of the plan, in the order in which they ended, those kept before first.
 
     Raises:
         EmulatorError: the emulator cannot run here.
@@ -245,8 +202,8 @@ def run(
         PathcastError: a file cannot be written.
 
     """
-    status = Status(
-        cells=len(planned.missing) + len(planned.kept),
+    status: Status[AnyCase] = Status(
+        cases=len(planned.missing) + len(planned.kept),
         kept=len(planned.kept),
         work_s=planned.work_s,
         at_once=planned.at_once,
@@ -256,75 +213,77 @@ def run(
         if not found.can_emulate:
             raise EmulatorError("; ".join(found.reasons) + "; --world simulator needs nothing")
     if cluster is not None:
-        _run_on(cluster, planned, folder, attempts, status, progress)
+        _run_on(cluster, planned, store, attempts, status, progress)
     else:
-        _run_here(planned, folder, attempts, status, progress)
+        _run_here(planned, store, attempts, status, progress)
     return [*planned.kept, *status.ended]
 
 
 def _run_here(
-    planned: Plan,
-    folder: Folder,
+    planned: Plan[AnyCase],
+    store: Store,
     attempts: int,
-    status: Status,
-    progress: Callable[[Status], None] | None,
+    status: Status[AnyCase],
+    progress: Callable[[Status[AnyCase]], None] | None,
 ) -> None:
     stop = threading.Event()
 
-    def work(cell: AnyCell) -> Record:
+    def work(case: AnyCase) -> Record:
 
         def tell(seconds: float) -> None:
-            status.running[cell.name] = seconds
+            status.running[case.name] = seconds
             if stop.is_set():
                 raise _Stopped
 
         tell(0.0)
-        report, invalid = run_cell(
-            cell, planned.world, folder.made(cell, planned.world), attempts=attempts, progress=tell
+        report, invalid = run_case(
+            case, planned.world, store.made(case, planned.world), attempts=attempts, progress=tell
         )
-        return folder.keep(cell, planned.world, report, invalid, None)
+        return store.keep(case, planned.world, report, invalid, None)
 
     with threads.pool(planned.at_once, stop.set) as pool:
-        waiting: dict[Future[Record], AnyCell] = {
-            pool.submit(work, cell): cell for cell, _ in planned.missing
+        waiting: dict[Future[Record], AnyCase] = {
+            pool.submit(work, case): case for case, _ in planned.missing
         }
         while waiting:
             done, _ = wait(waiting, _TURN_S, FIRST_COMPLETED)
             for one in done:
-                cell = waiting.pop(one)
+                case = waiting.pop(one)
                 record = one.result()
-                status.running.pop(cell.name, None)
-                status.ended.append((cell, record))
-                status.done_s += cell.duration_s + _BESIDE_S
+                status.running.pop(case.name, None)
+                status.ended.append((case, record))
+                status.done_s += case.duration_s + _BESIDE_S
             if progress is not None:
                 progress(status)
 
 
-#: What a task of a cluster is given: the cell, world, attempts.
-_Task = tuple[AnyCell, World, int]
+#: What a task of a cluster is given: the case, world, attempts.
+_Task = tuple[Case, World, int]
 
 
-def _run_task(chunk: Sequence[_Task]) -> tuple[dict[str, Any], list[list[str]], bytes | None]:
-    """What a task of a cluster does; it gives the trace back as the bytes of its file."""
-    ((cell, world, attempts),) = chunk
+def _run_task(
+    chunk: Sequence[_Task],
+) -> tuple[dict[str, Any], list[tuple[str, ...]], bytes | None]:
+    """What a task of a cluster does; it gives back the bytes of the case's file."""
+    ((case, world, attempts),) = chunk
     with tempfile.TemporaryDirectory(prefix="pathcast-") as name:
-        file = FilePath(name) / cell.kept_as
-        report, invalid = run_cell(cell, world, file, attempts=attempts)
+        file = FilePath(name) / case.kept_as
+        report, invalid = run_case(case, world, file, attempts=attempts)
         return report, invalid, file.read_bytes() if report["valid"] else None
 
 
 def _run_on(
     address: str,
-    planned: Plan,
-    folder: Folder,
+    planned: Plan[AnyCase],
+    store: Store,
     attempts: int,
-    status: Status,
-    progress: Callable[[Status], None] | None,
+    status: Status[AnyCase],
+    progress: Callable[[Status[AnyCase]], None] | None,
 ) -> None:
     with connected(address) as cluster:
         status.at_once = cluster.cpus
         chunks: list[list[_Task]] = [
-            [(cell, planned.world, attempts)] for cell, _ in planned.missing
+            [(case, planned.world, attempts)] for case, _ in planned.missing
         ]
 
         def tell(ended: float) -> None:
@@ -334,8 +293,38 @@ def _run_on(
                 progress(status)
 
         results = cluster.map(_run_task, chunks, progress=tell)
-        for (cell, _), (report, invalid, trace) in zip(planned.missing, results, strict=True):
-            record = folder.keep(cell, planned.world, report, invalid, trace)
-            status.ended.append((cell, record))
+        for (case, _), (report, invalid, content) in zip(planned.missing, results, strict=True):
+            record = store.keep(case, planned.world, report, invalid, content)
+            status.ended.append((case, record))
             if progress is not None:
                 progress(status)
+
+
+def in_threads(
+    jobs: Sequence[Callable[[], Found]],
+    number: int,
+    *,
+    stop: Callable[[], object] = lambda: None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Found]:
+    """Runs jobs in threads. One that fails does not end the others.
+
+    Args:
+        jobs: what to run.
+        number: how many at once.
+        stop: tells jobs that they are no longer wanted, after Ctrl-C.
+        progress: told how many have ended; may raise to stop.
+
+    Returns:
+        What they gave, in their order.
+
+    Raises:
+        Exception: what the first that failed raised.
+
+    """
+    with threads.pool(number, stop) as pool:
+        futures = [pool.submit(job) for job in jobs]
+        for ended, _ in enumerate(as_completed(futures), 1):
+            if progress is not None:
+                progress(ended)
+    return [one.result() for one in futures]

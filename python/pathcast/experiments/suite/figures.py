@@ -9,13 +9,22 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pathcast.experiments.suite import paper, short_flows
+from pathcast.experiments.suite.judge import Judged
+from pathcast.experiments.suite.latency import SIZE_RANGES, Transfers
+from pathcast.experiments.suite.networks import WIRED
+from pathcast.experiments.suite.scores import (
+    ECON,
+    OURS,
+    PROTOCOLS,
+    Errors,
+    Pool,
+    Scored,
+    counts,
+    joined,
+)
+from pathcast.experiments.suite.tables import groups
 from pathcast.report.plots import BLUE, GREEN, GREY, ORANGE, VERMILION, svg
-from pathcast.suite import paper, short_flows
-from pathcast.suite.judge import Judged
-from pathcast.suite.latency import SIZE_RANGES, Transfers
-from pathcast.suite.networks import WIRED
-from pathcast.suite.scores import ECON, OURS, PROTOCOLS, Errors, Pool, Scored, counts, joined
-from pathcast.suite.tables import groups
 
 #: Colour and dashes of a model; the same in every figure.
 _LINES: dict[str, tuple[str, str]] = {

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pathcast.experiments.suite import paper
+from pathcast.experiments.suite.scores import ECON, OURS, STATE, Errors, Source
 from pathcast.latency import MSS_BYTES, LatencyEvaluation, evaluate_latency
 from pathcast.models import Evaluation
-from pathcast.suite import paper
-from pathcast.suite.scores import ECON, OURS, STATE, Errors, Source
 from pathcast.trace import Trace
 
 #: Sizes of transfers in bytes, from 1 to 100 MB as in section 5.3, in the ranges of figure 8.

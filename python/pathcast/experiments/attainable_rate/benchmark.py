@@ -8,27 +8,29 @@ the same long-term rate.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pathcast import threads
-from pathcast.attainable_rate.claims import Estimate, buffered, judged, origin
 from pathcast.attainable_rate.curve import AttainableRate, Point
 from pathcast.attainable_rate.estimator import Options, Probed, estimate, greedy_rate
-from pathcast.attainable_rate.folder import Folder, resumed
 from pathcast.attainable_rate.probes import MESSAGE_BITS, Prober
 from pathcast.attainable_rate.scenarios import SimulatedProber, probing
 from pathcast.attainable_rate.video import video
 from pathcast.exceptions import ProbingError
+from pathcast.experiments.attainable_rate.claims import Estimate, buffered, judged, origin
+from pathcast.experiments.attainable_rate.folder import Folder, resumed
+from pathcast.experiments.engine.runner import in_threads
+from pathcast.experiments.engine.store import locked
 from pathcast.scenario import Scenario
 
 #: Propagation delays of the nine, each way, in ms: table I, senders by receivers.
@@ -176,10 +178,6 @@ class Result:
     video_s: tuple[float, float, float] | None
 
 
-#: Told a configuration, how many of all are done, how many there are.
-Watch = Callable[[str, int, int], None]
-
-
 def run(
     configurations: Sequence[Configuration],
     options: Options,
@@ -188,7 +186,7 @@ def run(
     greedy_s: float = 300.0,
     prober: Callable[[Scenario], Prober] = SimulatedProber,
     folder: FilePath | None = None,
-    watch: Watch | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> list[Result]:
     """Probes all configurations, one for each processor at once; in real time one after another unless `options` says
     how many at once. One that fails does not end the others.
@@ -200,7 +198,7 @@ def run(
         greedy_s: length of a greedy source's runs, of which there are eight.
         prober: simulator or emulator.
         folder: what is there is not probed again; each configuration has a folder in it.
-        watch: told after each configuration; may raise to stop.
+        progress: told how many configurations are done; may raise to stop.
 
     Returns:
         Results in the order of `configurations`.
@@ -228,15 +226,13 @@ def run(
         return Result(configuration, curve, tuple(probed), _video(curve, written_s))
 
     stop = threading.Event()
-    with threads.pool(at_once, stop.set) as pool:
-        # the one that takes as long as several others begins first, and those fill the other processors
-        begin = sorted(configurations, key=lambda configuration: configuration.scheme != _LONGEST)
-        begun = {configuration.name: pool.submit(one, configuration) for configuration in begin}
-        futures = [begun[configuration.name] for configuration in configurations]
-        for done, future in enumerate(as_completed(futures), 1):
-            if watch is not None:
-                watch(configurations[futures.index(future)].name, done, len(futures))
-    return [future.result() for future in futures]
+    # the one that takes as long as several others begins first, and those fill the other processors
+    begun = sorted(configurations, key=lambda configuration: configuration.scheme != _LONGEST)
+    jobs = [partial(one, configuration) for configuration in begun]
+    with contextlib.nullcontext() if folder is None else locked(folder):
+        found = in_threads(jobs, at_once, stop=stop.set, progress=progress)
+    of = {result.configuration.name: result for result in found}
+    return [of[configuration.name] for configuration in configurations]
 
 
 #: The scheme whose delays hang together for longest, so that its trains are the longest too.

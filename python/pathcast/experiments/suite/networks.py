@@ -6,15 +6,18 @@ says of it and what was chosen here.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import resources
+from pathlib import Path as FilePath
+from typing import Any
 
+from pathcast import runs
 from pathcast.exceptions import PathcastError
+from pathcast.experiments.engine.case import Attempt, Passed, fingerprint
+from pathcast.experiments.engine.world import World
 from pathcast.scenario import Scenario
 
 #: Congestion controls of the paper's section 5.
@@ -132,15 +135,37 @@ class Cell:
 
     def scenario(self) -> Scenario:
         """What is run."""
-        text = resources.files("pathcast.suite").joinpath("networks", f"{self.network.file}.toml")
+        text = resources.files("pathcast.experiments.suite").joinpath(
+            "networks", f"{self.network.file}.toml"
+        )
         count = "\n".join((str(self.npc), *self.network.flow_keys))
         changes = (*self.network.changes, ("scheme", f'"{self.scheme}"'), ("count", count))
         return Scenario.parse(changed(text.read_text(), changes), f"{self.name}.toml")
 
     def fingerprint(self, world: str) -> str:
         """Tells whether a run that was kept is this cell's, in this world."""
-        what = [self.scenario().toml, self.npc, self.seed, self.duration_s, world]
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        return fingerprint([self.scenario().toml, self.npc, self.seed, self.duration_s, world])
+
+    def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:
+        """Runs it once and writes its trace.
+
+        Raises:
+            EmulatorError: the emulator cannot run here.
+            TraceError: the trace cannot be written.
+
+        """
+        options: dict[str, Any] = {
+            "duration_s": self.duration_s,
+            "seed": self.seed,
+            "progress": progress,
+        }
+        if world is World.SIMULATOR:
+            report, _ = runs.simulate(self.scenario(), trace_file=file, **options)
+            return Attempt(report.to_dict())
+        report, trace = runs.emulate(self.scenario(), **options)
+        if report.valid:
+            trace.write(file)
+        return Attempt(report.to_dict(), tuple(report.invalid_because))
 
 
 def changed(toml: str, changes: Iterable[tuple[str, str]]) -> str:

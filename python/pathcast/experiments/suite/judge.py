@@ -6,20 +6,22 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from pathcast import threads
 from pathcast.exceptions import ModelError, PathcastError, TraceError
-from pathcast.suite.folder import Record
-from pathcast.suite.latency import Transfers, transfers
-from pathcast.suite.networks import SCHEMES, WIRED, Cell
-from pathcast.suite.scores import Scored, Source, score_flow, score_small_window
-from pathcast.suite.short_flows import Download, Score, score
-from pathcast.suite.timeouts import Sent, sent
+from pathcast.experiments.engine.runner import in_threads
+from pathcast.experiments.engine.store import Record
+from pathcast.experiments.suite.latency import Transfers, transfers
+from pathcast.experiments.suite.networks import SCHEMES, WIRED, Cell
+from pathcast.experiments.suite.scores import Scored, Source, score_flow, score_small_window
+from pathcast.experiments.suite.short_flows import Download, Score, score
+from pathcast.experiments.suite.timeouts import Sent, sent
 from pathcast.trace import Trace, read_trace
+
+#: What the suite runs.
+AnyCell = Cell | Download
 
 #: Traces longer than this, in seconds, are judged one after another: one of an hour takes gigabytes of memory.
 _LONG_S = 1200.0
@@ -64,7 +66,7 @@ class _Part:
 
 
 def judge(
-    outcomes: Sequence[tuple[Cell | Download, Record]],
+    outcomes: Sequence[tuple[AnyCell, Record]],
     trace_files: Sequence[FilePath] = (),
     progress: Callable[[float], None] | None = None,
 ) -> Judged:
@@ -88,7 +90,8 @@ def judge(
     for file in trace_files:
         jobs.append(_job(_judge_file, file))
     longest_s = max((cell.duration_s for cell, _ in outcomes), default=0.0)
-    parts = _in_threads(jobs, 1 if longest_s > _LONG_S else os.cpu_count() or 1, progress)
+    at_once = 1 if longest_s > _LONG_S else os.cpu_count() or 1
+    parts = in_threads(jobs, at_once, progress=progress)  # short ones: one that runs may end
     valid_rows = [row for row in judged.cells if row["valid"]]
     for row, part in zip(valid_rows, parts[: len(valid_rows)], strict=True):
         assert isinstance(part, _Part)  # noqa: S101 - cells raise
@@ -117,21 +120,6 @@ def _add(judged: Judged, part: _Part) -> None:
     judged.small_window += part.small_window
     judged.transfers += part.transfers
     judged.left_out += part.left_out
-
-
-def _in_threads(
-    jobs: Sequence[Callable[[], _Part | str]],
-    number: int,
-    progress: Callable[[float], None] | None,
-) -> list[_Part | str]:
-    # jobs are short: one that runs may end
-    with threads.pool(number, lambda: None) as pool:
-        futures = [pool.submit(job) for job in jobs]
-        for ended, one in enumerate(as_completed(futures), 1):
-            one.result()
-            if progress is not None:
-                progress(ended)
-    return [one.result() for one in futures]
 
 
 def _cell_row(cell: Cell, record: Record) -> dict[str, Any]:
@@ -166,7 +154,7 @@ def _judge_download(judged: Judged, cell: Download, record: Record) -> None:
         **dict.fromkeys(("truth_s", "losses", "losses_in_measured", "slow_start", "error_pct")),
     }
     if record.valid:
-        found = score(json.loads(record.trace_file.read_bytes()))
+        found = score(json.loads(record.file.read_bytes()))
         judged.downloads.append(found)
         row |= {key: found.row[key] for key in row if key in found.row and key != "name"}
         row["error_pct"] = {model: error.tolist() for model, error in found.error_pct.items()}
@@ -174,7 +162,7 @@ def _judge_download(judged: Judged, cell: Download, record: Record) -> None:
 
 
 def _judge_cell(cell: Cell, record: Record) -> _Part:
-    trace = read_trace(record.trace_file)
+    trace = read_trace(record.file)
     part = _Part()
     for flow in range(cell.npc):
         part.sent.append(sent(trace, flow))

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pathcast.suite import paper
-from pathcast.suite.latency import ALL_SIZES
-from pathcast.suite.networks import WIRED
+from pathcast.experiments.engine.claim import NOTHING
+from pathcast.experiments.engine.claim import wanted as wanted_claim
+from pathcast.experiments.suite import paper
+from pathcast.experiments.suite.latency import ALL_SIZES
+from pathcast.experiments.suite.networks import WIRED
 
 Row = dict[str, Any]
 
@@ -54,18 +56,6 @@ def claims(results: Row) -> list[Row]:
     ]
 
 
-def _claim(
-    claim: str, wanted: str, got: str, holds: bool | None, exceptions: Sequence[str] = ()
-) -> Row:
-    exceptions = list(exceptions)
-    return {
-        "claim": claim, "wanted": wanted, "got": got, "holds": holds, "exceptions": exceptions,
-    }  # fmt: skip
-
-
-_NOTHING = "not measured"
-
-
 def _where(row: Row) -> str:
     horizon = f", {row['horizon_s']:g} s" if "horizon_s" in row else ""
     interval = f", {row['from_s']:.0f} to {row['to_s']:.0f} s" if "from_s" in row else ""
@@ -80,7 +70,7 @@ def _at_most_the_best(rows: Sequence[Row]) -> Row:
     claim = "fair protocol: median error at most that of the best other model, at 1, 5, 10 s"
     judged = [row for row in rows if row["reduction_median_pct"] is not None]
     if not judged:
-        return _claim(claim, "everywhere", _NOTHING, None)
+        return wanted_claim(claim, "everywhere", NOTHING, None)
     worse = sorted(
         (row for row in judged if row["reduction_median_pct"] < 0),
         key=lambda row: row["reduction_median_pct"],
@@ -91,7 +81,7 @@ def _at_most_the_best(rows: Sequence[Row]) -> Row:
         for row in worse
     ]
     got = f"in {len(judged) - len(worse)} of {len(judged)}"
-    return _claim(claim, "everywhere", got, not worse, told)
+    return wanted_claim(claim, "everywhere", got, not worse, told)
 
 
 def _better_on_average(rows: Sequence[Row]) -> Row:
@@ -101,13 +91,13 @@ def _better_on_average(rows: Sequence[Row]) -> Row:
     ]
     wanted = f"at least {WANTED_MEAN_PCT:.0f} %"
     if not values:
-        return _claim(claim, wanted, _NOTHING, None)
+        return wanted_claim(claim, wanted, NOTHING, None)
     mean = float(np.mean(values))
     # one network where both are nearly right can outweigh all others in a mean of ratios
     ratios = np.maximum(1 - np.array(values) / 100, 1e-6)
     geometric = 100 * (1 - float(np.exp(np.log(ratios).mean())))
     got = f"{mean:.1f} % (by the geometric mean of the ratios {geometric:.1f} %)"
-    return _claim(claim, wanted, got, mean >= WANTED_MEAN_PCT)
+    return wanted_claim(claim, wanted, got, mean >= WANTED_MEAN_PCT)
 
 
 def _margin(rows: Sequence[Row], which: str) -> Row:
@@ -118,14 +108,14 @@ def _margin(rows: Sequence[Row], which: str) -> Row:
     told = [row for row in rows if row["paper"] is not None and row["paper"][key] is not None]
     told = [row for row in told if row[key] is not None]
     if not told:
-        return _claim(claim, "at least the paper's", _NOTHING, None)
+        return wanted_claim(claim, "at least the paper's", NOTHING, None)
     short = [row for row in told if row[key] < row["paper"][key]]
     exceptions = [
         f"{_where(row)}: {row[key]:.0f} %, paper ({row['paper']['where']}) {row['paper'][key]:.0f} %"
         for row in short
     ]
     got = f"in {len(told) - len(short)} of {len(told)}"
-    return _claim(claim, "at least the paper's everywhere", got, not short, exceptions)
+    return wanted_claim(claim, "at least the paper's everywhere", got, not short, exceptions)
 
 
 def _horizon_margins(rows: Sequence[Row]) -> list[Row]:
@@ -135,7 +125,7 @@ def _horizon_margins(rows: Sequence[Row]) -> list[Row]:
         if row["protocol"] != "paper" or wanted is None or got is None:
             continue
         found.append(
-            _claim(
+            wanted_claim(
                 f"paper's protocol, section 5.2, {row['scheme']}, {row['horizon_s']:g} s: reduction of the mean "
                 f"error, mean over {', '.join(row['networks'])}",
                 f"at least {wanted:.0f} %",
@@ -154,7 +144,7 @@ def _small_window(rows: Sequence[Row]) -> list[Row]:
         if wanted is None or got is None:
             continue
         found.append(
-            _claim(
+            wanted_claim(
                 f"paper's protocol, section 5.2, {row['scheme']}, all models learning on {row['window_s']:g} s alone: "
                 f"reduction of the mean error of the next second, mean over {', '.join(row['networks'])}",
                 f"at least {wanted:.0f} %",
@@ -186,12 +176,14 @@ def _changing_margins(rows: Sequence[Row]) -> list[Row]:
         wanted = paper.CHANGING_REDUCTION_PCT[name]
         values = [row[key] for row in same if row[key] is not None]
         if not values:
-            found.append(_claim(claim, f"at least {wanted:.0f} %", _NOTHING, None))
+            found.append(wanted_claim(claim, f"at least {wanted:.0f} %", NOTHING, None))
             continue
         mean = float(np.mean(values))
         each = ", ".join(f"{value:.0f}" for value in values)
         found.append(
-            _claim(claim, f"at least {wanted:.0f} %", f"{mean:.1f} % ({each})", mean >= wanted)
+            wanted_claim(
+                claim, f"at least {wanted:.0f} %", f"{mean:.1f} % ({each})", mean >= wanted
+            )
         )
     return found
 
@@ -206,7 +198,7 @@ def _connections(rows: Sequence[Row]) -> Row:
     same = [row for row in rows if row["protocol"] == "paper"]
     same = [row for row in same if row["reduction_median_pct"] is not None]
     if not same:
-        return _claim(claim, wanted, _NOTHING, None)
+        return wanted_claim(claim, wanted, NOTHING, None)
     values = [row["reduction_median_pct"] for row in same]
     exceptions = [
         f"{row['scheme']}, {row['npc']}: {row['reduction_median_pct']:.0f} %"
@@ -214,7 +206,7 @@ def _connections(rows: Sequence[Row]) -> Row:
         if row["reduction_median_pct"] < low
     ]
     got = f"{min(values):.0f} to {max(values):.0f} %"
-    return _claim(claim, wanted, got, min(values) >= low, exceptions)
+    return wanted_claim(claim, wanted, got, min(values) >= low, exceptions)
 
 
 def _latency_margins(rows: Sequence[Row]) -> list[Row]:
@@ -230,7 +222,7 @@ def _latency_margins(rows: Sequence[Row]) -> list[Row]:
             and row["reduction_median_pct"] is not None
         ]
         if not same:
-            found.append(_claim(claim, "at least the paper's", _NOTHING, None))
+            found.append(wanted_claim(claim, "at least the paper's", NOTHING, None))
             continue
         short = [
             row
@@ -243,7 +235,9 @@ def _latency_margins(rows: Sequence[Row]) -> list[Row]:
             for row in short
         ]
         got = f"in {len(same) - len(short)} of {len(same)}"
-        found.append(_claim(claim, "at least the paper's everywhere", got, not short, exceptions))
+        found.append(
+            wanted_claim(claim, "at least the paper's everywhere", got, not short, exceptions)
+        )
     return found
 
 
@@ -254,7 +248,7 @@ def _short_flows(rows: Sequence[Row]) -> list[Row]:
         wanted = f"under {most:.0f} %"
         same = [row for row in rows if row["group"] == name]
         if not same:
-            found.append(_claim(claim, wanted, _NOTHING, None))
+            found.append(wanted_claim(claim, wanted, NOTHING, None))
             continue
         errors = [row["mean_error_pct"]["pathcast"] for row in same]
         got = f"{' / '.join(f'{error:.1f}' for error in errors)} % of {same[0]['downloads']} downloads"
@@ -263,7 +257,7 @@ def _short_flows(rows: Sequence[Row]) -> list[Row]:
             for row, error in zip(same, errors, strict=True)
             if error >= most
         ]
-        found.append(_claim(claim, wanted, got, max(errors) < most, exceptions))
+        found.append(wanted_claim(claim, wanted, got, max(errors) < most, exceptions))
     return found
 
 
@@ -273,7 +267,7 @@ def _coverage(where: str, rows: Sequence[Row]) -> Row:
     wanted = f"{100 * low:.0f} to {100 * high:.0f} %"
     judged = [row for row in rows if row["coverage90"] is not None]
     if not judged:
-        return _claim(claim, wanted, _NOTHING, None)
+        return wanted_claim(claim, wanted, NOTHING, None)
     values = [row["coverage90"] for row in judged]
     outside = [row for row in judged if not low <= row["coverage90"] <= high]
     # what is worth little stands beside it: windows of long horizons overlap
@@ -285,4 +279,4 @@ def _coverage(where: str, rows: Sequence[Row]) -> Row:
         f"{100 * min(values):.1f} to {100 * max(values):.1f} %; within in {len(judged) - len(outside)} of "
         f"{len(judged)}"
     )
-    return _claim(claim, wanted, got, not outside, exceptions)
+    return wanted_claim(claim, wanted, got, not outside, exceptions)

@@ -20,6 +20,7 @@ from pathcast.attainable_rate.curve import _point
 from pathcast.attainable_rate.estimator import Options, Probed
 from pathcast.attainable_rate.probes import Prober, fingerprint
 from pathcast.exceptions import PathcastError
+from pathcast.experiments.engine.store import make_folder
 from pathcast.files import write_beside
 
 #: A file larger than this is none of ours, and so is one whose arrays are, unpacked.
@@ -45,10 +46,7 @@ class Folder:
             PathcastError: it cannot be made.
 
         """
-        try:
-            (path / "rates").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise PathcastError(f"{path}: cannot be made: {error.strerror}") from None
+        make_folder(path / "rates")
         self.path = path
         chosen = {name: value for name, value in asdict(options).items() if name not in _BESIDE}
         chosen["statistics"] = steady.VERSION

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pathcast.suite import paper
-from pathcast.suite.latency import ALL_SIZES, SIZE_RANGES, SIZES_BYTES, Transfers
-from pathcast.suite.networks import CHANGES_S, WIRED
-from pathcast.suite.scores import (
+from pathcast.experiments.suite import paper
+from pathcast.experiments.suite.latency import ALL_SIZES, SIZE_RANGES, SIZES_BYTES, Transfers
+from pathcast.experiments.suite.networks import CHANGES_S, WIRED
+from pathcast.experiments.suite.scores import (
     ECON,
     HORIZONS_S,
     OURS,

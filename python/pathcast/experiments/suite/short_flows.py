@@ -6,7 +6,6 @@ throughput. docs/short-flows.md has the estimate; benches/short_flows.py runs th
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import random
@@ -20,9 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pathcast import runs
+from pathcast.experiments.engine.case import Attempt, Passed, fingerprint
+from pathcast.experiments.engine.world import World
+from pathcast.experiments.suite import paper
+from pathcast.files import write_beside
 from pathcast.scenario import Scenario
 from pathcast.short_flow import WindowEvolution, estimate
-from pathcast.suite import paper
 from pathcast.trace import read_trace
 
 Row = dict[str, Any]
@@ -89,8 +91,19 @@ class Download:
 
     def fingerprint(self, world: str) -> str:
         """Tells whether a run that was kept is this one's, in this world."""
-        what = [asdict(self), MEASURED_BYTES, SIZES, PATIENCE_S, world]
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        return fingerprint([asdict(self), MEASURED_BYTES, SIZES, PATIENCE_S, world])
+
+    def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:
+        """Runs it once, and writes what the client saw and the truth.
+
+        Raises:
+            EmulatorError: the emulator cannot run here.
+
+        """
+        report, why_not, row = measure(self, world, progress)
+        if row is not None:
+            write_beside(file, json.dumps(row, allow_nan=False) + "\n")
+        return Attempt(report, tuple(why_not))
 
 
 def download(

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathcast.suite import paper
-from pathcast.suite.networks import NETWORKS
-from pathcast.suite.scores import counts
+from pathcast.experiments.suite import paper
+from pathcast.experiments.suite.networks import NETWORKS
+from pathcast.experiments.suite.scores import counts
 
 Row = dict[str, Any]
 Cell = str | float | int | None

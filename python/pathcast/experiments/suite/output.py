@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path as FilePath
 from typing import Any
 
-from pathcast.exceptions import PathcastError
-from pathcast.files import write_beside
-from pathcast.report.plots import alone
+from pathcast.experiments.engine import page
+from pathcast.experiments.suite.figures import figures
+from pathcast.experiments.suite.judge import Judged
+from pathcast.experiments.suite.views import View, views
 from pathcast.report.templates import templates
-from pathcast.suite.figures import figures
-from pathcast.suite.judge import Judged
-from pathcast.suite.views import View, views
 
-_templates = templates("pathcast.suite")
+_templates = templates("pathcast.experiments.suite")
 
 #: Where figures stand on the page: after the table of this name.
 _AFTER = {
@@ -50,20 +47,13 @@ def write(folder: FilePath, judged: Judged, results: dict[str, Any]) -> FilePath
 
     """
     tables, pictures = views(results), figures(judged, results)
-    for name in ("tables", "figures"):
-        try:
-            (folder / name).mkdir(exist_ok=True)
-        except OSError as error:
-            raise PathcastError(f"{folder / name}: cannot be made: {error.strerror}") from None
-    write_beside(folder / "results.json", json.dumps(results, allow_nan=False, indent=1) + "\n")
-    for view in tables:
-        write_beside(folder / "tables" / f"{view.name}.csv", view.csv())
-        write_beside(folder / "tables" / f"{view.name}.md", view.markdown())
-    for name, (_, picture) in pictures.items():
-        write_beside(folder / "figures" / f"{name}.svg", alone(picture))
-    page = folder / "report.html"
-    write_beside(page, render(results, tables, pictures))
-    return page
+    return page.write(
+        folder,
+        results,
+        render(results, tables, pictures),
+        pictures={name: picture for name, (_, picture) in pictures.items()},
+        tables=tables,
+    )
 
 
 def render(

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast import __version__
-from pathcast.attainable_rate import benchmark, claims, figures, steady
-from pathcast.attainable_rate.benchmark import BASE, Result
+from pathcast.attainable_rate import figures, steady
 from pathcast.attainable_rate.estimator import Options, Probed
 from pathcast.attainable_rate.probes import MESSAGE_BITS
-from pathcast.exceptions import PathcastError
-from pathcast.files import write_beside
-from pathcast.report.plots import alone
+from pathcast.experiments.attainable_rate import benchmark, claims
+from pathcast.experiments.attainable_rate.benchmark import BASE, Result
+from pathcast.experiments.engine import page
 from pathcast.report.templates import templates
 
-_templates = templates("pathcast.attainable_rate")
+_templates = templates("pathcast.experiments.attainable_rate")
 #: Version of results.json.
 SCHEMA = 1
 #: The paper's figures that compare configurations: file name, title, configurations.
@@ -66,13 +64,6 @@ def write(folder: FilePath, results: Sequence[Result], collected: Mapping[str, A
 
     """
     pictures = _pictures(results)
-    try:
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PathcastError(f"{folder / 'figures'}: cannot be made: {error.strerror}") from None
-    write_beside(folder / "results.json", json.dumps(collected, allow_nan=False, indent=1) + "\n")
-    for name, _, picture in pictures:
-        write_beside(folder / "figures" / f"{name}.svg", alone(picture))
     rates = sorted({point.rate / 1e6 for one in results for point in one.curve.points})
     text = _templates.get_template("page.html.j2").render(
         link=benchmark.LINK,
@@ -93,9 +84,9 @@ def write(folder: FilePath, results: Sequence[Result], collected: Mapping[str, A
         rows=[cells(row) for row in collected["configurations"]],
         pictures=[(title, picture) for _, title, picture in pictures],
     )
-    page = folder / "report.html"
-    write_beside(page, text)
-    return page
+    return page.write(
+        folder, collected, text, pictures={name: picture for name, _, picture in pictures}
+    )
 
 
 def counted(collected: Mapping[str, Any], kind: str) -> str:
