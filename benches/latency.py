@@ -23,7 +23,7 @@ import numpy as np
 from rich.progress import track
 
 import pathcast
-from pathcast.latency import QUANTILE_LEVELS
+from pathcast._latency import QUANTILE_LEVELS
 
 SIZES_BYTES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 SCHEMES = ("cubic", "reno")

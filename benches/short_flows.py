@@ -6,7 +6,7 @@ usage: benches/short_flows.py [--world kernel|simulator] [--paths lte|traces|all
 
 The downloads of `pathcast evaluate suite --network short-flows`, by any seeds, and with --traces others over
 mahimahi's recordings of LTE, each from several moments of it; paths, runs and scores are the suite's
-(python/pathcast/suite/short_flows.py). The first 1 MB as the client saw it, the round-trip time of probes
+(python/pathcast/experiments/suite/short_flows.py). The first 1 MB as the client saw it, the round-trip time of probes
 before it and the receive window go to `pathcast.estimate`; the rest of the download is the truth.
 `--keep` keeps the downloads in a file, or takes them from there if the file is there. Runs that slipped
 three times are left out and counted. `--floor` says how far apart runs over the very same path

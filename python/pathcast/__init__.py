@@ -12,17 +12,26 @@ scores = pathcast.evaluate(trace, [1, 5, 10]).horizons
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 
 # as in `typing`, which takes longer to import than all of this; type checkers know the name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathcast._convert import Conversion, convert
+    from pathcast._follow import CurveEstimate, Followed, FollowedCurve, PathChange, follow
     from pathcast._internal import __version__ as __version__
+    from pathcast._latency import (
+        Latency,
+        LatencyEvaluation,
+        LatencyScore,
+        LearnedLatencies,
+        evaluate_latency,
+        latency,
+        latency_on_trace,
+    )
+    from pathcast._watch import Watch, WatchedFlow, WatchReport, watch
     from pathcast.batch import Results, Simulation, simulate_many
     from pathcast.clusters import ClusterCurve, ClusterPoint, LevelBasis, LossClusters
-    from pathcast.convert import Conversion, convert
     from pathcast.estimators import Estimate, Estimator, State
     from pathcast.exceptions import (
         ClusterError,
@@ -37,16 +46,6 @@ if TYPE_CHECKING:
         SchemeError,
         SimulationError,
         TraceError,
-    )
-    from pathcast.follow import CurveEstimate, Followed, FollowedCurve, PathChange, follow
-    from pathcast.latency import (
-        Latency,
-        LatencyEvaluation,
-        LatencyScore,
-        LearnedLatencies,
-        evaluate_latency,
-        latency,
-        latency_on_trace,
     )
     from pathcast.min_plus import Arrivals, Curve
     from pathcast.models import (
@@ -80,7 +79,6 @@ if TYPE_CHECKING:
     from pathcast.scenario import Scenario
     from pathcast.short_flow import ShortFlowEstimate, SizeEstimate, estimate
     from pathcast.trace import FlowSeries, Trace, TraceWarning, read_trace
-    from pathcast.watch import Watch, WatchedFlow, WatchReport, watch
 
 __all__ = [
     "MODELS",
@@ -163,7 +161,7 @@ __all__ = [
 _PUBLIC = {
     "batch": ("Results", "Simulation", "simulate_many"),
     "clusters": ("ClusterCurve", "ClusterPoint", "LevelBasis", "LossClusters"),
-    "convert": ("Conversion", "convert"),
+    "_convert": ("Conversion", "convert"),
     "estimators": ("Estimate", "Estimator", "State"),
     "exceptions": (
         "ClusterError",
@@ -179,8 +177,8 @@ _PUBLIC = {
         "SimulationError",
         "TraceError",
     ),
-    "follow": ("CurveEstimate", "Followed", "FollowedCurve", "PathChange", "follow"),
-    "latency": (
+    "_follow": ("CurveEstimate", "Followed", "FollowedCurve", "PathChange", "follow"),
+    "_latency": (
         "Latency",
         "LatencyEvaluation",
         "LatencyScore",
@@ -221,13 +219,13 @@ _PUBLIC = {
     "scenario": ("Scenario",),
     "short_flow": ("ShortFlowEstimate", "SizeEstimate", "estimate"),
     "trace": ("FlowSeries", "Trace", "TraceWarning", "read_trace"),
-    "watch": ("Watch", "WatchedFlow", "WatchReport", "watch"),
+    "_watch": ("Watch", "WatchedFlow", "WatchReport", "watch"),
 }
 
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _MODULE_OF["__version__"] = "_internal"
 
-#: Modules that are attributes without an import, except those that a function of the same name hides.
+#: Modules that are attributes without an import.
 _MODULES = {
     "_internal",
     "batch",
@@ -248,15 +246,6 @@ _MODULES = {
 }
 
 
-class _Package(ModuleType):
-    """This package, in which `pathcast.convert` is the function also after `import pathcast.convert`."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # the import of a module binds its name in the package, which would hide the function
-        if not (isinstance(value, ModuleType) and name in _MODULE_OF):
-            super().__setattr__(name, value)
-
-
 if not TYPE_CHECKING:  # type checkers refuse unknown names only where there is no __getattr__
 
     def __getattr__(name):  # noqa: ANN001, ANN202
@@ -272,6 +261,3 @@ if not TYPE_CHECKING:  # type checkers refuse unknown names only where there is 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_MODULES})
-
-
-sys.modules[__name__].__class__ = _Package

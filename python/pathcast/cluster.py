@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from pathcast.exceptions import ClusterError, PathcastError
+from pathcast.extras import need
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -277,14 +278,9 @@ def _environment(*, loopback: bool, local: bool) -> Iterator[None]:
 
 
 def _import_ray() -> ModuleType:
-    try:
-        import pyarrow  # noqa: F401 - of the same extra
-        import ray
-    except ImportError as error:
-        raise ClusterError(
-            f"work on a cluster needs {error.name}, which is not installed here "
-            f"(Python {platform.python_version()}): pip install pathcast[cluster]"
-        ) from None
+    what = "work on a cluster"
+    need("pyarrow", "cluster", what, ClusterError)
+    ray: ModuleType = need("ray", "cluster", what, ClusterError)
     return ray
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import pathcast
 from conftest import run
-from pathcast.latency import parse_size
+from pathcast._latency import parse_size
 
 RENO = "reno-wireless_reno-data_1_1_10000.cwnd.csv.gz"
 

@@ -71,14 +71,14 @@ def test_the_list_of_commands_imports_none_of_them():
 
 def test_a_commands_own_help_imports_it():
     modules, printed = imported_by_command("bound", "--help")
-    assert "pathcast.cli_bound" in modules
+    assert "pathcast.cli.bound" in modules
     assert any("--" in line for line in printed)
 
 
 def test_the_table_of_commands_says_what_the_commands_say():
     from typer.main import get_command
 
-    from pathcast.cli_commands import COMMANDS, app, load
+    from pathcast.cli.commands import COMMANDS, app, load
 
     whole = get_command(app)
     for name, listed in COMMANDS.items():
@@ -91,7 +91,7 @@ def test_the_table_of_commands_says_what_the_commands_say():
 
 def test_options_are_written_small():
     """Some versions of the library take an option's placeholder for its name."""
-    from pathcast.cli_commands import COMMANDS, load
+    from pathcast.cli.commands import COMMANDS, load
 
     commands = [load(name) for name in COMMANDS]
     while commands:
@@ -104,10 +104,10 @@ def test_options_are_written_small():
 
 def test_every_command_of_the_modules_is_in_the_table():
     """A function that looks like a command and is in no table could not be run."""
-    from pathcast.cli_commands import COMMANDS
+    from pathcast.cli.commands import COMMANDS
 
-    modules = {file.stem for file in (ROOT / "python/pathcast").glob("cli_*.py")}
-    modules -= {"cli_commands", "cli_options"}
+    modules = {file.stem for file in (ROOT / "python/pathcast/cli").glob("*.py")}
+    modules -= {"__init__", "commands", "console", "options"}
     assert {command.module for command in COMMANDS.values()} == modules
 
 
@@ -118,30 +118,10 @@ def test_an_unknown_command_is_refused_with_the_nearest():
     assert "simulate" in done.stderr
 
 
-FUNCTIONS_THAT_HIDE_MODULES = ("convert", "follow", "latency", "watch")
-
-
-@pytest.mark.parametrize("name", FUNCTIONS_THAT_HIDE_MODULES)
-@pytest.mark.parametrize(
-    "first",
-    [
-        "",
-        "import pathcast.{name}",
-        "from pathcast.{name} import {name}",
-        "import pathcast; pathcast.{name}",
-        "from pathcast import cli_follow, cli_watch, cli_convert, cli_latency",
-    ],
-)
-def test_a_function_hides_the_module_of_its_name_in_any_order(name, first):
-    imported_by(
-        f"{first.format(name=name)}\n"
-        f"from pathcast import {name}\n"
-        "import pathcast, types\n"
-        f"assert isinstance({name}, types.FunctionType), {name}\n"
-        f"assert pathcast.{name} is {name} is sys.modules['pathcast.{name}'].{name}\n"
-        f"import pathcast.{name} as again\n"
-        f"assert again is {name}"
-    )
+def test_no_function_of_the_package_has_the_name_of_a_module():
+    modules = {file.stem for file in (ROOT / "python/pathcast").iterdir()}
+    functions = {name for name in pathcast.__all__ if callable(getattr(pathcast, name))}
+    assert not modules & functions
 
 
 def test_modules_are_attributes_without_an_import():

@@ -27,6 +27,7 @@ from pathcast.attainable_rate.probes import (
     of_messages,
 )
 from pathcast.exceptions import EmulatorError, ProbingError, translated
+from pathcast.extras import need
 from pathcast.scenario import Scenario
 from pathcast.trace import Trace
 
@@ -232,18 +233,13 @@ class RealTimeProber(ScenarioProber):
 
         """
         check(plan)
-        try:
-            import pyarrow.parquet
-        except ImportError:
-            raise ProbingError(
-                "probing in real time needs pyarrow, which is not here; pip install 'pathcast[cluster]' has it"
-            ) from None
+        parquet = need("pyarrow.parquet", "probing", "probing in real time", ProbingError)
         gap_s = self.message / plan.rate
         told = _of_time(progress, plan)
         with tempfile.TemporaryDirectory(prefix="pathcast-") as name:
             file = FilePath(name) / "messages.parquet"
             report, trace, notes = self._send(plan, file, told)
-            table = pyarrow.parquet.read_table(file)
+            table = parquet.read_table(file)
         column = {name: table[name].to_numpy() for name in table.column_names}
         ours = (column["flow"] == self.flow) & (column["direction"] == 0)
         ours &= column["written_s"] >= plan.warm_up_s

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pathcast.exceptions import ProbingError
+from pathcast.extras import need
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,15 +34,8 @@ def library(name: str) -> ModuleType:
         ProbingError: it is not installed.
 
     """
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ProbingError(
-            f"the tests of delays need {name.split('.')[0]}, which is not here ({error}); "
-            "pip install 'pathcast[probing]' has it"
-        ) from None
+    module: ModuleType = need(name, "probing", "a test of delays", ProbingError)
+    return module
 
 
 def unit_root_p(samples: Floats) -> float:

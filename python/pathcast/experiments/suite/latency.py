@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pathcast._latency import MSS_BYTES, LatencyEvaluation, evaluate_latency
 from pathcast.experiments.suite import paper
 from pathcast.experiments.suite.scores import ECON, OURS, STATE, Errors, Source
-from pathcast.latency import MSS_BYTES, LatencyEvaluation, evaluate_latency
 from pathcast.models import Evaluation
 from pathcast.trace import Trace
 

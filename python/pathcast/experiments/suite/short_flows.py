@@ -22,6 +22,7 @@ from pathcast import runs
 from pathcast.experiments.engine.case import Attempt, Passed, fingerprint
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.suite import paper
+from pathcast.extras import need
 from pathcast.files import write_beside
 from pathcast.scenario import Scenario
 from pathcast.short_flow import WindowEvolution, estimate
@@ -190,9 +191,7 @@ def _arrivals(packets_file: FilePath) -> tuple[Floats, npt.NDArray[np.int64], Fl
 
     Also when each packet was lost, by queue or wire.
     """
-    import pyarrow.parquet
-
-    table = pyarrow.parquet.read_table(packets_file)
+    table = need("pyarrow.parquet", "probing", "the short flows").read_table(packets_file)
     column = {name: table[name].to_numpy() for name in table.column_names}
     data = (column["direction"] == 0) & (column["size_bytes"] > 100) & (column["time_s"] >= 0)
     arrived = data & (column["event"] == 1)

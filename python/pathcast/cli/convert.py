@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from pathcast.cli_options import Json
-from pathcast.console import err, mbps, out, print_json
-from pathcast.convert import convert as convert_trace
+from pathcast._convert import convert as convert_trace
+from pathcast.cli.console import err, mbps, out, print_json
+from pathcast.cli.options import Json
 from pathcast.files import check_output
 
 #: Flows that are listed; `--json` has all.

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from pathcast.cli.console import out, print_json
 from pathcast.clusters import LossClusters
-from pathcast.console import out, print_json
 from pathcast.exceptions import PathcastError
 from pathcast.trace import Trace
 

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar, styled
+from pathcast.cli.console import INTERRUPTED, err, out, print_json, progress_bar, styled
 from pathcast.exceptions import PathcastError
 from pathcast.experiments.engine.claim import verdict_of
 from pathcast.experiments.engine.runner import ATTEMPTS, Plan, Status, plan, run

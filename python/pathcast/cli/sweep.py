@@ -11,8 +11,8 @@ import typer
 from rich.table import Table
 
 from pathcast import batch
-from pathcast.cli_options import Json, WorkloadText
-from pathcast.console import err, mbps, out, print_json, progress_bar
+from pathcast.cli.console import err, mbps, out, print_json, progress_bar
+from pathcast.cli.options import Json, WorkloadText
 from pathcast.files import check_output
 from pathcast.path import Path
 from pathcast.scenario import Scenario

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from pathcast import byte_server, short_flow
-from pathcast.console import INTERRUPTED, err, mbps, out, print_json
+from pathcast.cli.console import INTERRUPTED, err, mbps, out, print_json
 from pathcast.download import DEFAULT_BYTES, DEFAULT_PORT, Download, Target, download
 from pathcast.exceptions import ModelError, PathcastError
 from pathcast.short_flow import (

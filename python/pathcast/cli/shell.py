@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pathcast import runs, shell
-from pathcast.cli_options import Device, FromMahimahi, FromNetem, FromRattan, Seed
+from pathcast.cli.options import Device, FromMahimahi, FromNetem, FromRattan, Seed
 from pathcast.exceptions import PathcastError
 
 paths_app = typer.Typer(help="Show paths.", no_args_is_help=True)

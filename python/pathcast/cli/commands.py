@@ -28,99 +28,99 @@ class Command(NamedTuple):
 #: In the order of `pathcast --help`. A name of two words stands beside a command of one.
 COMMANDS: dict[str, Command] = {
     "watch": Command(
-        "cli_watch",
+        "watch",
         "watch",
         "Watch TCP flows of any process on this machine (Linux); docs/measuring.md.",
     ),
     "attainable-rate": Command(
-        "cli_attainable_rate",
+        "attainable_rate",
         "attainable_rate",
         "Estimate what rate TCP sustains on every time scale, for applications that are not greedy, "
         "by probing.",
     ),
     "follow": Command(
-        "cli_follow",
+        "follow",
         "follow",
         "Follow paths as a live service does: changes found, p(cwnd) at the end; "
         "docs/loss-curves.md.",
     ),
     "curve": Command(
-        "cli_clusters",
+        "curve",
         "curve",
         "Show the loss curve to expect of a client, new or known; docs/loss-curves.md.",
     ),
     "estimate": Command(
-        "cli_estimate",
+        "estimate",
         "estimate",
         "Estimate how long larger downloads take, from one small one; docs/short-flows.md.",
     ),
     "latency": Command(
-        "cli_latency",
+        "latency",
         "forecast_latency",
         "Say how long transfers take, on a path known by numbers or learned from a trace.",
     ),
     "bound": Command(
-        "cli_bound",
+        "bound",
         "bound",
         "Bound delay and backlog of traffic by a service curve; docs/min-plus.md.",
     ),
     "simulate": Command(
-        "cli_runs", "simulate", "Run flows over a path, or a whole scenario, in the simulator."
+        "runs", "simulate", "Run flows over a path, or a whole scenario, in the simulator."
     ),
     "emulate": Command(
-        "cli_runs",
+        "runs",
         "emulate",
         "Run the kernel's TCP over emulated links (Linux; root, or user namespaces).",
     ),
     "sweep": Command(
-        "cli_sweep",
+        "sweep",
         "sweep",
         "Simulate every path with every scheme, one flow, many seeds, on all cores or a cluster.",
     ),
     "convert": Command(
-        "cli_convert", "convert", "Read a trace of another tool and write it as a trace of ours."
+        "convert", "convert", "Read a trace of another tool and write it as a trace of ours."
     ),
-    "fit": Command("cli_models", "fit", "Find loss epochs and fit the loss curve p(cwnd)."),
+    "fit": Command("fit", "fit", "Find loss epochs and fit the loss curve p(cwnd)."),
     "evaluate": Command(
-        "cli_models",
+        "evaluate",
         "evaluate",
         "Forecast traces again and again, and compare with what then happened.",
     ),
     "evaluate suite": Command(
-        "cli_suite",
+        "suite",
         "suite",
         "Run the networks of the ECON paper on the kernel's TCP, and score all models against its "
         "figures; docs/suite.md.",
     ),
     "demo": Command(
-        "cli_demo",
+        "demo",
         "run_demo",
         "Measure a TCP flow, fit its loss curve, forecast it, show the forecast against the truth.",
     ),
     "capabilities": Command(
-        "cli_runs",
+        "runs",
         "capabilities",
         "Say what the emulator can do on this machine, and why what is missing is missing.",
     ),
     "shell": Command(
-        "cli_shell",
+        "shell",
         "run_shell",
         "Run a shell or a command inside a path (Linux; without root: --outside); docs/shell.md.",
     ),
-    "path": Command("cli_shell", "paths_app", "Show paths."),
+    "path": Command("shell", "paths_app", "Show paths."),
     "live": Command(
-        "cli_live",
+        "live",
         "app",
         "Run flows between two hosts over the real path (Linux, root); docs/live.md.",
     ),
-    "benchmark": Command("cli_benchmark", "app", "Compare whole configurations."),
+    "benchmark": Command("benchmark", "app", "Compare whole configurations."),
 }
 
 
 def load(name: str) -> Any:  # noqa: ANN401 - a command of the click that typer brings
     """Return the command of this name, imported."""
     where = COMMANDS[name]
-    found = getattr(import_module(f"pathcast.{where.module}"), where.attribute)
+    found = getattr(import_module(f"pathcast.cli.{where.module}"), where.attribute)
     if isinstance(found, typer.Typer):
         command: Any = get_group(found)
         command.name = name

@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pathcast.console import out, print_json
-from pathcast.exceptions import ModelError
-from pathcast.latency import (
+from pathcast._latency import (
     DEFAULT_SIZES_BYTES,
     QUANTILE_LEVELS,
     Latency,
@@ -21,6 +19,8 @@ from pathcast.latency import (
     latency_on_trace,
     parse_size,
 )
+from pathcast.cli.console import out, print_json
+from pathcast.exceptions import ModelError
 from pathcast.path import Path
 from pathcast.trace import read_trace
 

@@ -31,7 +31,7 @@ from pathcast.attainable_rate import (
 from pathcast.attainable_rate import figures as pictures
 from pathcast.attainable_rate.live import DEFAULT_LONGEST_S
 from pathcast.attainable_rate.scenarios import probing
-from pathcast.console import INTERRUPTED, err, out, print_json
+from pathcast.cli.console import INTERRUPTED, err, out, print_json
 from pathcast.exceptions import ProbingError
 from pathcast.experiments.attainable_rate.folder import Folder, resumed
 from pathcast.experiments.engine.store import locked

@@ -1,6 +1,6 @@
 """The command line: `pathcast --help`.
 
-Imports what a command needs once it is known which command that is; `cli_commands.py` lists them.
+Imports what a command needs once it is known which command that is; `commands.py` lists them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def main() -> None:
 
     import warnings
 
-    from pathcast.cli_commands import app
+    from pathcast.cli.commands import app
     from pathcast.exceptions import PathcastError
     from pathcast.foreign import visible_lines
 
     if any(_STDOUT.fullmatch(argument) for argument in sys.argv):
-        from pathcast.console import print_on_stderr
+        from pathcast.cli.console import print_on_stderr
 
         print_on_stderr()
     # what is doubtful about a trace, without the line of ours that found it
@@ -38,22 +38,22 @@ def main() -> None:
     try:
         code = app(prog_name="pathcast", standalone_mode=False)
     except _wrong_arguments() as error:
-        from pathcast.console import print_wrong_arguments
+        from pathcast.cli.console import print_wrong_arguments
 
         print_wrong_arguments(error)
         sys.exit(BAD_INPUT)
     except PathcastError as error:
-        from pathcast.console import print_error
+        from pathcast.cli.console import print_error
 
         print_error(error)
         sys.exit(BAD_INPUT)
     except UnicodeEncodeError as error:
-        from pathcast.console import print_error
+        from pathcast.cli.console import print_error
 
         print_error(f"got {error.object!r}, which is not UTF-8; expected text in UTF-8")
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
-        from pathcast.console import INTERRUPTED, err
+        from pathcast.cli.console import INTERRUPTED, err
 
         err.print("interrupted; nothing is left behind")
         sys.exit(INTERRUPTED)

@@ -13,7 +13,7 @@ import typer
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from pathcast.console import mbps, out, print_json
+from pathcast.cli.console import mbps, out, print_json
 from pathcast.exceptions import ModelError
 from pathcast.files import check_output, write_beside
 from pathcast.min_plus import Arrivals, Curve

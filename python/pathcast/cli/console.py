@@ -175,3 +175,10 @@ def finish_run(run: runs.RunReport, as_json: bool, **written: FilePath | None) -
     for what, file in written.items():
         if file is not None:
             out.print(f"{what} written to {file}")
+
+
+def print_not_applicable(missing: dict[str, str]) -> None:
+    """What a result does not say, a line for each reason."""
+    for reason in dict.fromkeys(missing.values()):
+        names = ", ".join(name for name, why in missing.items() if why == reason)
+        out.print(f"without {names}: {reason}", markup=False)

@@ -9,8 +9,8 @@ import typer
 
 from pathcast import rootless, runs
 from pathcast import scenario as scenarios
-from pathcast.cli_options import Device, Json, Seed, WorkloadText
-from pathcast.console import err, finish_run, out, print_json, progress_bar, styled
+from pathcast.cli.console import err, finish_run, out, print_json, progress_bar, styled
+from pathcast.cli.options import Device, Json, Seed, WorkloadText
 from pathcast.exceptions import PathcastError
 from pathcast.files import check_output
 from pathcast.path import Path

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pathcast.cli_options import Flows
-from pathcast.console import out, print_json
+from pathcast._follow import WINDOW_S, CurveEstimate, Followed, PathChange
+from pathcast._follow import follow as follow_trace
+from pathcast.cli.console import out, print_json
+from pathcast.cli.options import Flows
 from pathcast.flows import read_flows
-from pathcast.follow import WINDOW_S, CurveEstimate, Followed, PathChange
-from pathcast.follow import follow as follow_trace
 
 #: Windows that the table of a curve shows at most; `--json` has all.
 MOST_POINTS = 16

@@ -12,10 +12,10 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
-from pathcast.console import err, out, print_json
+from pathcast._watch import Method, WatchedFlow, WatchProgress, WatchReport
+from pathcast._watch import watch as watch_flows
+from pathcast.cli.console import err, out, print_json
 from pathcast.foreign import visible
-from pathcast.watch import Method, WatchedFlow, WatchProgress, WatchReport
-from pathcast.watch import watch as watch_flows
 
 #: Flows that the table shows at most; `--json` has all.
 MOST_ROWS = 40

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from pathcast import demo, report, rootless
-from pathcast.cli_models import score_table
-from pathcast.cli_options import Json, Seed
-from pathcast.console import out, print_json, print_run, progress_bar, styled
+from pathcast.cli.console import out, print_json, print_run, progress_bar, styled
+from pathcast.cli.evaluate import score_table
+from pathcast.cli.options import Json, Seed
 from pathcast.experiments.engine.world import World
 from pathcast.files import check_output, write_beside
 from pathcast.path import Path

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from pathcast.attainable_rate import EmulatedProber, Options, SimulatedProber
-from pathcast.cli_attainable_rate import parse_rate
-from pathcast.console import INTERRUPTED, err, out, print_json, progress_bar, styled
+from pathcast.cli.attainable_rate import parse_rate
+from pathcast.cli.console import INTERRUPTED, err, out, print_json, progress_bar, styled
 from pathcast.exceptions import ProbingError
 from pathcast.experiments.attainable_rate import benchmark, claims, report
 from pathcast.experiments.engine.world import World

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pathcast import live
-from pathcast.console import err, out, print_json, print_run, progress_bar
+from pathcast.cli.console import err, out, print_json, print_run, progress_bar
 from pathcast.exceptions import PathcastError
 from pathcast.files import check_output
 from pathcast.path import Path
