@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -123,37 +123,59 @@ def simulate_many(
         (4, True)
 
     """
-    specs = [specified(spec.path, spec.schemes, spec.duration_s, spec.seed) for spec in simulations]
+    specs = _specified(simulations)
     if cluster is not None:
         if threads is not None:
             raise PathcastError(
                 f"threads is {threads} and cluster is {cluster}, expected one of them: each task "
                 "of a cluster has one thread"
             )
-        return Results(_simulate_on(cluster, specs, progress))
+        with translated():
+            _internal.check_simulations(specs)
+        return Results(_simulate_on(cluster, simulations, progress))
     with translated():
         return Results(_internal.simulate_many(specs, threads or 0, progress))
 
 
+def _specified(simulations: Sequence[Simulation]) -> list[_internal.Spec]:
+    return [specified(one.path, one.schemes, one.duration_s, one.seed) for one in simulations]
+
+
 def _simulate_on(
-    address: str, specs: Sequence[Any], progress: Callable[[float], None] | None
+    address: str, simulations: Sequence[Simulation], progress: Callable[[float], None] | None
 ) -> _Table:
-    with translated():
-        _internal.check_simulations(specs)
     with connected(address) as cluster:
-        size = math.ceil(len(specs) / (_CHUNKS_PER_CPU * cluster.cpus))
+        size = math.ceil(len(simulations) / (_CHUNKS_PER_CPU * cluster.cpus))
         size = min(max(size, 1), _RUNS_PER_CHUNK)
         # no spec is a chunk too: its table has columns
-        starts = range(0, max(len(specs), 1), size)
-        chunks = [specs[start : start + size] for start in starts]
+        starts = range(0, max(len(simulations), 1), size)
+        sent = [_plain(one) for one in simulations]
+        chunks = [sent[start : start + size] for start in starts]
         tables = cluster.map(_simulate_chunk, chunks, progress=progress)
         return _JoinedTable(zip(starts, tables, strict=True))
 
 
-def _simulate_chunk(specs: Sequence[Any]) -> bytes:
+#: A simulation as a worker gets it, which may lack pathcast and has to say so: whether it is of a scenario, its
+#: text and file, and the rest.
+_Plain = tuple[bool, str, str, tuple[str, ...] | None, float | None, int]
+
+
+def _plain(one: Simulation) -> _Plain:
+    what = one.path
+    schemes = None if one.schemes is None else tuple(one.schemes)
+    of_scenario = isinstance(what, Scenario)
+    return of_scenario, what.toml, what.file, schemes, one.duration_s, one.seed
+
+
+def _simulate_chunk(chunk: Sequence[_Plain]) -> bytes:
     """What a task does; its table as an Arrow stream."""
     import pyarrow
 
+    simulations = [
+        Simulation((Scenario if of_scenario else Path).parse(toml, file), schemes, duration_s, seed)
+        for of_scenario, toml, file, schemes, duration_s, seed in chunk
+    ]
+    specs = _specified(simulations)
     with translated():
         table = pyarrow.table(_internal.simulate_many(specs, 1))
     sink = io.BytesIO()

@@ -192,7 +192,7 @@ def run(
             raise PathcastError(
                 f"{what.file}: is a scenario, whose flows have workloads and directions of their own"
             )
-        scenario, schemes = (what.toml, what.file), list(what.schemes)
+        scenario, schemes = what._spec, list(what.schemes)
         duration_s = duration_s or what.duration_s
     else:
         schemes = list(what)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path as FilePath
+from typing import Any
 
 from pathcast import _internal
 from pathcast.exceptions import PathFileError, translated
@@ -64,6 +65,7 @@ class Path:
     loss: float
     queue_bytes: int | None
     queue_packets: int | None
+    _spec: _internal.PathSpec = field(repr=False, compare=False)
 
     @classmethod
     def parse(cls, toml: str, file: str = "path.toml") -> Path:
@@ -79,9 +81,16 @@ class Path:
     @classmethod
     def _of(cls, toml: str, file: str, *, load_files: bool) -> Path:
         with translated():
-            # what comes back has every trace file written out, and so stands for itself
-            whole = _internal.check_path(toml, file, load_files)
-            return cls(whole, file, *_internal.path_summary(whole, file))
+            return cls._wrap(_internal.PathSpec.parse(toml, file, load_files), file)
+
+    @classmethod
+    def _wrap(cls, spec: _internal.PathSpec, file: str) -> Path:
+        # the text has every trace file written out, and so stands for itself
+        return cls(spec.to_toml(), file, *spec.summary(), spec)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As text, for other processes."""
+        return type(self).parse, (self.toml, self.file)
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> Path:
@@ -97,3 +106,22 @@ class Path:
     def bdp_bytes(self) -> float | None:
         """Bandwidth-delay product of the forward link and both delays; None without a rate."""
         return None if self.rate_bps is None else self.rate_bps * self.base_rtt_s / 8
+
+    def replace(self, **keys: object) -> Path:
+        """The same path with other values of some keys of `docs/path-file.md`; None takes a key away.
+
+        Raises:
+            PathFileError: there is no such key, or its value is out of range.
+
+        Example:
+            >>> path = Path.parse("rate = '12 Mbit/s'\\ndelay = '30 ms'\\n")
+            >>> path.replace(rate="24 Mbit/s", loss=0.01).rate_bps
+            24000000.0
+
+        """
+        with translated():
+            return self._wrap(self._spec.replaced(keys), self.file)
+
+    def to_toml(self) -> str:
+        """The description, every default written out."""
+        return self.toml

@@ -227,8 +227,8 @@ DEFAULT_QUEUES_EVERY_S = 0.01
 
 def specified(
     path: Path | Scenario, schemes: Sequence[str] | None, duration_s: float | None, seed: int
-) -> tuple[str, str, list[str] | None, float, int]:
-    """A simulation as the Rust module takes it: text, file, schemes, duration, seed.
+) -> tuple[_internal.PathSpec | _internal.ScenarioSpec, list[str] | None, float, int]:
+    """A simulation as the Rust module takes it: what, schemes, duration, seed.
 
     Raises:
         SchemeError: schemes for a scenario, which has its own, or none at all.
@@ -244,10 +244,10 @@ def specified(
         if duration_s is None:
             duration_s = path.duration_s or DEFAULT_DURATION_S
         checked(path.schemes, duration_s, seed)
-        return path.toml, path.file, None, duration_s, seed
+        return path._spec, None, duration_s, seed
     duration_s = DEFAULT_DURATION_S if duration_s is None else duration_s
     names = checked(("cubic",) if schemes is None else schemes, duration_s, seed)
-    return path.toml, path.file, names, duration_s, seed
+    return path._spec, names, duration_s, seed
 
 
 def simulate(
@@ -353,7 +353,7 @@ def emulate(
         PathcastError: a duration or seed out of range.
 
     """
-    text, file, names, duration_s, seed = specified(path, schemes, duration_s, seed)
+    what, names, duration_s, seed = specified(path, schemes, duration_s, seed)
     device = chosen_device(device)
     packets = None if packets_file is None else FilePath(packets_file)
     messages = None if messages_file is None else FilePath(messages_file)
@@ -372,7 +372,7 @@ def emulate(
         )
     with translated():
         report, trace = _internal.emulate(
-            text, file, names, duration_s, seed, ipv6, device.kind, packets, messages, progress
+            what, names, duration_s, seed, ipv6, device.kind, packets, messages, progress
         )
     assert trace is not None, "the emulator always records"  # noqa: S101
     return RunReport.from_json(report), Trace(trace)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from pathcast import _internal
 from pathcast.exceptions import translated
@@ -45,6 +46,7 @@ class Scenario:
     duration_s: float | None
     schemes: tuple[str, ...]
     workloads: tuple[str, ...]
+    _spec: _internal.ScenarioSpec = field(repr=False, compare=False)
 
     @classmethod
     def parse(cls, toml: str, file: str = "scenario.toml") -> Scenario:
@@ -81,16 +83,94 @@ class Scenario:
 
         """
         with translated():
-            toml = _internal.scenario_over(path.toml, path.file, list(schemes), workload)
-            return cls._of(toml, path.file, load_files=False)
+            spec = _internal.ScenarioSpec.over(path._spec, list(schemes), workload)
+            return cls._wrap(spec, path.file)
 
     @classmethod
     def _of(cls, toml: str, file: str, *, load_files: bool) -> Scenario:
         with translated():
-            whole = _internal.check_scenario(toml, file, load_files)
-            name, duration_s, flows = _internal.scenario_summary(whole, file)
+            return cls._wrap(_internal.ScenarioSpec.parse(toml, file, load_files), file)
+
+    @classmethod
+    def _wrap(cls, spec: _internal.ScenarioSpec, file: str) -> Scenario:
+        name, duration_s, flows = spec.summary()
         schemes, workloads = zip(*flows, strict=True)
-        return cls(whole, file, name, duration_s, schemes, workloads)
+        return cls(spec.to_toml(), file, name, duration_s, schemes, workloads, spec)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As text, for other processes."""
+        return type(self).parse, (self.toml, self.file)
+
+    def flow(self, number: int) -> dict[str, Any]:
+        """The keys of a flow, as `docs/scenario-file.md` has them; `count` says how many are alike.
+
+        Args:
+            number: of the flow, from 0.
+
+        Raises:
+            IndexError: there is no such flow.
+
+        """
+        keys: dict[str, Any] = self._spec.flow(number)
+        return keys
+
+    def replace(self, **keys: object) -> Scenario:
+        """The same scenario with other values of `name`, `duration` and so on; None takes a key away.
+
+        Raises:
+            PathFileError: there is no such key, or its value is out of range.
+
+        """
+        with translated():
+            return self._wrap(self._spec.replaced(keys), self.file)
+
+    def replace_flow(self, number: int, **keys: object) -> Scenario:
+        """The same with other values of some keys of a flow, and of those that are like it.
+
+        Args:
+            number: of the flow, from 0.
+            keys: of `docs/scenario-file.md`; None takes one away.
+
+        Raises:
+            IndexError: there is no such flow.
+            PathFileError: there is no such key, or its value is out of range.
+
+        """
+        with translated():
+            return self._wrap(self._spec.flow_replaced(number, keys), self.file)
+
+    def replace_link(self, name: str, **keys: object) -> Scenario:
+        """The same with other values of some keys of a link, those of a path file.
+
+        Raises:
+            PathFileError: there is no such link or key, or a value is out of range.
+
+        """
+        with translated():
+            return self._wrap(self._spec.link_replaced(name, keys), self.file)
+
+    def with_flow(self, **keys: object) -> Scenario:
+        """The same with a flow more.
+
+        Args:
+            keys: of `docs/scenario-file.md`.
+
+        Raises:
+            PathFileError: there is no such key, or its value is out of range.
+
+        Example:
+            >>> path = Path.parse("rate = '12 Mbit/s'\\ndelay = '30 ms'\\n")
+            >>> beside = Scenario.over(path, ["cubic"]).with_flow(scheme="bbr", start="5 s")
+            >>> beside.schemes
+            ('cubic', 'bbr')
+
+        """
+        with translated():
+            return self._wrap(self._spec.with_flow(keys), self.file)
+
+    def to_toml(self) -> str:
+        """The description, every default written out."""
+        return self.toml
 
 
 def load(file: str | os.PathLike[str]) -> Path | Scenario:

@@ -72,7 +72,8 @@ class Links:
         if isinstance(what, Path):
             return cls((what.toml,), utf8(file), what.toml)
         with translated():
-            return cls(tuple(_internal.first_route(what.toml, what.file)), utf8(file), what.toml)
+            route = tuple(link.to_toml() for link in what._spec.first_route())
+            return cls(route, utf8(file), what.toml)
 
     @classmethod
     def from_mahimahi(cls, command_line: str) -> Links:
@@ -279,7 +280,7 @@ def run(
     with _signals() as signals, translated():
         report = json.loads(
             _internal.run_shell(
-                [(path, links.file) for path in links.paths],
+                [_internal.PathSpec.parse(path, links.file, False) for path in links.paths],
                 seed,
                 (command[0], list(command[1:])),
                 scheme,
@@ -439,7 +440,8 @@ def show(links: Links, form: Form, output: FilePath | None, strict: bool) -> str
         )
     else:
         with translated():
-            text, files, not_said = _internal.path_as(links.paths[0], links.file, form.value)
+            spec = _internal.PathSpec.parse(links.paths[0], links.file, False)
+            text, files, not_said = _internal.path_as(spec, form.value)
         lost += [f"{form.value} cannot say it: {what}" for what in not_said]
     for what in lost:
         say(what)

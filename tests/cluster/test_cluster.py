@@ -171,7 +171,9 @@ def test_addresses_are_hosts_and_ports(address, expected):
 def test_without_ray_the_error_says_how_to_get_it(package, monkeypatch):
     needs_ray()  # else it says ray twice
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(pathcast.ClusterError, match=rf"{package}.*pip install 'pathcast\[cluster\]'"):
+    with pytest.raises(
+        pathcast.ClusterError, match=rf"{package}.*pip install 'pathcast\[cluster\]'"
+    ):
         pathcast.simulate_many(batch(), cluster="local")
 
 

@@ -20,7 +20,7 @@ use pyo3::types::PyCapsule;
 
 use crate::errors::{SchemeError, TraceError, of_simulation};
 use crate::runs::tell;
-use crate::scenario::simulation;
+use crate::specs::What;
 
 /// A table that any Arrow library takes over without a copy.
 #[pyclass(frozen, module = "pathcast._internal")]
@@ -79,16 +79,14 @@ impl ArrowTable {
     }
 }
 
-/// Text of a path or, without schemes, of a scenario; file name, schemes, duration in seconds, seed.
-type Spec = (String, String, Option<Vec<String>>, f64, u64);
+/// What runs, schemes for a path, duration in seconds, seed.
+type Spec<'py> = (What<'py>, Option<Vec<String>>, f64, u64);
 
-fn simulations(specs: Vec<Spec>) -> PyResult<Vec<Simulation>> {
-    let parsed = specs
+fn simulations(specs: Vec<Spec<'_>>) -> Vec<Simulation> {
+    let made = specs
         .into_iter()
-        .map(|(text, file, schemes, duration_s, seed)| {
-            simulation(&text, &file, schemes, duration_s, seed)
-        });
-    parsed.collect()
+        .map(|(what, schemes, duration_s, seed)| what.simulation(schemes, duration_s, seed));
+    made.collect()
 }
 
 fn wrong((index, error): (usize, SimError)) -> PyErr {
@@ -97,8 +95,8 @@ fn wrong((index, error): (usize, SimError)) -> PyErr {
 
 /// Raises what `simulate_many` raises before it runs anything.
 #[pyfunction]
-pub fn check_simulations(specs: Vec<Spec>) -> PyResult<()> {
-    check_many(&simulations(specs)?).map_err(wrong)
+pub fn check_simulations(specs: Vec<Spec<'_>>) -> PyResult<()> {
+    check_many(&simulations(specs)).map_err(wrong)
 }
 
 /// Runs many simulations over `threads` threads (0: one for each core); a row for each flow.
@@ -107,11 +105,11 @@ pub fn check_simulations(specs: Vec<Spec>) -> PyResult<()> {
 #[pyo3(signature = (specs, threads=0, progress=None))]
 pub fn simulate_many(
     py: Python<'_>,
-    specs: Vec<Spec>,
+    specs: Vec<Spec<'_>>,
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<ArrowTable> {
-    let simulations = simulations(specs)?;
+    let simulations = simulations(specs);
     let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut raised = None;
     let outcomes = py.detach(|| {

@@ -21,9 +21,9 @@ mod output;
 mod path;
 mod probing;
 mod runs;
-mod scenario;
 mod shell;
 mod short_flow;
+mod specs;
 mod trace;
 mod watch;
 
@@ -66,19 +66,17 @@ mod _internal {
     #[pymodule_export]
     use crate::output::{check_output, write_file};
     #[pymodule_export]
-    use crate::path::{check_path, from_mahimahi, from_netem, from_rattan, path_as, path_summary};
+    use crate::path::{from_mahimahi, from_netem, from_rattan, path_as};
     #[pymodule_export]
     use crate::probing::{WindowLoop, simulate_probe};
     #[pymodule_export]
     use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
     #[pymodule_export]
-    use crate::scenario::{
-        check_scenario, first_route, is_scenario, scenario_over, scenario_summary,
-    };
-    #[pymodule_export]
     use crate::shell::run_shell;
     #[pymodule_export]
     use crate::short_flow::estimate_short_flow;
+    #[pymodule_export]
+    use crate::specs::{PathSpec, ScenarioSpec, is_scenario};
     #[pymodule_export]
     use crate::trace::Trace;
     #[pymodule_export]

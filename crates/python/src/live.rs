@@ -17,7 +17,7 @@ mod linux {
     use super::*;
     use crate::errors::LiveError as LiveException;
     use crate::runs::tell;
-    use crate::scenario::parse as parse_scenario;
+    use crate::specs::ScenarioSpec;
     use crate::trace::Trace;
 
     fn raised(error: &LiveError) -> PyErr {
@@ -113,7 +113,7 @@ mod linux {
         py: Python<'_>,
         server: (String, u16),
         key_file: PathBuf,
-        scenario: Option<(String, String)>,
+        scenario: Option<PyRef<'_, ScenarioSpec>>,
         schemes: Vec<String>,
         reverse: bool,
         workload: Option<String>,
@@ -124,7 +124,7 @@ mod linux {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(String, Trace)> {
         let scenario = match scenario {
-            Some((text, file)) => parse_scenario(&text, &file)?,
+            Some(spec) => (*spec.scenario).clone(),
             None => {
                 let heading = if reverse {
                     Heading::Reverse

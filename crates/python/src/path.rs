@@ -1,4 +1,4 @@
-//! Path files.
+//! Files beside path files, and paths in the words of other tools.
 
 use std::io::Read;
 
@@ -7,25 +7,7 @@ use pathcast_scenario::{FlowSpec, Link, Scenario, Transport};
 use pyo3::prelude::*;
 
 use crate::errors::PathFileError;
-
-/// Parses a path file's text; `file` names it in errors.
-pub fn parse(text: &str, file: &str) -> PyResult<Path> {
-    Path::parse(text, file).map_err(|error| PathFileError::new_err(error.to_string()))
-}
-
-/// Reads a path file's text and returns it with every default written out; with `load_files`, also
-/// the trace files that it names, from the folder of `file`.
-#[pyfunction]
-#[pyo3(signature = (text, file, load_files = false))]
-pub fn check_path(text: &str, file: &str, load_files: bool) -> PyResult<String> {
-    if !load_files {
-        return Ok(parse(text, file)?.to_toml());
-    }
-    let mut load = beside(file);
-    let path = Path::parse_with(text, file, &mut load);
-    path.map(|path| path.to_toml())
-        .map_err(|error| PathFileError::new_err(error.to_string()))
-}
+use crate::specs::PathSpec;
 
 /// Loads files by their names relative to the folder of `file`.
 pub fn beside(file: &str) -> impl FnMut(&str) -> Result<Vec<u8>, String> {
@@ -51,12 +33,12 @@ type Foreign = (String, Vec<(String, String)>, Vec<String>);
 
 /// A path in the words of another tool: `mahimahi`, `netem` or `rattan`.
 #[pyfunction]
-pub fn path_as(text: &str, file: &str, tool: &str) -> PyResult<Foreign> {
-    let path = parse(text, file)?;
+pub fn path_as(spec: &PathSpec, tool: &str) -> PyResult<Foreign> {
+    let path = &spec.path;
     let foreign = match tool {
-        "mahimahi" => foreign::mahimahi::write(&path),
-        "netem" => foreign::netem::write(&path),
-        "rattan" => foreign::rattan::write(&path),
+        "mahimahi" => foreign::mahimahi::write(path),
+        "netem" => foreign::netem::write(path),
+        "rattan" => foreign::rattan::write(path),
         _ => return Err(PathFileError::new_err(format!("no words of {tool:?}"))),
     };
     Ok((foreign.text, foreign.files, foreign.lost))
@@ -121,23 +103,4 @@ fn in_a_row(links: &[Path]) -> Scenario {
         links,
         flows: vec![flow],
     }
-}
-
-/// Name, rate (bit/s or None), base RTT (s), forward loss and queue (bytes or None, packets or None).
-type Summary = (String, Option<f64>, f64, f64, Option<u64>, Option<u64>);
-
-/// What plots and models want to know of a path.
-#[pyfunction]
-pub fn path_summary(text: &str, file: &str) -> PyResult<Summary> {
-    let path = parse(text, file)?;
-    let (bytes, packets) = path.queue_limits(&path.forward);
-    let limited = |limit: u64| (limit != u64::MAX).then_some(limit);
-    Ok((
-        path.name.clone(),
-        path.forward.mean_rate().map(|rate| rate.as_bps()),
-        path.base_rtt().as_secs(),
-        path.forward.mean_loss(),
-        limited(bytes),
-        limited(packets),
-    ))
 }

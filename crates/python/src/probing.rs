@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::runs::{run_timed, tell};
-use crate::scenario::checked_simulation;
+use crate::specs::What;
 
 /// Window flow control alone.
 #[pyclass(frozen, module = "pathcast._internal")]
@@ -167,13 +167,12 @@ impl WindowLoop {
 /// arrays of the messages, of the window, and counts.
 #[pyfunction]
 #[pyo3(signature = (
-    text, file, duration_s, seed, flow, from_s, per_sample, window_every_s, progress=None
+    what, duration_s, seed, flow, from_s, per_sample, window_every_s, progress=None
 ))]
 #[allow(clippy::too_many_arguments)] // Python calls it by name
 pub fn simulate_probe<'py>(
     py: Python<'py>,
-    text: &str,
-    file: &str,
+    what: What<'_>,
     duration_s: f64,
     seed: u64,
     flow: u32,
@@ -182,7 +181,7 @@ pub fn simulate_probe<'py>(
     window_every_s: f64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, Bound<'py, PyDict>)> {
-    let spec = checked_simulation(text, file, None, duration_s, seed)?;
+    let spec = what.checked_simulation(None, duration_s, seed)?;
     let mut raised = None;
     let (outcome, sampler) = py.detach(|| {
         let mut sampler = Sampler::new(flow, from_s, per_sample, window_every_s, seed);

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::errors::{TraceError, of_simulation};
-use crate::scenario::checked_simulation;
+use crate::specs::What;
 use crate::trace::Trace;
 
 /// The schemes that the simulator has.
@@ -81,14 +81,13 @@ fn metadata(spec: &Simulation) -> Metadata {
 /// each queue, each `queues_every_s`.
 #[pyfunction]
 #[pyo3(signature = (
-    text, file, schemes, duration_s, seed, record, progress=None, trace_file=None, packets_file=None,
+    what, schemes, duration_s, seed, record, progress=None, trace_file=None, packets_file=None,
     queues_file=None, queues_every_s=0.01,
 ))]
 #[allow(clippy::too_many_arguments)] // Python calls it by name
 pub fn simulate(
     py: Python<'_>,
-    text: &str,
-    file: &str,
+    what: What<'_>,
     schemes: Option<Vec<String>>,
     duration_s: f64,
     seed: u64,
@@ -99,7 +98,7 @@ pub fn simulate(
     queues_file: Option<PathBuf>,
     queues_every_s: f64,
 ) -> PyResult<(String, Option<Trace>)> {
-    let spec = checked_simulation(text, file, schemes, duration_s, seed)?;
+    let spec = what.checked_simulation(schemes, duration_s, seed)?;
     let metadata = metadata(&spec);
     let mut raised = None;
     let (progress, told) = (progress.as_ref(), &mut raised);
@@ -217,22 +216,19 @@ mod linux {
     use super::*;
     use crate::errors::EmulatorError;
     use crate::namespaces::device_kind;
-    use crate::path::parse as parse_path;
-    use crate::scenario::parse as parse_scenario;
 
     /// Runs the emulator over a path, or, without schemes, a scenario: a run report as JSON, and the
     /// trace. Files are written as the run goes on.
     #[pyfunction]
     #[pyo3(signature = (
-        text, file, schemes, duration_s, seed, ipv6=false, device=None, packets_file=None,
+        what, schemes, duration_s, seed, ipv6=false, device=None, packets_file=None,
         messages_file=None,
         progress=None
     ))]
     #[allow(clippy::too_many_arguments)] // Python calls it by name
     pub fn emulate(
         py: Python<'_>,
-        text: &str,
-        file: &str,
+        what: What<'_>,
         schemes: Option<Vec<String>>,
         duration_s: f64,
         seed: u64,
@@ -243,9 +239,12 @@ mod linux {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(String, Option<Trace>)> {
         let duration = Span::from_secs(duration_s);
-        let options = match schemes {
-            Some(schemes) => Options::new(parse_path(text, file)?, schemes, duration, seed),
-            None => Options::of_scenario(parse_scenario(text, file)?, duration, seed),
+        let options = match &what {
+            What::Path(spec) => {
+                let path = (*spec.path).clone();
+                Options::new(path, schemes.unwrap_or_default(), duration, seed)
+            }
+            What::Scenario(spec) => Options::of_scenario((*spec.scenario).clone(), duration, seed),
         };
         let options = Options {
             ip: if ipv6 { Ip::V6 } else { Ip::V4 },

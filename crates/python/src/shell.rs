@@ -2,9 +2,6 @@
 
 use pyo3::prelude::*;
 
-/// A path's text and its file.
-type PathText = (String, String);
-
 #[cfg(target_os = "linux")]
 mod linux {
     use std::ffi::OsString;
@@ -16,7 +13,7 @@ mod linux {
     use super::*;
     use crate::errors::EmulatorError;
     use crate::namespaces::device_kind;
-    use crate::path::parse;
+    use crate::specs::PathSpec;
 
     /// Runs a command inside links in a row, from the command outwards: a report as JSON.
     ///
@@ -25,7 +22,7 @@ mod linux {
     #[allow(clippy::too_many_arguments)] // Python calls it by name
     pub fn run_shell(
         py: Python<'_>,
-        links: Vec<PathText>,
+        links: Vec<PyRef<'_, PathSpec>>,
         seed: u64,
         command: (OsString, Vec<OsString>),
         scheme: Option<String>,
@@ -38,9 +35,8 @@ mod linux {
         signals: Py<PyAny>,
     ) -> PyResult<String> {
         const SIGTERM: i32 = 15;
-        let links = links.iter().map(|(text, file)| parse(text, file));
         let options = ShellOptions {
-            links: links.collect::<PyResult<_>>()?,
+            links: links.iter().map(|spec| (*spec.path).clone()).collect(),
             seed,
             command,
             scheme,

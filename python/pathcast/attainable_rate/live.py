@@ -84,8 +84,7 @@ class LiveProber(RealTimeProber):
         )  # the real one takes its place
         scenario = Scenario.over(path, [scheme], probing(scheme, TUNNEL_MESSAGE_BITS))
         if reverse:
-            turned = scenario.toml.replace("[[flows]]\n", '[[flows]]\ndirection = "reverse"\n', 1)
-            scenario = Scenario.parse(turned, "live")
+            scenario = scenario.replace_flow(0, direction="reverse")
         return scenario
 
     def _world(self) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import re
 import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
@@ -45,7 +43,6 @@ class ScenarioProber(ABC):
 
     scenario: Scenario
     flow: int = 0
-    _rate_at: tuple[int, int] = field(init=False, repr=False)
     _message: float = field(init=False, repr=False)
 
     unit = "bit"
@@ -56,29 +53,26 @@ class ScenarioProber(ABC):
         return self._message
 
     def __post_init__(self) -> None:
-        toml = _begun(self.scenario.toml, self.flow)
-        object.__setattr__(self, "scenario", Scenario.parse(toml, self.scenario.file))
-        object.__setattr__(self, "_rate_at", _rate_of(self.scenario.toml, self.flow))
-        object.__setattr__(self, "_message", _message_of(self.scenario.toml, self.flow))
+        keys = _probing_flow(self.scenario, self.flow)
+        # when it starts is the warm-up's business
+        begun = self.scenario.replace_flow(self.flow, start="0 s", stop=None)
+        object.__setattr__(self, "scenario", begun)
+        object.__setattr__(self, "_message", 8.0 * _bytes(keys["workload"]["portion"]))
 
     def describe(self) -> dict[str, Any]:
-        """What is probed; JSON."""
-        begin, end = self._rate_at
-        toml = self.scenario.toml
-        return {
-            "world": self._world(),
-            "scenario": toml[:begin] + "RATE" + toml[end:],
-            "flow": self.flow,
-        }
+        """What is probed, of a rate of its own; JSON."""
+        # of no rate in particular
+        scenario = self._at(1.0).toml.replace('rate = "1 bit/s"', 'rate = "RATE"')
+        return {"world": self._world(), "scenario": scenario, "flow": self.flow}
 
     @abstractmethod
     def _world(self) -> str:
         """Where it runs."""
 
     def _at(self, rate_bps: float) -> Scenario:
-        begin, end = self._rate_at
-        toml = self.scenario.toml
-        return Scenario.parse(f"{toml[:begin]}{rate_bps:.3f} bit/s{toml[end:]}", self.scenario.file)
+        workload = self.scenario.flow(self.flow)["workload"]
+        probing = {**workload, "rate": f"{rate_bps:.3f} bit/s"}
+        return self.scenario.replace_flow(self.flow, workload=probing)
 
     def greedy(self, duration_s: float, seed: int) -> float:
         """What the flow gets when it sends as much as is taken, in bits a second from its start on.
@@ -88,9 +82,7 @@ class ScenarioProber(ABC):
             SimulationError: nothing that is sent arrives.
 
         """
-        begin, end = _workload_of(self.scenario.toml, self.flow)
-        toml = self.scenario.toml
-        greedy = Scenario.parse(f"{toml[:begin]}'bulk'{toml[end:]}", self.scenario.file)
+        greedy = self.scenario.replace_flow(self.flow, workload="bulk")
         return self._run(greedy, duration_s, seed).flows[self.flow].goodput_bps
 
     def least_s(self, rate: float) -> float:
@@ -103,33 +95,40 @@ class ScenarioProber(ABC):
         """Runs a scenario there; raises if the run cannot be used."""
 
 
-def _begun(toml: str, flow: int) -> str:
-    """The scenario with this flow sending from beginning to end: when it starts is the warm-up's business."""
-    at, _ = _workload_of(toml, flow)
-    begin = toml.rindex("[[flows]]", 0, at)
-    end = toml.find("[[flows]]", at)
-    end = len(toml) if end < 0 else end
-    table = re.sub(r"(?m)^(start|stop) = .*\n", "", toml[begin:end])
-    return toml[:begin] + table.rstrip() + '\nstart = "0 s"\n\n' + toml[end:]
+def _probing_flow(scenario: Scenario, flow: int) -> dict[str, Any]:
+    """The keys of the flow that probes.
 
+    Raises:
+        ProbingError: there is no such flow, or it is none that probes.
 
-def _rate_of(toml: str, flow: int) -> tuple[int, int]:
-    """Where the rate of a flow's workload stands in a scenario's text, all defaults being written out."""
-    begin, end = _workload_of(toml, flow)
-    rate = re.search(r'\brate = "([^"]*)"', toml[begin:end])
-    if not re.search(r'\bkind = "constant-rate"', toml[begin:end]) or rate is None:
+    """
+    try:
+        keys = scenario.flow(flow)
+    except IndexError:
+        raise ProbingError(
+            f"the scenario has no flow {flow} to probe with, expected 0 to {len(scenario.schemes) - 1}"
+        ) from None
+    count = keys.get("count", 1)
+    if count > 1:
+        raise ProbingError(
+            f"flow {flow} of the scenario is one of {count} that are alike, expected one alone"
+        )
+    if keys["scheme"] == "udp":
+        raise ProbingError(
+            f"flow {flow} of the scenario has no flow control (udp), expected a scheme of TCP or QUIC"
+        )
+    workload = keys["workload"]
+    if not isinstance(workload, dict) or workload["kind"] != "constant-rate":
         raise ProbingError(
             f"flow {flow} of the scenario does not probe, expected workload = {{ kind = 'constant-rate', rate = ... }}"
         )
-    return begin + rate.start(1), begin + rate.end(1)
+    return keys
 
 
-def _message_of(toml: str, flow: int) -> float:
-    """What a flow writes at once, in bits."""
-    begin, end = _workload_of(toml, flow)
-    portion = re.search(r'\bportion = "(\d+) (B|kB|MB)"', toml[begin:end])
-    assert portion is not None, "defaults are written out"  # noqa: S101
-    return 8.0 * int(portion[1]) * {"B": 1, "kB": 1_000, "MB": 1_000_000}[portion[2]]
+def _bytes(size: str) -> int:
+    """A size as a scenario has it, all defaults being written out."""
+    number, unit = size.split()
+    return int(number) * {"B": 1, "kB": 1_000, "MB": 1_000_000}[unit]
 
 
 def probing(scheme: str, message_bits: int | None = None) -> str:
@@ -137,30 +136,6 @@ def probing(scheme: str, message_bits: int | None = None) -> str:
     if message_bits is None:
         message_bits = QUIC_MESSAGE_BITS if scheme.startswith("quic-") else MESSAGE_BITS
     return f"{{ kind = 'constant-rate', rate = '1 Mbit/s', portion = '{message_bits // 8} B' }}"
-
-
-def _workload_of(toml: str, flow: int) -> tuple[int, int]:
-    """Where the workload of a flow stands in a scenario's text."""
-    tables = [match.start() for match in re.finditer(r"(?m)^\[\[flows\]\]$", toml)]
-    number = 0
-    for begin, end in itertools.pairwise([*tables, len(toml)]):
-        text = toml[begin:end]
-        counted = re.search(r"(?m)^count = (\d+)$", text)
-        count = 1 if counted is None else int(counted[1])
-        if number <= flow < number + count:
-            if count > 1:
-                raise ProbingError(
-                    f"flow {flow} of the scenario is one of {count} that are alike, expected one alone"
-                )
-            if re.search(r'(?m)^scheme = "udp"$', text):
-                raise ProbingError(
-                    f"flow {flow} of the scenario has no flow control (udp), expected a scheme of TCP or QUIC"
-                )
-            workload = re.search(r"(?m)^workload = (.*)$", text)
-            assert workload is not None, "defaults are written out"  # noqa: S101
-            return begin + workload.start(1), begin + workload.end(1)
-        number += count
-    raise ProbingError(f"the scenario has no flow {flow} to probe with, expected 0 to {number - 1}")
 
 
 def _of_time(progress: Progress | None, plan: Plan) -> Progress | None:
@@ -193,8 +168,7 @@ class SimulatedProber(ScenarioProber):
         told = _of_time(progress, plan)
         with translated():
             _, found = _internal.simulate_probe(
-                scenario.toml,
-                scenario.file,
+                scenario._spec,
                 plan.lasts_s,
                 plan.seed,
                 self.flow,

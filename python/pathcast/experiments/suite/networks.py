@@ -6,9 +6,8 @@ says of it and what was chosen here.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path as FilePath
@@ -41,26 +40,26 @@ class Network:
         name: of the network: cells with the same one are scored together.
         setting: what tells its settings apart; empty if there is one.
         file: the scenario file in `networks/`.
-        changes: lines of the file that are different: the first `KEY = ...` becomes `KEY = VALUE`.
+        link_keys: keys of its link that are different.
         npcs: numbers of parallel connections in the short and the full form.
         duration_s: seconds in the short and the full form.
         repeats: how many seeds of it one seed of the full form stands for.
         short: whether the short form has it.
         schemes: the congestion controls that it is run with.
-        flow_keys: lines that the measured flows have beside those of the file.
+        flow_keys: keys that the measured flows have beside those of the file.
 
     """
 
     name: str
     setting: str
     file: str
-    changes: tuple[tuple[str, str], ...] = ()
+    link_keys: Mapping[str, object] = field(default_factory=dict)
     npcs: tuple[tuple[int, ...], tuple[int, ...]] = ((1,), (1,))
     duration_s: tuple[float, float] = (120.0, 3600.0)
     repeats: int = 1
     short: bool = True
     schemes: tuple[str, ...] = SCHEMES
-    flow_keys: tuple[str, ...] = ()
+    flow_keys: Mapping[str, object] = field(default_factory=dict)
 
 
 _ONE_TO_TEN = tuple(range(1, 11))
@@ -68,12 +67,12 @@ _WIRED = ((1,), _ONE_TO_TEN)
 
 #: All settings of all networks, in the paper's order.
 SETTINGS = (
-    Network("azure", "loss-1e-5", "azure", (("loss", "1e-5"),), _WIRED),
-    Network("azure", "loss-1e-4", "azure", (("loss", "1e-4"),), _WIRED),
-    Network("azure", "loss-1e-3", "azure", (("loss", "1e-3"),), _WIRED, short=False),
-    Network("southeast", "loss-1e-5", "southeast", (("loss", "1e-5"),), _WIRED),
-    Network("southeast", "loss-1e-4", "southeast", (("loss", "1e-4"),), _WIRED),
-    Network("southeast", "loss-1e-3", "southeast", (("loss", "1e-3"),), _WIRED, short=False),
+    Network("azure", "loss-1e-5", "azure", {"loss": 1e-5}, _WIRED),
+    Network("azure", "loss-1e-4", "azure", {"loss": 1e-4}, _WIRED),
+    Network("azure", "loss-1e-3", "azure", {"loss": 1e-3}, _WIRED, short=False),
+    Network("southeast", "loss-1e-5", "southeast", {"loss": 1e-5}, _WIRED),
+    Network("southeast", "loss-1e-4", "southeast", {"loss": 1e-4}, _WIRED),
+    Network("southeast", "loss-1e-3", "southeast", {"loss": 1e-3}, _WIRED, short=False),
     Network("northeast", "", "northeast", npcs=((1, 4, 10), _ONE_TO_TEN)),
     # the system's default buffers: of the 6 MB for reading Linux offers a half (tcp_adv_win_scale 1). The 4 MB
     # for writing hold far more than the 2 BDP, 1.2 MB, that path and queue can
@@ -82,15 +81,15 @@ SETTINGS = (
         "",
         "northeast",
         schemes=("cubic",),
-        flow_keys=('receive_window = "3 MB"',),
+        flow_keys={"receive_window": "3 MB"},
     ),
-    Network("long-distance", "60ms", "long-distance", (("delay", '"30 ms"'),), _WIRED),
-    Network("long-distance", "200ms", "long-distance", (("delay", '"100 ms"'),), _WIRED),
+    Network("long-distance", "60ms", "long-distance", {"delay": "30 ms"}, _WIRED),
+    Network("long-distance", "200ms", "long-distance", {"delay": "100 ms"}, _WIRED),
     # five hours in the paper
     Network("wireless", "", "wireless", repeats=5),
-    Network("last-mile-0.1", "", "last-mile", (("loss", "0.001"),)),
-    Network("last-mile-0.5", "", "last-mile", (("loss", "0.005"),)),
-    Network("last-mile-1", "", "last-mile", (("loss", "0.01"),)),
+    Network("last-mile-0.1", "", "last-mile", {"loss": 0.001}),
+    Network("last-mile-0.5", "", "last-mile", {"loss": 0.005}),
+    Network("last-mile-1", "", "last-mile", {"loss": 0.01}),
     # ten minutes are its nature: they are not shortened
     Network("changing", "", "changing", duration_s=(600.0, 600.0), repeats=6),
 )
@@ -138,9 +137,11 @@ class Cell:
         text = resources.files("pathcast.experiments.suite").joinpath(
             "networks", f"{self.network.file}.toml"
         )
-        count = "\n".join((str(self.npc), *self.network.flow_keys))
-        changes = (*self.network.changes, ("scheme", f'"{self.scheme}"'), ("count", count))
-        return Scenario.parse(changed(text.read_text(), changes), f"{self.name}.toml")
+        scenario = Scenario.parse(text.read_text(), f"{self.name}.toml")
+        if self.network.link_keys:
+            scenario = scenario.replace_link("path", **self.network.link_keys)
+        keys = {"scheme": self.scheme, "count": self.npc, **self.network.flow_keys}
+        return scenario.replace_flow(0, **keys)
 
     def fingerprint(self, world: str) -> str:
         """Tells whether a run that was kept is this cell's, in this world."""
@@ -166,21 +167,6 @@ class Cell:
         if report.valid:
             trace.write(file)
         return Attempt(report.to_dict(), tuple(report.invalid_because))
-
-
-def changed(toml: str, changes: Iterable[tuple[str, str]]) -> str:
-    """The text with the first line `KEY = ...` of each key replaced.
-
-    Raises:
-        PathcastError: there is no such line.
-
-    """
-    for key, value in changes:
-        line = re.search(rf"^{re.escape(key)} = .*$", toml, flags=re.M)
-        if line is None:
-            raise PathcastError(f"there is no line `{key} = ...` to change")
-        toml = f"{toml[: line.start()]}{key} = {value}{toml[line.end() :]}"
-    return toml
 
 
 def cells(
