@@ -28,6 +28,10 @@ impl Bottleneck {
             loss: 0.0,
         }
     }
+
+    fn service(&self) -> Span {
+        Span::from_secs(1.0 / self.packets_per_s)
+    }
 }
 
 /// What happened, from `warm_up_s` on.
@@ -63,157 +67,234 @@ pub fn run_and_look(
     warm_up_s: f64,
     mut look: impl FnMut(&Ack, &dyn Controller),
 ) -> Outcome {
-    let service = Span::from_secs(1.0 / path.packets_per_s);
     let (end, warm) = (Span::from_secs(duration_s), Span::from_secs(warm_up_s));
-    let mut random = SplitMix64::new(1);
-    let mut sent: VecDeque<Sent> = VecDeque::new();
-    let (mut now, mut busy_until, mut next_send) = (Time::ZERO, Time::ZERO, Time::ZERO);
-    let (mut seq, mut delivered, mut lost) = (0u64, 0u64, 0u64);
-    let (mut delivered_at, mut first_sent_at) = (Time::ZERO, Time::ZERO);
-    let (mut srtt_ns, mut min_rtt) = (0.0, None::<Span>);
-    let (mut round_end, mut recovery_end) = (0u64, None::<u64>);
-    let mut limited = (false, false);
-    let (mut sum_in_flight, mut sum_queue, mut counted, mut sent_warm, mut lost_warm) =
-        (0.0, 0.0, 0u64, 0u64, 0u64);
-    while now.since(Time::ZERO) < end {
-        let window_open = (sent.len() as u64) < controller.cwnd() as u64;
-        limited.0 |= !window_open;
-        if window_open && next_send <= now {
-            let backlog = busy_until.since(now).as_secs() * path.packets_per_s;
-            let dropped = backlog > path.buffer_packets || random.uniform() < path.loss;
-            if !dropped {
-                busy_until = busy_until.max(now) + service;
-            }
-            if sent.is_empty() {
-                (first_sent_at, delivered_at) = (now, now);
-            }
-            sent.push_back(Sent {
-                seq,
-                at: now,
-                arrives: (!dropped).then(|| busy_until + path.base_rtt),
-                delivered,
-                delivered_at,
-                first_sent_at,
-                in_flight: sent.len() as u64 + 1,
-                lost,
-            });
-            seq += 1;
-            sent_warm += u64::from(now.since(Time::ZERO) >= warm);
+    let mut flow = Flow::new(path);
+    let mut totals = Totals::default();
+    while flow.now.since(Time::ZERO) < end {
+        let window_open = (flow.sent.len() as u64) < controller.cwnd() as u64;
+        flow.limited.0 |= !window_open;
+        if window_open && flow.next_send <= flow.now {
+            flow.send();
+            totals.sent += u64::from(flow.now.since(Time::ZERO) >= warm);
             if let Some(rate) = controller.pacing_rate() {
-                next_send = next_send.max(now) + Span::from_secs(1.0 / rate);
+                flow.next_send = flow.next_send.max(flow.now) + Span::from_secs(1.0 / rate);
             }
             continue;
         }
-        let arrival = sent.iter().find_map(|packet| packet.arrives);
-        let wake = window_open.then_some(next_send);
+        let arrival = flow.sent.iter().find_map(|packet| packet.arrives);
+        let wake = window_open.then_some(flow.next_send);
         let next = [arrival, wake].into_iter().flatten().min();
         let Some(next) = next.filter(|&next| Some(next) == arrival || arrival.is_some()) else {
-            // all that was in flight is lost: the retransmission timer
-            if wake.is_some() && sent.len() < 3 {
-                now = next_send;
-                continue;
+            // all that was in flight is lost
+            if wake.is_some() && flow.sent.len() < 3 {
+                flow.now = flow.next_send;
+            } else {
+                flow.time_out(controller);
             }
-            now += Span::from_secs(1.0);
-            lost += sent.len() as u64;
-            sent.clear();
-            if recovery_end.is_none() {
-                controller.on_congestion(&Congestion {
-                    now,
-                    signal: Signal::Loss,
-                    in_flight: 0,
-                });
-            }
-            controller.on_timeout(now);
-            recovery_end = None;
             continue;
         };
-        now = next;
+        flow.now = next;
         if Some(next) != arrival {
             continue;
         }
-        let prior_in_flight = sent.len() as u64;
+        let ack = flow.receive(controller);
+        look(&ack, controller);
+        if flow.now.since(Time::ZERO) >= warm {
+            totals.add(&ack, path);
+        }
+    }
+    totals.outcome(path.packets_per_s * (duration_s - warm_up_s))
+}
+
+/// The transport and the link's queue.
+struct Flow {
+    path: Bottleneck,
+    random: SplitMix64,
+    now: Time,
+    busy_until: Time,
+    next_send: Time,
+    sent: VecDeque<Sent>,
+    seq: u64,
+    delivered: u64,
+    lost: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    srtt_ns: f64,
+    min_rtt: Option<Span>,
+    round_end: u64,
+    recovery_end: Option<u64>,
+    /// Whether the window held the flow back in this round trip, and in the one before.
+    limited: (bool, bool),
+}
+
+impl Flow {
+    fn new(path: Bottleneck) -> Self {
+        Self {
+            path,
+            random: SplitMix64::new(1),
+            now: Time::ZERO,
+            busy_until: Time::ZERO,
+            next_send: Time::ZERO,
+            sent: VecDeque::new(),
+            seq: 0,
+            delivered: 0,
+            lost: 0,
+            delivered_at: Time::ZERO,
+            first_sent_at: Time::ZERO,
+            srtt_ns: 0.0,
+            min_rtt: None,
+            round_end: 0,
+            recovery_end: None,
+            limited: (false, false),
+        }
+    }
+
+    fn send(&mut self) {
+        let now = self.now;
+        let backlog = self.busy_until.since(now).as_secs() * self.path.packets_per_s;
+        let dropped = backlog > self.path.buffer_packets || self.random.uniform() < self.path.loss;
+        if !dropped {
+            self.busy_until = self.busy_until.max(now) + self.path.service();
+        }
+        if self.sent.is_empty() {
+            (self.first_sent_at, self.delivered_at) = (now, now);
+        }
+        self.sent.push_back(Sent {
+            seq: self.seq,
+            at: now,
+            arrives: (!dropped).then(|| self.busy_until + self.path.base_rtt),
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+            in_flight: self.sent.len() as u64 + 1,
+            lost: self.lost,
+        });
+        self.seq += 1;
+    }
+
+    /// The retransmission timer expires.
+    fn time_out(&mut self, controller: &mut dyn Controller) {
+        self.now += Span::from_secs(1.0);
+        self.lost += self.sent.len() as u64;
+        self.sent.clear();
+        if self.recovery_end.is_none() {
+            self.tell_loss(controller);
+        }
+        controller.on_timeout(self.now);
+        self.recovery_end = None;
+    }
+
+    fn tell_loss(&self, controller: &mut dyn Controller) {
+        controller.on_congestion(&Congestion {
+            now: self.now,
+            signal: Signal::Loss,
+            in_flight: self.sent.len() as u64,
+        });
+    }
+
+    /// Takes the next packet that arrives, and the losses before it.
+    fn receive(&mut self, controller: &mut dyn Controller) -> Ack {
+        let prior_in_flight = self.sent.len() as u64;
         let mut newly_lost = 0;
         let packet = loop {
-            let packet = sent.pop_front().expect("one arrives");
+            let packet = self.sent.pop_front().expect("one arrives");
             if packet.arrives.is_some() {
                 break packet;
             }
             newly_lost += 1;
         };
-        lost += newly_lost;
-        delivered += 1;
-        let rtt = now.since(packet.at);
-        srtt_ns = if min_rtt.is_none() {
-            rtt.as_nanos() as f64
-        } else {
-            srtt_ns + (rtt.as_nanos() as f64 - srtt_ns) / 8.0
-        };
-        min_rtt = Some(min_rtt.map_or(rtt, |min| min.min(rtt)));
+        self.lost += newly_lost;
+        self.delivered += 1;
+        let rtt = self.now.since(packet.at);
+        self.update_rtt(rtt);
         let send_elapsed = packet.at.since(packet.first_sent_at);
-        let ack_elapsed = now.since(packet.delivered_at);
-        (first_sent_at, delivered_at) = (packet.at, now);
-        let round_ends = packet.seq >= round_end;
+        let ack_elapsed = self.now.since(packet.delivered_at);
+        (self.first_sent_at, self.delivered_at) = (packet.at, self.now);
+        let round_ends = packet.seq >= self.round_end;
         if round_ends {
-            round_end = seq;
-            limited = (false, limited.0);
+            self.round_end = self.seq;
+            self.limited = (false, self.limited.0);
         }
-        if recovery_end.is_some_and(|end| packet.seq >= end) {
-            recovery_end = None;
+        if self.recovery_end.is_some_and(|end| packet.seq >= end) {
+            self.recovery_end = None;
         }
-        if newly_lost > 0 && recovery_end.is_none() {
-            recovery_end = Some(seq);
-            controller.on_congestion(&Congestion {
-                now,
-                signal: Signal::Loss,
-                in_flight: sent.len() as u64,
-            });
+        if newly_lost > 0 && self.recovery_end.is_none() {
+            self.recovery_end = Some(self.seq);
+            self.tell_loss(controller);
         }
         let ack = Ack {
-            now,
+            now: self.now,
             acked_packets: 1,
             lost_packets: newly_lost,
             marked_packets: 0,
             rtt: Some(rtt),
-            srtt: Span::from_nanos(srtt_ns as u64),
-            min_rtt: min_rtt.expect("just set"),
-            in_flight: sent.len() as u64,
+            srtt: Span::from_nanos(self.srtt_ns as u64),
+            min_rtt: self.min_rtt.expect("just set"),
+            in_flight: self.sent.len() as u64,
             prior_in_flight,
-            departs_at: next_send,
-            delivered,
-            lost,
+            departs_at: self.next_send,
+            delivered: self.delivered,
+            lost: self.lost,
             rate: Some(RateSample {
-                delivered_packets: delivered - packet.delivered,
+                delivered_packets: self.delivered - packet.delivered,
                 interval: send_elapsed.max(ack_elapsed),
                 prior_delivered: packet.delivered,
                 sent_in_flight: packet.in_flight,
-                lost_packets: lost - packet.lost,
+                lost_packets: self.lost - packet.lost,
                 app_limited: false,
             }),
             round_ends,
-            cwnd_limited: limited.0 || limited.1,
+            cwnd_limited: self.limited.0 || self.limited.1,
             in_order: true,
-            state: match recovery_end {
+            state: match self.recovery_end {
                 Some(_) => LossState::Recovery,
                 None => LossState::Open,
             },
         };
-        if recovery_end.is_none() || controller.manages_recovery() {
+        if self.recovery_end.is_none() || controller.manages_recovery() {
             controller.on_ack(&ack);
         }
-        look(&ack, controller);
-        if now.since(Time::ZERO) >= warm {
-            counted += 1;
-            lost_warm += newly_lost;
-            sum_in_flight += sent.len() as f64;
-            sum_queue += (rtt - path.base_rtt - service).as_secs() * path.packets_per_s;
-        }
+        ack
     }
-    let n = counted.max(1) as f64;
-    Outcome {
-        utilisation: counted as f64 / (path.packets_per_s * (duration_s - warm_up_s)),
-        in_flight: sum_in_flight / n,
-        queue_packets: sum_queue / n,
-        loss: lost_warm as f64 / sent_warm.max(1) as f64,
+
+    fn update_rtt(&mut self, rtt: Span) {
+        self.srtt_ns = if self.min_rtt.is_none() {
+            rtt.as_nanos() as f64
+        } else {
+            self.srtt_ns + (rtt.as_nanos() as f64 - self.srtt_ns) / 8.0
+        };
+        self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
+    }
+}
+
+/// Sums since the warm-up.
+#[derive(Default)]
+struct Totals {
+    in_flight: f64,
+    queue: f64,
+    acked: u64,
+    sent: u64,
+    lost: u64,
+}
+
+impl Totals {
+    fn add(&mut self, ack: &Ack, path: Bottleneck) {
+        let waited = ack.rtt.expect("always set") - path.base_rtt - path.service();
+        self.acked += 1;
+        self.lost += ack.lost_packets;
+        self.in_flight += ack.in_flight as f64;
+        self.queue += waited.as_secs() * path.packets_per_s;
+    }
+
+    /// The means, where the link had time for so many packets.
+    fn outcome(&self, room_packets: f64) -> Outcome {
+        let n = self.acked.max(1) as f64;
+        Outcome {
+            utilisation: self.acked as f64 / room_packets,
+            in_flight: self.in_flight / n,
+            queue_packets: self.queue / n,
+            loss: self.lost as f64 / self.sent.max(1) as f64,
+        }
     }
 }
 
