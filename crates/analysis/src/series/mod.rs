@@ -1,6 +1,14 @@
 //! The validated input of every model: one flow's congestion window over time.
 
+mod integral;
+mod interleaving;
+
 use thiserror::Error;
+
+pub use integral::Integral;
+pub use interleaving::Interleaving;
+
+use interleaving::{MIXED_PART, MIXED_RECORDS};
 
 /// The largest believable window, packets: 100 Gbit/s over 120 ms.
 pub const MAX_CWND_PACKETS: f64 = 1_048_576.0;
@@ -405,123 +413,6 @@ fn sorted(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
     Ok(())
 }
 
-/// Above this part of jumps to and fro a series is one of several flows. On the ECON authors' traces of
-/// single flows it is below 2 %, of two of them put together 20 to 30; a sawtooth looked at more rarely
-/// than it falls has 8 % by chance.
-const MIXED_PART: f64 = 0.15;
-/// Fewer records tell nothing, and that many are looked back at.
-const MIXED_RECORDS: usize = 50;
-/// Windows to which a jump may lead back.
-const LOOK_BACK: usize = 5;
-/// A jump: so many packets, and this part of the window.
-const JUMP_PACKETS: f64 = 3.0;
-const JUMP_PART: f64 = 0.1;
-/// As near as this part of the window is back where it was.
-const BACK_PART: f64 = 0.01;
-
-/// Tells records of several flows that were taken for one: the window jumps, and jumps back to where it
-/// was some records ago. Flows of about the same window, and one with few records among many of
-/// another, are not told.
-#[derive(Debug, Clone, Default)]
-pub struct Interleaving {
-    /// Windows before, newest first; 0 where there was none.
-    before: [f64; LOOK_BACK],
-    records: f64,
-    jumps: f64,
-    recently: f64,
-}
-
-impl Interleaving {
-    /// Takes the next window, packets.
-    pub fn push(&mut self, cwnd_packets: f64) {
-        let w = cwnd_packets;
-        let [last, earlier @ ..] = self.before;
-        let jump = (w - last).abs() > JUMP_PACKETS.max(JUMP_PART * w.max(last)) && last > 0.0;
-        let back = earlier
-            .iter()
-            .any(|&then| (w - then).abs() <= 0.5_f64.max(BACK_PART * w));
-        let to_and_fro = f64::from(u8::from(jump && back));
-        self.records += 1.0;
-        self.jumps += to_and_fro;
-        self.recently += (to_and_fro - self.recently) / MIXED_RECORDS as f64;
-        self.before.rotate_right(1);
-        self.before[0] = w;
-    }
-
-    /// Whether the latest records are of several flows.
-    pub fn is_mixed(&self) -> bool {
-        self.records >= MIXED_RECORDS as f64 && self.recently > MIXED_PART
-    }
-
-    /// Part of all records that jump to and fro, 0..=1.
-    pub fn part_of_all(&self) -> f64 {
-        self.jumps / self.records.max(1.0)
-    }
-}
-
-/// Integral of a piecewise-constant series, for time-weighted means.
-///
-/// `upto(t)` is the integral from the first record to `t`; before it, 0; after
-/// the last record the last value is held. Absolute error is that of summing
-/// doubles: below 1e-9 of the total.
-#[derive(Debug, Clone, Default)]
-pub struct Integral {
-    time_s: Vec<f64>,
-    value: Vec<f64>,
-    total: Vec<f64>,
-}
-
-impl Integral {
-    /// The integral of `value` held from each time to the next.
-    pub fn new(time_s: &[f64], value: &[f64]) -> Self {
-        let mut integral = Self::default();
-        for (&t, &v) in time_s.iter().zip(value) {
-            integral.push(t, v);
-        }
-        integral
-    }
-
-    /// Appends a record; times must not decrease.
-    pub fn push(&mut self, time_s: f64, value: f64) {
-        let total = match self.time_s.last() {
-            Some(&last) => {
-                let i = self.time_s.len() - 1;
-                self.total[i] + self.value[i] * (time_s - last)
-            }
-            None => 0.0,
-        };
-        self.time_s.push(time_s);
-        self.value.push(value);
-        self.total.push(total);
-    }
-
-    /// Drops records that are not needed for times from `time_s` on.
-    pub fn forget_before(&mut self, time_s: f64) {
-        let old = self
-            .time_s
-            .partition_point(|&t| t <= time_s)
-            .saturating_sub(1);
-        self.time_s.drain(..old);
-        self.value.drain(..old);
-        self.total.drain(..old);
-    }
-
-    /// Integral from the first record to `time_s`.
-    pub fn upto(&self, time_s: f64) -> f64 {
-        let after = self.time_s.partition_point(|&t| t <= time_s);
-        if after == 0 {
-            return 0.0;
-        }
-        let i = after - 1;
-        self.total[i] + self.value[i] * (time_s - self.time_s[i])
-    }
-
-    /// Time-weighted mean between two times, `to_s > from_s`.
-    pub fn mean(&self, from_s: f64, to_s: f64) -> f64 {
-        (self.upto(to_s) - self.upto(from_s)) / (to_s - from_s)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -604,13 +495,5 @@ mod tests {
             Series::new(vec![2.0, 2.0], vec![1.0; 2]),
             Err(SeriesError::NoDuration { .. })
         ));
-    }
-
-    #[test]
-    fn the_integral_weighs_by_time() {
-        let integral = Integral::new(&[0.0, 1.0, 3.0], &[10.0, 20.0, 40.0]);
-        assert_eq!(integral.upto(3.0), 50.0);
-        assert_eq!(integral.mean(0.5, 2.0), (5.0 + 20.0) / 1.5);
-        assert_eq!(integral.mean(3.0, 5.0), 40.0);
     }
 }

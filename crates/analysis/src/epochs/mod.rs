@@ -1,0 +1,57 @@
+//! Loss epochs and losses, found from the window alone.
+//!
+//! A congestion-avoidance epoch is a growth that ends when the window falls. Three things in real
+//! traces are no loss and must not end an epoch:
+//! - *ripples*: the window steps down by a packet and up again;
+//! - *excursions*: one to three records far away (a window moderated or borrowed for an instant),
+//!   then back where it was;
+//! - *undone losses*: the kernel finds a retransmission spurious and restores the window.
+//!
+//! And the fall itself may take a round trip, packet by packet (rate halving, PRR), with ripples
+//! on the way: the epochs between them are epochs of the sawtooth, but one loss event.
+
+mod classify;
+mod detector;
+mod moves;
+mod sawtooth;
+mod standstill;
+mod state;
+mod types;
+
+pub use detector::EpochDetector;
+pub use types::{Detection, Epoch, FlowState, Loss, Phase};
+
+use crate::series::Series;
+use pathcast_window_law::Cc;
+
+/// Epochs and losses of a whole series.
+///
+/// ```
+/// use pathcast_analysis::{Series, find_epochs};
+/// use pathcast_window_law::Cc;
+/// // Reno from 10 to 20 packets, again and again, one packet per 0.1 s
+/// let time: Vec<f64> = (0..110).map(|i| f64::from(i) * 0.1).collect();
+/// let cwnd = (0..110).map(|i| f64::from(10 + i % 11)).collect();
+/// let found = find_epochs(&Series::new(time, cwnd)?, Cc::Reno, 0.1);
+/// assert_eq!(found.losses.len(), 9);
+/// assert_eq!(found.epochs[0].end_cwnd, 20.0);
+/// # Ok::<(), pathcast_analysis::SeriesError>(())
+/// ```
+pub fn find_epochs(series: &Series, cc: Cc, rtt_s: f64) -> Detection {
+    let mut detector = EpochDetector::new(cc, rtt_s);
+    for (i, (&t, &w)) in series
+        .time_s()
+        .iter()
+        .zip(series.cwnd_packets())
+        .enumerate()
+    {
+        if let Some(sent_again) = series.retransmits_at(i) {
+            detector.count(t, sent_again);
+        }
+        detector.observe(t, w, series.snd_nxt_at(i));
+    }
+    Detection {
+        epochs: detector.epochs,
+        losses: detector.losses,
+    }
+}
