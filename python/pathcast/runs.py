@@ -320,6 +320,7 @@ def emulate(
     seed: int = 1,
     ipv6: bool = False,
     device: Device | str = Device.AUTO,
+    super_packets: bool | None = None,
     packets_file: str | os.PathLike[str] | None = None,
     messages_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -338,6 +339,8 @@ def emulate(
         seed: of all that is random in the path or scenario; the kernel's timing is not repeatable.
         ipv6: use IPv6 instead of IPv4.
         device: what the packets go through.
+        super_packets: whether TUN devices take and give many packets of a flow at once; by default on links
+            of more than 500 Mbit/s.
         packets_file: write every event of every packet, both directions, here as the run goes on.
         messages_file: write when each message over TCP was written, entered and left the network, and
             was read, here as the run goes on; docs/trace-format.md.
@@ -366,13 +369,23 @@ def emulate(
             seed=seed,
             ipv6=ipv6,
             device=device,
+            super_packets=super_packets,
             packets_file=packets,
             messages_file=messages,
             progress=progress,
         )
     with translated():
         report, trace = _internal.emulate(
-            what, names, duration_s, seed, ipv6, device.kind, packets, messages, progress
+            what,
+            names,
+            duration_s,
+            seed,
+            ipv6,
+            device.kind,
+            super_packets,
+            packets,
+            messages,
+            progress,
         )
     assert trace is not None, "the emulator always records"  # noqa: S101
     return RunReport.from_json(report), Trace(trace)

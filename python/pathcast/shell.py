@@ -223,6 +223,7 @@ def run(
     scheme: str | None = None,
     outside: Sequence[str] = (),
     device: Device | str = Device.AUTO,
+    super_packets: bool | None = None,
     seed: int = 1,
     packets_file: str | os.PathLike[str] | None = None,
     mm_logs: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None),
@@ -242,6 +243,8 @@ def run(
             caller's network namespace.
         outside: a server that runs outside meanwhile, and its arguments; it is started first.
         device: what the packets go through.
+        super_packets: whether TUN devices take and give many packets of a flow at once; by default on links
+            of more than 500 Mbit/s.
         seed: of all that is random in the links.
         packets_file: where to write what happened to each packet, as Parquet.
         mm_logs: where to write logs of the uplink and the downlink as mm-link writes them.
@@ -271,6 +274,7 @@ def run(
                 command,
                 outside=outside,
                 device=device,
+                super_packets=super_packets,
                 seed=seed,
                 packets_file=packets_file,
                 mm_logs=mm_logs,
@@ -288,6 +292,7 @@ def run(
                 user,
                 (outside[0], list(outside[1:])) if outside else None,
                 device.kind,
+                super_packets,
                 None if packets_file is None else FilePath(packets_file),
                 tuple(None if file is None else FilePath(file) for file in mm_logs),
                 lambda: signals.pop(0) if signals else None,
@@ -362,6 +367,7 @@ def enter(
     scheme: str | None,
     outside: str | None,
     device: Device,
+    super_packets: bool | None,
     seed: int,
     log: FilePath | None,
     mm_log: FilePath | None,
@@ -399,6 +405,7 @@ def enter(
         scheme=scheme,
         outside=_words(outside) if outside else (),
         device=device,
+        super_packets=super_packets,
         seed=seed,
         packets_file=log,
         mm_logs=logs,

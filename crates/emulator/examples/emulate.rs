@@ -30,6 +30,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok("veth") => Some(DeviceKind::Veth),
         _ => None,
     };
+    options.super_packets = match std::env::var("PATHCAST_SUPER_PACKETS").as_deref() {
+        Ok("yes") => Some(true),
+        Ok("no") => Some(false),
+        _ => None,
+    };
     let progress = |elapsed_s: f64| eprint!("\r{elapsed_s:.1} s ");
     let (report, trace) = emulate(&options, &progress, &AtomicBool::new(false))?;
     eprintln!(

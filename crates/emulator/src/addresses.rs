@@ -14,6 +14,7 @@ pub(crate) const MTU: u32 = 1500;
 /// What the hosts' interfaces are like: all are in one network.
 pub(crate) const SHAPE: Shape = Shape {
     mtu: MTU,
+    super_packets: false,
     prefix_v4: 16,
     prefix_v6: 64,
 };

@@ -20,9 +20,9 @@ use crate::datagram::send_datagrams;
 use crate::error::EmulatorError;
 use crate::options::Flow;
 use crate::packet_log::Conclusion;
-use crate::pump::timespec;
 use crate::quic::{Broken, QuicFlow};
 use crate::seals::SealedPacket;
+use crate::waiting::timespec;
 
 /// Messages that were read of which the log is told at once.
 const READS_AT_ONCE: usize = 512;

@@ -28,6 +28,7 @@ mod capabilities;
 mod connection;
 mod datagram;
 mod error;
+mod joiner;
 mod mm_log;
 mod naming;
 mod options;
@@ -45,6 +46,7 @@ mod shell;
 #[warn(clippy::undocumented_unsafe_blocks)]
 mod sys;
 mod verdict;
+mod waiting;
 
 pub use addresses::Ip;
 pub use capabilities::{Capabilities, capabilities, may_make_namespaces};

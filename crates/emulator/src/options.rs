@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use pathcast_netns::route::Beginning;
-use pathcast_netns::{DeviceKind, Settings};
+use pathcast_netns::{DeviceKind, Settings, Shape};
 use pathcast_path::{Path, Span, Time};
 use pathcast_probe::Method;
 use pathcast_scenario::{FlowSpec, Heading, QuicScheme, Scenario, Transport};
 
-use crate::addresses::{Ip, MAX_GROUPS};
+use crate::addresses::{Ip, MAX_GROUPS, SHAPE};
 use crate::error::EmulatorError;
+use crate::pump::is_fast;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,8 @@ pub struct Options {
     pub ip: Ip,
     /// What the packets go through; by default TUN devices where they can be had, else veth pairs.
     pub device: Option<DeviceKind>,
+    /// Whether TUN devices carry super-packets; by default on paths of more than 500 Mbit/s.
+    pub super_packets: Option<bool>,
     /// Where to write the log of all packets, if at all.
     pub packets_file: Option<PathBuf>,
     /// Where to write what became of each message, if at all.
@@ -52,6 +55,7 @@ impl Options {
             method: Method::TcpProbe,
             ip: Ip::V4,
             device: None,
+            super_packets: None,
             packets_file: None,
             messages_file: None,
         }
@@ -64,6 +68,15 @@ impl Options {
             flow.start = Some(Span::ZERO);
         }
         Self::of_scenario(scenario, duration, seed)
+    }
+
+    /// What the hosts' devices are to be like.
+    pub(crate) fn shape(&self) -> Shape {
+        let super_packets = self.super_packets;
+        Shape {
+            super_packets: super_packets.unwrap_or_else(|| is_fast(&self.scenario)),
+            ..SHAPE
+        }
     }
 
     /// What can be told without asking the kernel.

@@ -30,6 +30,8 @@ pub(crate) struct Findings {
     pub(crate) settings_refused: Vec<String>,
     /// What the packets went through.
     pub(crate) device: DeviceKind,
+    /// Whether the devices carried super-packets.
+    pub(crate) super_packets: bool,
     /// Packets that the devices dropped by themselves.
     pub(crate) device_drops: u64,
     /// Datagrams that sockets had no room for.
@@ -82,6 +84,10 @@ pub(crate) fn conclude(
             env!("CARGO_PKG_VERSION").to_string(),
         ),
         ("device".to_string(), findings.device.to_string()),
+        (
+            "super_packets".to_string(),
+            if findings.super_packets { "yes" } else { "no" }.to_string(),
+        ),
         (
             "rootless".to_string(),
             if in_user_namespace() { "yes" } else { "no" }.to_string(),

@@ -17,6 +17,17 @@ pub(crate) struct Packet {
     pub(crate) kind: Kind,
     /// When it was taken off the sender's device.
     pub(crate) entered: Time,
+    /// What a queue that is fair between flows tells them apart by.
+    pub(crate) flow: u64,
+    /// Whether its checksum is the sum of its pseudo header only; of devices with super-packets.
+    pub(crate) unsummed: bool,
+}
+
+impl Packet {
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.size_bytes as usize]
+    }
 }
 
 /// What losing or delaying a packet means.

@@ -1,34 +1,40 @@
 //! The thread that carries packets between two hosts over the links of a scenario, in real time.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pathcast_netns::{Device, Protocol, read_headers};
-use pathcast_path::{Counters, Dropped, PacketInfo, Span, Time};
+use pathcast_netns::{Device, Protocol, Segment, SuperBuffer, read_headers};
+use pathcast_path::{Counters, Dropped, PacketInfo, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_scenario::{Network, Scenario, Way, route};
 use pathcast_trace::DelayHistogram;
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
-use rustix::thread::{ClockId, clock_nanosleep_relative};
-use rustix::time::Timespec;
 
 use crate::addresses::End;
 use crate::error::EmulatorError;
-use crate::packet::{Header, Kind, Packet, Pool, inspect, mark};
+use crate::joiner::{Batch, Joiner, Leaving};
+use crate::packet::{Buffer, Header, Kind, Packet, Pool, inspect, mark};
 use crate::packet_log::{Event, Log};
+use crate::waiting::{Turn, Waiting};
 
 /// Packets taken from one device before the other has its turn.
 const BATCH: usize = 64;
 
 /// Up to this rate, the thread wakes for each packet; above it, waking costs more than carrying
-/// (50 % of a core at 500 Mbit/s), and it sleeps for [`QUANTUM`] after each turn.
+/// (50 % of a core at 500 Mbit/s), and it sleeps for a while after each turn.
 const WAKE_PER_PACKET_UP_TO_BPS: f64 = 500e6;
 
-/// How long to sleep between turns on a fast path; packets leave late by up to this.
-const QUANTUM: Span = Span::from_nanos(50_000);
-
-/// Never sleep longer, so that a stop is seen.
-const LONGEST_SLEEP: Span = Span::from_millis(20);
+/// Whether a direction of a link of `scenario` is so fast that packets are better carried many at once.
+pub(crate) fn is_fast(scenario: &Scenario) -> bool {
+    let directions = scenario.links.iter();
+    let fastest_bps = directions
+        .flat_map(|link| [&link.path.forward, &link.path.reverse])
+        .map(|direction| {
+            let rate = direction.peak_rate();
+            rate.map_or(f64::INFINITY, |rate| rate.as_bps())
+        })
+        .fold(0.0, f64::max);
+    fastest_bps > WAKE_PER_PACKET_UP_TO_BPS
+}
 
 /// What the pump did.
 #[derive(Default)]
@@ -116,8 +122,10 @@ pub(crate) struct Pump<'a> {
     pool: Pool,
     report: PumpReport,
     log: Option<Log>,
-    epoll: rustix::fd::OwnedFd,
-    quantum: Option<Span>,
+    waiting: Waiting,
+    /// Room for what devices with super-packets give, and what they take; none with others.
+    super_buffer: Option<SuperBuffer>,
+    joiner: Option<Joiner>,
 }
 
 impl<'a> Pump<'a> {
@@ -131,20 +139,12 @@ impl<'a> Pump<'a> {
         packets: usize,
         log: Option<Log>,
     ) -> Result<Self, EmulatorError> {
-        let kernel = |errno: rustix::io::Errno| EmulatorError::from_io("setting up epoll", errno);
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(kernel)?;
-        for device in [near, far] {
-            let data = epoll::EventData::new_u64(0);
-            epoll::add(&epoll, device, data, epoll::EventFlags::IN).map_err(kernel)?;
+        let waiting = Waiting::new([near, far], is_fast(scenario))
+            .map_err(|errno| EmulatorError::from_io("setting up epoll", errno))?;
+        if near.super_packets() != far.super_packets() {
+            let one = io::Error::other("only one of the devices has super-packets");
+            return Err(EmulatorError::from_io("setting up the devices", one));
         }
-        let directions = scenario.links.iter();
-        let fastest_bps = directions
-            .flat_map(|link| [&link.path.forward, &link.path.reverse])
-            .map(|direction| {
-                let rate = direction.peak_rate();
-                rate.map_or(f64::INFINITY, |rate| rate.as_bps())
-            })
-            .fold(0.0, f64::max);
         let groups = scenario.flows.iter().map(|spec| {
             let to = End::source_of(spec.heading).opposite();
             (to, spec.transport.is_tcp())
@@ -163,8 +163,9 @@ impl<'a> Pump<'a> {
                 ..PumpReport::default()
             },
             log,
-            epoll,
-            quantum: (fastest_bps > WAKE_PER_PACKET_UP_TO_BPS).then_some(QUANTUM),
+            waiting,
+            super_buffer: near.super_packets().then(SuperBuffer::default),
+            joiner: near.super_packets().then(Joiner::new),
         })
     }
 
@@ -179,17 +180,18 @@ impl<'a> Pump<'a> {
         self.report.fifo_refused = request_fifo(fifo_priority)
             .err()
             .map(|error| error.to_string());
-        let mut events = Vec::with_capacity(2);
         while !stop.load(Ordering::Relaxed) {
-            let mut worked = self.let_go(self.clock.now());
-            let (mut more, (near, far)) = (false, (self.near, self.far));
+            let gave = self.let_go(self.clock.now());
+            let (mut worked, mut more, (near, far)) = (gave, false, (self.near, self.far));
             for (end, device) in [(End::Near, near), (End::Far, far)] {
                 let (more_in, came) = self.take_in(end, device);
                 more |= more_in;
                 worked |= came;
             }
             if !more {
-                self.sleep(worked, &mut events);
+                let turn = Turn { worked, gave };
+                let (now, next) = (self.clock.now(), self.network.next_event());
+                self.waiting.wait(now, next, turn);
             }
         }
         self.report.counters = self.network.counters().collect();
@@ -239,9 +241,12 @@ impl<'a> Pump<'a> {
     /// Takes waiting packets off a device; whether there may be more, and whether there were any.
     #[inline]
     fn take_in(&mut self, end: End, from: &Device) -> (bool, bool) {
+        if from.super_packets() {
+            return self.take_in_super(end, from);
+        }
         for taken in 0..BATCH {
             let mut buffer = self.pool.take();
-            let size = match from.read(&mut buffer[..]) {
+            let size_bytes = match from.read(&mut buffer[..]) {
                 Ok(Some(size)) => size,
                 Ok(None) => {
                     self.pool.give_back(buffer);
@@ -253,35 +258,84 @@ impl<'a> Pump<'a> {
                     return (false, taken > 0);
                 }
             };
-            let Some(crossing) = self.crossing(end, &buffer[..size]) else {
-                self.pool.give_back(buffer);
-                continue;
+            let segment = Segment {
+                size_bytes,
+                unsummed: false,
             };
-            let kind = crossing.kind;
-            self.report.data_offered += u64::from(kind != Kind::Other);
-            let entered = self.clock.now();
-            // what is due before the packet came happens before it comes
-            self.let_go(entered);
-            let info = PacketInfo {
-                size_bytes: size as u32,
-                flow: crossing.flow,
-                ecn_capable: crossing.ecn_capable,
-            };
-            let packet = Packet {
-                buffer,
-                size_bytes: size as u32,
-                to: crossing.to,
-                kind,
-                entered,
-            };
-            self.note(entered, &packet, Event::Sent);
-            let taken = self.network.enter(entered, crossing.route, info, packet);
-            if let Err((packet, reason)) = taken {
-                self.drop(entered, packet, Event::of(reason));
-            }
-            self.collect_drops();
+            self.enter(end, buffer, segment, None);
         }
         (true, true)
+    }
+
+    /// The same with a device that carries super-packets.
+    fn take_in_super(&mut self, end: End, from: &Device) -> (bool, bool) {
+        let Some(mut super_buffer) = self.super_buffer.take() else {
+            return (false, false);
+        };
+        let (mut taken, mut more) = (0, true);
+        while more && taken < BATCH {
+            match from.read_super(&mut super_buffer) {
+                Ok(Some(mut segments)) => {
+                    let entered = self.clock.now();
+                    self.let_go(entered);
+                    // all of a super-packet come at once, and enter one by one
+                    loop {
+                        let mut buffer = self.pool.take();
+                        let Some(segment) = segments.next_into(&mut buffer[..]) else {
+                            self.pool.give_back(buffer);
+                            break;
+                        };
+                        taken += 1;
+                        self.enter(end, buffer, segment, Some(entered));
+                    }
+                }
+                Ok(None) => more = false,
+                Err(_) => {
+                    self.report.device_errors += 1;
+                    more = false;
+                }
+            }
+        }
+        self.super_buffer = Some(super_buffer);
+        (more, taken > 0)
+    }
+
+    /// Offers a packet that came at `end` to its first link: now, or when it `entered`.
+    #[inline]
+    fn enter(&mut self, end: End, buffer: Buffer, segment: Segment, entered: Option<Time>) {
+        let size = segment.size_bytes;
+        let Some(crossing) = self.crossing(end, &buffer[..size]) else {
+            self.pool.give_back(buffer);
+            return;
+        };
+        let kind = crossing.kind;
+        self.report.data_offered += u64::from(kind != Kind::Other);
+        let entered = entered.unwrap_or_else(|| {
+            let now = self.clock.now();
+            // what is due before the packet came happens before it comes
+            self.let_go(now);
+            now
+        });
+        let info = PacketInfo {
+            size_bytes: size as u32,
+            flow: crossing.flow,
+            ecn_capable: crossing.ecn_capable,
+        };
+        let packet = Packet {
+            buffer,
+            size_bytes: size as u32,
+            to: crossing.to,
+            kind,
+            entered,
+            flow: crossing.flow,
+            unsummed: segment.unsummed,
+        };
+        self.note(entered, &packet, Event::Sent);
+        let taken = self.network.enter(entered, crossing.route, info, packet);
+        if let Err((packet, reason)) = taken {
+            self.drop(entered, packet, Event::of(reason));
+        }
+        self.collect_drops();
     }
 
     /// Lets go the packets that were due up to `now`; whether there were any.
@@ -293,38 +347,88 @@ impl<'a> Pump<'a> {
             self.collect_drops();
             let Some(exit) = exit else { continue };
             any = true;
-            let (due, mut packet) = (exit.due, exit.packet);
-            let bytes = &mut packet.buffer[..packet.size_bytes as usize];
-            if exit.marked {
-                mark(bytes);
+            let mut leaving = Leaving {
+                packet: exit.packet,
+                due: exit.due,
+                marked: exit.marked,
+            };
+            if leaving.marked {
+                let size = leaving.packet.size_bytes as usize;
+                mark(&mut leaving.packet.buffer[..size]);
                 self.report.marked += 1;
             }
-            let left = self.clock.now();
-            self.report.slips.record(left.since(due).as_nanos());
-            let to = match packet.to {
-                End::Near => self.near,
-                End::Far => self.far,
-            };
-            match to.write(bytes) {
-                Err(_) => self.report.device_errors += 1,
-                Ok(()) => {
-                    if packet.kind != Kind::Other {
-                        self.report.data_delivered += 1;
-                        let delay = left.since(packet.entered);
-                        self.report.delays.record(delay.as_nanos());
-                    }
-                    self.note(
-                        left,
-                        &packet,
-                        Event::Delivered {
-                            marked: exit.marked,
-                        },
-                    );
+            match &mut self.joiner {
+                None => {
+                    let left = self.clock.now();
+                    let device = self.device(leaving.packet.to);
+                    let written = device.write(leaving.packet.bytes()).is_ok();
+                    self.left(left, leaving, written);
+                }
+                Some(joiner) => {
+                    let batches = joiner.add(leaving);
+                    batches
+                        .into_iter()
+                        .flatten()
+                        .for_each(|batch| self.write(batch));
                 }
             }
-            self.pool.give_back(packet.buffer);
+        }
+        while let Some(batch) = self.joiner.as_mut().and_then(Joiner::take) {
+            self.write(batch);
         }
         any
+    }
+
+    const fn device(&self, end: End) -> &'a Device {
+        match end {
+            End::Near => self.near,
+            End::Far => self.far,
+        }
+    }
+
+    /// Writes packets to a device that carries super-packets.
+    #[inline]
+    fn write(&mut self, batch: Batch) {
+        let Batch { join, mut packets } = batch;
+        let left = self.clock.now();
+        let device = self.device(packets[0].packet.to);
+        let written = match (join, &packets[..]) {
+            (Some(mut join), [_, _, ..]) => {
+                device.write_joined(&mut join, packets.iter().map(|l| l.packet.bytes()))
+            }
+            (_, [one, ..]) if one.packet.unsummed => device.write_unsummed(one.packet.bytes()),
+            (_, packets) => packets
+                .iter()
+                .try_for_each(|one| device.write(one.packet.bytes())),
+        };
+        for leaving in packets.drain(..) {
+            self.left(left, leaving, written.is_ok());
+        }
+        if let Some(joiner) = &mut self.joiner {
+            joiner.give_back(packets);
+        }
+    }
+
+    /// Notes that a packet left at `left`, if it was `written`.
+    #[inline]
+    fn left(&mut self, left: Time, leaving: Leaving, written: bool) {
+        let Leaving {
+            packet,
+            due,
+            marked,
+        } = leaving;
+        self.report.slips.record(left.since(due).as_nanos());
+        if written {
+            if packet.kind != Kind::Other {
+                self.report.data_delivered += 1;
+                let delay = left.since(packet.entered);
+                self.report.delays.record(delay.as_nanos());
+            }
+            self.note(left, &packet, Event::Delivered { marked });
+        } else {
+            self.report.device_errors += 1;
+        }
+        self.pool.give_back(packet.buffer);
     }
 
     #[inline]
@@ -350,25 +454,6 @@ impl<'a> Pump<'a> {
             log.note(at_ns, entered_ns, packet, event);
         }
     }
-
-    /// Sleeps until there may be something to do. A real-time thread that never slept would be
-    /// stopped by the kernel for 50 ms in each second.
-    #[inline]
-    fn sleep(&self, worked: bool, events: &mut Vec<epoll::Event>) {
-        let next = self.network.next_event();
-        if let Some(quantum) = self.quantum.filter(|_| worked || next.is_some()) {
-            let _ = clock_nanosleep_relative(ClockId::Monotonic, &timespec(quantum));
-            return;
-        }
-        let wait = match next.map(|next| next.since(self.clock.now())) {
-            Some(Span::ZERO) => return,
-            Some(wait) => wait.min(LONGEST_SLEEP),
-            None => LONGEST_SLEEP,
-        };
-        events.clear();
-        // interrupted or not, the next turn looks at everything
-        let _ = epoll::wait(&self.epoll, spare_capacity(events), Some(&timespec(wait)));
-    }
 }
 
 /// See [`Crossing::flow`].
@@ -376,12 +461,4 @@ impl<'a> Pump<'a> {
 fn flow_key(header: &Header) -> u64 {
     let (from, to) = header.ports;
     (header.group as u64) << 32 | u64::from(from) << 16 | u64::from(to)
-}
-
-pub(crate) fn timespec(span: Span) -> Timespec {
-    let nanos = span.as_nanos();
-    Timespec {
-        tv_sec: (nanos / 1_000_000_000) as i64,
-        tv_nsec: (nanos % 1_000_000_000) as _,
-    }
 }

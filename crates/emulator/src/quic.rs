@@ -17,7 +17,7 @@ use crate::addresses::Ip;
 use crate::connection::{CONNECT_WITHIN, Connection, local};
 use crate::error::EmulatorError;
 use crate::options::Options;
-use crate::pump::timespec;
+use crate::waiting::timespec;
 
 /// Datagrams read at once, before others have their turn.
 const DATAGRAMS_A_TURN: usize = 64;

@@ -10,14 +10,14 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use pathcast_kernel_schemes::Schemes;
-use pathcast_netns::Host;
+use pathcast_netns::{Host, Shape};
 use pathcast_path::Span;
 use pathcast_probe::Probe;
 use pathcast_probe::realtime::{monotonic_ns, request_fifo};
 use pathcast_scenario::Transport;
 use pathcast_trace::{RunReport, Splitter, Trace};
 
-use crate::addresses::{End, MTU, SHAPE};
+use crate::addresses::{End, MTU};
 use crate::applications::Applications;
 use crate::connection::{Connection, Sockets};
 use crate::error::EmulatorError;
@@ -180,10 +180,15 @@ impl Run<'_> {
                 .map(|group| self.options.ip.address(group, end))
                 .collect()
         };
-        let host = |kind, end| Host::create(kind, &addresses(end), SHAPE, &settings);
-        let near = host(self.options.device, End::Near)?;
-        let device = near.device.kind();
-        let far = host(Some(device), End::Far)?;
+        let host = |kind, shape, end| Host::create(kind, &addresses(end), shape, &settings);
+        let shape = self.options.shape();
+        let near = host(self.options.device, shape, End::Near)?;
+        let (device, super_packets) = (near.device.kind(), near.device.super_packets());
+        let shape = Shape {
+            super_packets,
+            ..shape
+        };
+        let far = host(Some(device), shape, End::Far)?;
         for (group, spec, beginning) in self.options.beginnings() {
             // whoever sends the data connects, to an address of the group's own
             let from = End::source_of(spec.heading);
@@ -201,6 +206,7 @@ impl Run<'_> {
             fifo_refused,
             settings_refused,
             device,
+            super_packets,
             device_drops,
             socket_drops: near_dropped.datagrams + far_dropped.datagrams,
             outdated: near_dropped.outdated + far_dropped.outdated,

@@ -57,6 +57,8 @@ pub struct ShellOptions {
     pub user: Option<(u32, u32)>,
     /// What the packets go through; by default TUN devices where they can be had, else veth pairs.
     pub device: Option<DeviceKind>,
+    /// Whether TUN devices carry super-packets; by default on links of more than 500 Mbit/s.
+    pub super_packets: Option<bool>,
     /// Where to write what happened to each packet, as Parquet, if at all.
     pub packets_file: Option<PathBuf>,
     /// Where to write mm-link's logs of the two directions, if at all: forward, reverse.
@@ -176,7 +178,10 @@ fn run_of(options: &ShellOptions) -> Options {
         links: links.collect(),
         flows: vec![flow],
     };
-    Options::of_scenario(scenario, Span::from_secs(1.0), options.seed)
+    Options {
+        super_packets: options.super_packets,
+        ..Options::of_scenario(scenario, Span::from_secs(1.0), options.seed)
+    }
 }
 
 /// Addresses of shells: 198.18.0.0/15, which is set aside for measuring networks (RFC 2544, appendix
@@ -311,7 +316,12 @@ impl Ends {
     ) -> Result<Self, EmulatorError> {
         let kernel = |doing: &'static str| move |error| EmulatorError::from_io(doing, error);
         let around = Block::around().map_err(kernel("looking for a shell around this one"))?;
-        let outer = Device::create(kind, &format!("{OUTER_DEVICE}%d"), MTU)?;
+        let shape = run.shape();
+        let outer = Device::create(kind, &format!("{OUTER_DEVICE}%d"), shape)?;
+        let shape = Shape {
+            super_packets: outer.super_packets(),
+            ..shape
+        };
         let (kind, name) = (outer.kind(), outer.name());
         let number = name.strip_prefix(OUTER_DEVICE).and_then(|n| n.parse().ok());
         let block = Block::of(around, number.unwrap_or(u32::MAX - 1))?;
@@ -349,7 +359,7 @@ impl Ends {
                 }
             };
             let name = format!("{INNER_DEVICE}{}", block.level);
-            let device = Device::create(Some(kind), &name, MTU)?;
+            let device = Device::create(Some(kind), &name, shape)?;
             switch_on_loopback()
                 .and_then(|()| {
                     configure(

@@ -278,6 +278,7 @@ fn in_shell(scheme: Option<&str>, script: &str) -> Result<i32, EmulatorError> {
         scheme: scheme.map(String::from),
         outside: None,
         device: None,
+        super_packets: None,
         environment: Vec::new(),
         user: None,
         packets_file: None,

@@ -36,6 +36,7 @@ fn options(path: &str, command: &[&str]) -> ShellOptions {
         environment: Vec::new(),
         user: None,
         device: None,
+        super_packets: None,
         packets_file: None,
         mm_logs: [None, None],
     }

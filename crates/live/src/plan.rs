@@ -16,6 +16,7 @@ pub(crate) const MTU: u32 = 1400;
 /// What the two hosts' devices are like.
 pub(crate) const SHAPE: Shape = Shape {
     mtu: MTU,
+    super_packets: false,
     prefix_v4: 16,
     prefix_v6: 64,
 };

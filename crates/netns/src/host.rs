@@ -49,7 +49,7 @@ impl Host {
         let made = namespace
             .run(|| -> Result<_, NetnsError> {
                 let refused = set_sysctls(settings, addresses);
-                let device = Device::create(kind, DEVICE, shape.mtu)?;
+                let device = Device::create(kind, DEVICE, shape)?;
                 configure(DEVICE, addresses, shape)
                     .map_err(|error| kernel("configuring a device", error))?;
                 Ok((device, refused))

@@ -12,8 +12,10 @@ use crate::sys::{InterfaceRequest, Offload, interface_ioctl, switch_off_offload}
 /// What an interface is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The largest packet, headers included. Without offloads, every packet is at most this big.
+    /// The largest packet, headers included. Without super-packets, every packet is at most this big.
     pub mtu: u32,
+    /// Whether the device is to carry super-packets, where it can; see [`Device::create`](crate::Device::create).
+    pub super_packets: bool,
     /// Bits of IPv4 addresses that all hosts of its network have in common.
     pub prefix_v4: u32,
     /// The same of IPv6.

@@ -17,6 +17,7 @@ pub mod route;
 mod sequence;
 mod socket;
 mod statistics;
+mod super_packet;
 // unshare, packet sockets and the ioctls of TUN devices and interfaces have no safe wrapper in the
 // libraries we use; all of them are called from here and nowhere else
 #[allow(unsafe_code)]
@@ -26,7 +27,7 @@ mod tun;
 mod user;
 mod veth;
 
-pub use device::{Device, DeviceKind};
+pub use device::{Device, DeviceKind, SuperBuffer};
 pub use error::NetnsError;
 pub use headers::{Headers, Protocol, read_headers};
 pub use host::{Host, Settings, set_sysctls};
@@ -34,6 +35,7 @@ pub use interface::{Shape, configure, index, ipv4_address, switch_on_loopback};
 pub use namespace::Namespace;
 pub use sequence::PayloadCount;
 pub use socket::{limit_receive_window, renew_receive_window, set_receive_buffer};
+pub use super_packet::{Join, Segment, Segments};
 pub use sys::set_tcp_option;
 pub use tun::Tun;
 pub use user::{enter_user_namespace, in_user_namespace};

@@ -72,6 +72,36 @@ pub(crate) fn interface_ioctl(
     }
 }
 
+/// Has a TUN device take and give super-packets of TCP and, where the kernel can, of UDP, and packets
+/// without checksums, each after a virtio header of `header_bytes`.
+pub(crate) fn set_tun_offloads(tun: BorrowedFd<'_>, header_bytes: usize) -> io::Result<()> {
+    let size = header_bytes as libc::c_int;
+    // SAFETY: the kernel reads the `int` that it is given the address of.
+    let result =
+        unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const size) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6; // since Linux 6.2
+    let set = |offloads: libc::c_uint| {
+        // SAFETY: this request takes a number, no address.
+        let result = unsafe {
+            libc::ioctl(
+                tun.as_raw_fd(),
+                libc::TUNSETOFFLOAD as _,
+                libc::c_ulong::from(offloads),
+            )
+        };
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    };
+    set(tcp | udp).or_else(|_| set(tcp))
+}
+
 /// What an interface may do in place of the kernel; the numbers are those of ethtool's commands.
 #[derive(Clone, Copy)]
 #[repr(u32)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pathcast_netns::{DeviceKind, Host, Settings, Shape, index};
+use pathcast_netns::{DeviceKind, Host, Settings, Shape, SuperBuffer, index};
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -16,14 +16,20 @@ const PORT: u16 = 4711;
 
 /// A host with a device of this kind; `None` if there can be none here.
 fn host(kind: DeviceKind, address: IpAddr) -> Option<Host> {
+    host_of(kind, address, SHAPE)
+}
+
+const SHAPE: Shape = Shape {
+    mtu: MTU as u32,
+    super_packets: false,
+    prefix_v4: 16,
+    prefix_v6: 64,
+};
+
+fn host_of(kind: DeviceKind, address: IpAddr, shape: Shape) -> Option<Host> {
     let settings = Settings {
         buffer_bytes: 1 << 20,
         slow_start_after_idle: true,
-    };
-    let shape = Shape {
-        mtu: MTU as u32,
-        prefix_v4: 16,
-        prefix_v6: 64,
     };
     match Host::create(Some(kind), &[address], shape, &settings) {
         Ok(host) => Some(host),
@@ -225,5 +231,44 @@ fn an_interface_goes_with_its_device() {
             sleep(Duration::from_millis(10));
         }
         assert!(!exists(), "{name} is still there");
+    }
+}
+
+#[test]
+fn a_device_with_super_packets_gives_packets_without_checksums_and_takes_them_back() {
+    let shape = Shape {
+        super_packets: true,
+        ..SHAPE
+    };
+    for (near, far) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
+        let (near, far): (IpAddr, IpAddr) = (near.parse().unwrap(), far.parse().unwrap());
+        let Some(host) = host_of(DeviceKind::Tun, near, shape) else {
+            return;
+        };
+        assert!(host.device.super_packets());
+        let socket = socket(&host, near);
+        let mut buffer = SuperBuffer::default();
+        let briefly = Some(Duration::from_millis(50));
+        socket.set_read_timeout(briefly).unwrap();
+        // the kernel may bring a new device's addresses up in the background
+        let answered = (0..100).any(|_| {
+            let to = SocketAddr::new(far, PORT);
+            socket.send_to(b"a datagram of odd size.", to).unwrap();
+            let mut packet = [0; MTU];
+            while let Some(mut segments) = host.device.read_super(&mut buffer).unwrap() {
+                let segment = segments.next_into(&mut packet).unwrap();
+                assert!(segments.next_into(&mut [0; MTU]).is_none());
+                let packet = &packet[..segment.size_bytes];
+                if port_of(packet) == Some(PORT) {
+                    assert!(segment.unsummed && sums(packet)[1] != 0xffff);
+                    host.device.write_unsummed(&answer(packet)).unwrap();
+                }
+            }
+            let mut received = [0; MTU];
+            let got = socket.recv_from(&mut received);
+            got.is_ok_and(|(size, _)| received[..size] == *b"a datagram of odd size.")
+        });
+        assert!(answered, "nothing gets in");
+        assert!(host.device.write(&[0; 3]).is_err());
     }
 }

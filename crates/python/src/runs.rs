@@ -221,8 +221,8 @@ mod linux {
     /// trace. Files are written as the run goes on.
     #[pyfunction]
     #[pyo3(signature = (
-        what, schemes, duration_s, seed, ipv6=false, device=None, packets_file=None,
-        messages_file=None,
+        what, schemes, duration_s, seed, ipv6=false, device=None,
+        super_packets=None, packets_file=None, messages_file=None,
         progress=None
     ))]
     #[allow(clippy::too_many_arguments)] // Python calls it by name
@@ -234,6 +234,7 @@ mod linux {
         seed: u64,
         ipv6: bool,
         device: Option<&str>,
+        super_packets: Option<bool>,
         packets_file: Option<PathBuf>,
         messages_file: Option<PathBuf>,
         progress: Option<Py<PyAny>>,
@@ -249,6 +250,7 @@ mod linux {
         let options = Options {
             ip: if ipv6 { Ip::V6 } else { Ip::V4 },
             device: device_kind(device)?,
+            super_packets,
             packets_file: packets_file.clone(),
             messages_file: messages_file.clone(),
             ..options

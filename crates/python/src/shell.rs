@@ -30,6 +30,7 @@ mod linux {
         user: Option<(u32, u32)>,
         outside: Option<(OsString, Vec<OsString>)>,
         device: Option<&str>,
+        super_packets: Option<bool>,
         packets_file: Option<PathBuf>,
         mm_logs: (Option<PathBuf>, Option<PathBuf>),
         signals: Py<PyAny>,
@@ -44,6 +45,7 @@ mod linux {
             user,
             outside,
             device: device_kind(device)?,
+            super_packets,
             packets_file,
             mm_logs: mm_logs.into(),
         };

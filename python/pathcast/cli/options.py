@@ -66,3 +66,10 @@ Device = Annotated[
         "--device", help="What packets go through; auto: TUN if it can be had, else veth."
     ),
 ]
+SuperPackets = Annotated[
+    bool | None,
+    typer.Option(
+        help="Pass up to 64 KiB of a flow through TUN devices at once; default: on links of more than "
+        "500 Mbit/s."
+    ),
+]

@@ -10,7 +10,7 @@ import typer
 from pathcast import rootless, runs
 from pathcast import scenario as scenarios
 from pathcast.cli.console import err, finish_run, out, print_json, progress_bar, styled
-from pathcast.cli.options import Device, Json, Seed, WorkloadText
+from pathcast.cli.options import Device, Json, Seed, SuperPackets, WorkloadText
 from pathcast.exceptions import PathcastError
 from pathcast.files import check_output
 from pathcast.path import Path
@@ -120,6 +120,7 @@ def emulate(
     seed: Seed = 1,
     ipv6: Annotated[bool, typer.Option("--ipv6", help="Use IPv6 instead of IPv4.")] = False,
     device: Device = runs.Device.AUTO,
+    super_packets: SuperPackets = None,
     output: Output = None,
     packets: PacketsFile = None,
     messages: Annotated[
@@ -142,6 +143,7 @@ def emulate(
             seed=seed,
             ipv6=ipv6,
             device=device,
+            super_packets=super_packets,
             packets_file=packets,
             messages_file=messages,
             progress=progress,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pathcast import runs, shell
-from pathcast.cli.options import Device, FromMahimahi, FromNetem, FromRattan, Seed
+from pathcast.cli.options import Device, FromMahimahi, FromNetem, FromRattan, Seed, SuperPackets
 from pathcast.exceptions import PathcastError
 
 paths_app = typer.Typer(help="Show paths.", no_args_is_help=True)
@@ -34,6 +34,7 @@ def run_shell(
         ),
     ] = None,
     device: Device = runs.Device.AUTO,
+    super_packets: SuperPackets = None,
     seed: Seed = 1,
     log: Annotated[
         FilePath | None,
@@ -55,6 +56,7 @@ def run_shell(
         scheme=scheme,
         outside=outside,
         device=device,
+        super_packets=super_packets,
         seed=seed,
         log=log,
         mm_log=mm_log,
