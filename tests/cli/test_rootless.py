@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -190,9 +191,17 @@ def test_nothing_is_left_of_a_run_that_is_ended(home, number, code):
     assert files == before_files
 
 
+def write(home, **scripts):
+    """Writes Python scripts to run as nobody, all with the same port, which was free."""
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    for name, script in scripts.items():
+        (home / f"{name}.py").write_text(script.replace("PORT", str(port)))
+
+
 SERVER = """
 import os, socket
-server = socket.create_server(("", 8123))
+server = socket.create_server(("", PORT))
 while True:
     client, _ = server.accept()
     client.sendall(f"{os.getuid()} {os.environ['PATHCAST_ADDRESS']}".encode())
@@ -202,7 +211,7 @@ while True:
 CLIENT = """
 import os, socket, time
 began = time.monotonic()
-client = socket.create_connection((os.environ["PATHCAST_BASE"], 8123), timeout=10)
+client = socket.create_connection((os.environ["PATHCAST_BASE"], PORT), timeout=10)
 took_ms = 1e3 * (time.monotonic() - began)
 said = client.makefile().read()
 capabilities = [line.split()[1] for line in open("/proc/self/status") if line.startswith("CapEff")]
@@ -213,8 +222,7 @@ raise SystemExit(9)
 
 def test_a_shell_reaches_a_server_that_runs_outside(home):
     (home / "path.toml").write_text("rate = '10 Mbit/s'\ndelay = '30 ms'\n")
-    (home / "server.py").write_text(SERVER)
-    (home / "client.py").write_text(CLIENT)
+    write(home, server=SERVER, client=CLIENT)
     done = run_as_nobody(
         home, "shell", "path.toml", "--outside", f"{sys.executable} server.py",
         "--log", "log.parquet", "--report", "report.json", "--", sys.executable, "client.py",
@@ -243,7 +251,7 @@ def test_a_shell_that_could_reach_nothing_is_refused(home):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 5)])
 def test_signals_end_the_command_in_a_shell(home, number, code):
-    (home / "server.py").write_text(SERVER)
+    write(home, server=SERVER)
     script = "trap 'exit 5' INT; echo ready; while :; do sleep 0.05; done"
     shell = subprocess.Popen(
         as_nobody(
@@ -253,7 +261,8 @@ def test_signals_end_the_command_in_a_shell(home, number, code):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=home,
         env=environment(home),
     )  # fmt: skip
-    assert shell.stdout.readline() == "ready\n"
+    said = shell.stdout.readline()
+    assert said == "ready\n", shell.communicate(timeout=30)[1]
     os.killpg(shell.pid, number) if number == signal.SIGINT else shell.send_signal(number)
     _, errors = shell.communicate(timeout=30)
     assert shell.returncode == code, errors
