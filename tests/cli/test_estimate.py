@@ -13,7 +13,7 @@ import time
 import pytest
 
 import pathcast
-from conftest import PATHCAST, run
+from conftest import PATHCAST, run, until_valid
 from pathcast import byte_server, download
 
 needs_emulator = pytest.mark.usefixtures("emulator")
@@ -414,12 +414,17 @@ os.execv(sys.argv[1], [sys.argv[1], "estimate", "--from", os.environ["MAHIMAHI_B
 @needs_emulator
 def test_it_finds_the_rate_of_an_emulated_path(path_file):
     path = path_file("rate = '8 Mbit/s'\ndelay = '30 ms'\nqueue = '2 MB'\n")
-    with serving("0.0.0.0:0") as port:
-        outcome = run("shell", path, "--", sys.executable, "-c", INSIDE, PATHCAST, port)
-    assert outcome.returncode == 0, outcome.stderr
-    found = json.loads(outcome.stdout.splitlines()[0])
-    assert 0.058 < found["rtt_s"] < 0.09
-    # 8 Mbit/s of packets are 7.72 of payload; a machine that is busy may slow it down
+    # 8 Mbit/s of packets are 7.72 of payload
     truth_s = 20e6 * 8 / 7.72e6
-    assert abs(found["sizes"][-1]["time_s"] / truth_s - 1) < 0.15
+
+    def attempt():
+        with serving("0.0.0.0:0") as port:
+            outcome = run("shell", path, "--", sys.executable, "-c", INSIDE, PATHCAST, port)
+        assert outcome.returncode == 0, outcome.stderr
+        found = json.loads(outcome.stdout.splitlines()[0])
+        off = found["sizes"][-1]["time_s"] / truth_s - 1
+        why = f"20 MB are off by {off:.1%}, the round trip is {found['rtt_s']} s"
+        return (found if abs(off) < 0.15 and 0.058 < found["rtt_s"] < 0.09 else None), why
+
+    found = until_valid(attempt, 3)
     assert next(iter(found["states"])) == "path_limited"
