@@ -169,7 +169,7 @@ CASES = {
 
 
 def _plain(value):
-    """A JSON value without what differs from run to run."""
+    """A JSON value without what differs from run to run, and from clone to clone."""
     match value:
         case dict():
             return {key: _plain(one) for key, one in value.items() if key not in OTHERWISE}
@@ -177,6 +177,8 @@ def _plain(value):
             return [_plain(one) for one in value]
         case float():
             return f"{value:.{DIGITS}g}"
+        case str():
+            return value.replace(f"{ROOT}/", "")  # wherever the repository lies
     return value
 
 
@@ -185,7 +187,7 @@ def _figure(field):
     try:
         return _plain(float(field))
     except ValueError:
-        return field
+        return _plain(field)
 
 
 def _digest(data):
