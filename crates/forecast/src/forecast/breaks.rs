@@ -1,7 +1,8 @@
 //! Records that cannot follow those before: clocks that are set, counters that begin anew.
 
-use super::{Forecaster, SILENCE_S};
-use crate::forecast::{ForecasterOptions, Note, Observation};
+use super::forecaster::{Forecaster, SILENCE_S};
+use super::notes::Note;
+use super::types::{ForecasterOptions, Observation};
 use pathcast_analysis::rtt::RttSource;
 use pathcast_analysis::series::SeriesError;
 

@@ -1,7 +1,8 @@
 //! When the path changes, what was learned of it before misleads.
 
-use super::{Forecaster, SILENCE_S};
-use crate::forecast::{Note, Observation};
+use super::forecaster::{Forecaster, SILENCE_S};
+use super::notes::Note;
+use super::types::Observation;
 use crate::types::SAMPLE_S;
 use pathcast_analysis::change::{ChangeKind, ChangeRecord};
 use pathcast_analysis::rtt::RttSource;

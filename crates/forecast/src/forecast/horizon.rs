@@ -3,11 +3,13 @@
 use crate::types::SAMPLE_S;
 use std::collections::VecDeque;
 
-use super::forecaster::VALUE_FLOOR;
 use super::regression::Regression;
 use crate::bands::Residuals;
 use crate::experts::{ByExpert, Pool};
 use crate::renewal::{Piece, Renewal};
+
+/// Values are not told apart below this (logarithms need > 0), packets or packets/s.
+pub(super) const VALUE_FLOOR: f64 = 1e-3;
 
 /// All that is learned for one horizon.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
-use super::*;
-use crate::forecast::{Expert, ForecasterOptions, Note, Observation};
+use super::{Expert, Forecaster, ForecasterOptions, Note, Observation};
 use crate::types::ForecastError;
+use pathcast_window_law::Cc;
 
 fn options(horizons_s: &[f64]) -> ForecasterOptions {
     ForecasterOptions {

@@ -1,0 +1,196 @@
+//! Forecasts: the experts' guesses for one horizon, pooled, with their quantiles.
+
+use super::forecaster::Forecaster;
+use super::horizon::{Horizon, Pending, Summary, VALUE_FLOOR, summarise};
+use super::notes::Note;
+use super::types::{Basis, Forecast, Weight};
+use crate::baselines::{harmonic_mean, last_sample, window_mean};
+use crate::experts::{ByExpert, EXPERTS, Expert, middle};
+use crate::renewal::Law;
+use crate::types::{ForecastError, Quantity};
+use pathcast_analysis::epochs::FlowState;
+
+/// Samples in the mean between the harmonic mean's five and the training window's 100.
+const SHORT_SAMPLES: usize = 30;
+/// Spread in ln before the first table.
+const ASSUMED_SPREAD: f64 = 0.1;
+/// No forecast is above this, packets or packets/s: 10^10 packets/s are 100 Tbit/s.
+const VALUE_CEILING: f64 = 1e10;
+/// Quantiles stay within this factor of what was seen and is expected.
+const BELIEVABLE: f64 = 8.0;
+
+impl Forecaster {
+    /// Forecasts the next `horizon_s` seconds from `now_s`, at or after the last record.
+    /// Changes nothing: asking twice gives the same.
+    ///
+    /// # Errors
+    /// [`ForecastError::UnknownHorizon`] if it was not given at the start;
+    /// [`ForecastError::NothingObserved`] before the first record.
+    pub fn forecast(&self, now_s: f64, horizon_s: f64) -> Result<Forecast, ForecastError> {
+        let now_s = self.last.map_or(now_s, |last| now_s.max(last.time_s));
+        self.forecast_from(&self.detector.state(now_s), now_s, horizon_s)
+    }
+
+    /// Forecasts as [`Forecaster::forecast`] does, but from a state that the caller gives: what would a
+    /// flow do here that has, say, half the window?
+    ///
+    /// # Errors
+    /// As [`Forecaster::forecast`].
+    pub fn forecast_from(
+        &self,
+        state: &FlowState,
+        now_s: f64,
+        horizon_s: f64,
+    ) -> Result<Forecast, ForecastError> {
+        let Some(horizon) = self.horizons.iter().find(|h| h.horizon_s == horizon_s) else {
+            let known = self.horizons.iter().map(|h| h.horizon_s).collect();
+            return Err(ForecastError::UnknownHorizon {
+                got: horizon_s,
+                known,
+            });
+        };
+        let Some(last) = self.last else {
+            return Err(ForecastError::NothingObserved);
+        };
+        let now_s = now_s.max(last.time_s);
+        let (guess, weights) = self.guess(horizon, state, now_s);
+        let believable = self.believable(guess.ln_point.exp());
+        let at = |cut: f64| {
+            let value = (guess.ln_point + guess.spread * cut).exp();
+            value.clamp(believable.0, believable.1)
+        };
+        let losses_remembered = self.hazard.losses();
+        let packets_remembered = self.hazard.packets();
+        Ok(Forecast {
+            time_s: now_s,
+            horizon_s,
+            quantity: self.quantity,
+            point: guess.ln_point.exp(),
+            mean: horizon.residuals.mean(now_s, at),
+            quantiles: horizon.residuals.cut().map(at),
+            weights: (0..EXPERTS.len())
+                .map(|e| Weight {
+                    expert: EXPERTS[e],
+                    weight: weights[e],
+                    value: guess.ln_value[e].exp(),
+                })
+                .collect(),
+            basis: Basis {
+                losses: self.losses,
+                losses_remembered,
+                packets_remembered,
+                loss_upper_bound: (losses_remembered < 0.5)
+                    .then(|| (3.0 / packets_remembered.max(1.0)).min(1.0)),
+                resolved: horizon.resolved,
+                rtt_s: self.rtt_s,
+                rtt_source: self.rtt_source,
+                capacity_packets_per_s: self.reward.limit.is_finite().then_some(self.reward.limit),
+                notes: (self.notes)
+                    .with(Note::NoLoss, self.losses == 0)
+                    .with(Note::OneLoss, self.losses == 1)
+                    .with(
+                        Note::SlowStartLossesOnly,
+                        self.losses > 0 && self.avoidance_losses == 0,
+                    )
+                    .with(Note::Held, state.held_s > 0.0)
+                    .with(Note::MixedFlows, self.interleaving.is_mixed()),
+            },
+            state: *state,
+        })
+    }
+
+    /// What quantiles are kept within: a few times beyond what the flow has done and is expected to
+    /// do. After a standstill the spread in ln may be beyond all reason.
+    fn believable(&self, point: f64) -> (f64, f64) {
+        let (low, high) = self.sample_range;
+        (
+            low.min(point) / BELIEVABLE,
+            (high.max(point) * BELIEVABLE).min(VALUE_CEILING),
+        )
+    }
+
+    /// The rate by the window and the newest round-trip time, packets/s; `None` if either is not known or
+    /// a window is forecast.
+    fn now_packets_per_s(&self, state: &FlowState) -> Option<f64> {
+        let srtt_s = self.last?.srtt_s?;
+        (self.quantity == Quantity::PacketsPerS).then(|| state.cwnd_packets / srtt_s)
+    }
+
+    pub(super) fn law(&self) -> Law<'_> {
+        Law {
+            cc: self.cc,
+            rtt_s: self.rtt_s,
+            hazard: &self.hazard,
+            reward: self.reward,
+            ceiling_packets: self.ceiling_packets,
+        }
+    }
+
+    /// All experts' forecasts for one horizon, pooled.
+    pub(super) fn guess(
+        &self,
+        horizon: &Horizon,
+        state: &FlowState,
+        now_s: f64,
+    ) -> (Pending, ByExpert) {
+        let now_worth = self.reward.of(state.cwnd_packets);
+        let by_state = match &horizon.table {
+            Some(table) => summarise(&table.forecast(self.law(), state, now_s)),
+            None => Summary {
+                median: now_worth,
+                likely: now_worth,
+                spread: ASSUMED_SPREAD,
+            },
+        };
+        let (front, back) = self.samples.as_slices();
+        let samples: Vec<f64>;
+        let samples = if back.is_empty() {
+            front
+        } else {
+            samples = [front, back].concat();
+            &samples
+        };
+        // before the first sample everything is what the window is worth now
+        let or_now = |value: Option<f64>| value.unwrap_or(now_worth);
+        let mean_of_all =
+            (self.sum_of_all.1 > 0).then(|| self.sum_of_all.0 / f64::from(self.sum_of_all.1));
+        let short = &samples[samples.len().saturating_sub(SHORT_SAMPLES)..];
+        let value: ByExpert = [
+            by_state.median,
+            by_state.median * horizon.pool.bias().exp(),
+            by_state.likely,
+            // of the others: below
+            1.0,
+            or_now(last_sample(samples)),
+            or_now(self.ewma.forecast()),
+            or_now(self.holt_winters.forecast()),
+            or_now(harmonic_mean(samples)),
+            or_now(window_mean(short)),
+            or_now(window_mean(samples)),
+            or_now(mean_of_all),
+            self.now_packets_per_s(state).unwrap_or(now_worth),
+        ];
+        let mut ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
+        let ln_queue = ln_value[Expert::Now as usize] - now_worth.max(VALUE_FLOOR).ln();
+        ln_value[Expert::Regression as usize] = horizon.regression.ln_value(&ln_value, ln_queue);
+        let weights = horizon.pool.weights();
+        let ln_point = middle(&ln_value, &weights);
+        let disagreement: f64 = ln_value
+            .iter()
+            .zip(&weights)
+            .map(|(v, w)| w * (v - ln_point).powi(2))
+            .sum();
+        let own = weights[0] * by_state.spread;
+        let spread = (own * own + disagreement + horizon.pool.usual_error().powi(2)).sqrt();
+        (
+            Pending {
+                time_s: now_s,
+                ln_value,
+                ln_queue,
+                ln_point,
+                spread,
+            },
+            weights,
+        )
+    }
+}

@@ -1,0 +1,179 @@
+//! What the forecaster does each second: sample, resolve, learn, refit, and forecast for later scoring.
+
+use super::forecaster::{Forecaster, REFIT_S, SILENCE_S};
+use super::horizon::VALUE_FLOOR;
+use super::reward;
+use crate::baselines::{Ewma, HoltWinters};
+use crate::renewal::Renewal;
+use crate::types::{Quantity, SAMPLE_S, TRAINING_S};
+use pathcast_analysis::rtt::{RttSource, estimate_rtt_s, median};
+use pathcast_analysis::series::Series;
+
+/// Seconds after which losses and packets count 1/e. Four training windows: long enough for some
+/// tens of losses, short enough to follow a path through the day.
+const LOSS_MEMORY_S: f64 = 400.0;
+/// Estimates of the round-trip time that the median is taken of: those of the last five minutes.
+const RTT_ESTIMATES: usize = 30;
+
+impl Forecaster {
+    /// Tells that no record came up to and at `now_s`: samples are closed and forecasts resolved.
+    pub fn advance(&mut self, now_s: f64) {
+        if self.last.is_some() {
+            self.tick_until(now_s, true);
+        }
+    }
+
+    pub(super) fn tick_until(&mut self, now_s: f64, inclusive: bool) {
+        self.skip_silence(now_s);
+        loop {
+            let tick_s = self.start_s + f64::from(self.ticks + 1) * SAMPLE_S;
+            if tick_s > now_s || (tick_s == now_s && !inclusive) {
+                return;
+            }
+            self.ticks += 1;
+            self.tick(tick_s);
+        }
+    }
+
+    /// After a long silence what was pending and sampled is stale, and ticking through it would take
+    /// for ever: go on near its end, with what was learned of losses and errors.
+    fn skip_silence(&mut self, now_s: f64) {
+        let due = ((now_s - self.start_s) / SAMPLE_S).floor();
+        if due - f64::from(self.ticks) <= SILENCE_S / SAMPLE_S {
+            return;
+        }
+        let keep = (-(due - f64::from(self.ticks)) * SAMPLE_S / LOSS_MEMORY_S).exp();
+        self.hazard.forget(keep);
+        // time restarts shortly before now, so that whole seconds stay whole
+        self.start_s += (due - 1.0) * SAMPLE_S;
+        self.ticks = 0;
+        self.samples.clear();
+        self.sample_windows.clear();
+        self.sum_of_all = (0.0, 0);
+        self.refit_until = (REFIT_S / SAMPLE_S) as u32;
+        self.ewma = Ewma::default();
+        self.holt_winters = HoltWinters::default();
+        self.horizons
+            .iter_mut()
+            .for_each(|horizon| horizon.pending.clear());
+    }
+
+    /// A second is over: sample, resolve, learn, refit, and forecast for later scoring.
+    fn tick(&mut self, now_s: f64) {
+        let from_s = now_s - SAMPLE_S;
+        self.take_sample(self.truth(from_s, now_s), self.cwnd.mean(from_s, now_s));
+        self.hazard.forget((-SAMPLE_S / LOSS_MEMORY_S).exp());
+        let refit_ticks = (REFIT_S / SAMPLE_S) as u32;
+        if self.ticks <= self.refit_until || self.ticks.is_multiple_of(refit_ticks) {
+            self.refit(now_s);
+        }
+        let mut horizons = std::mem::take(&mut self.horizons);
+        for horizon in &mut horizons {
+            while let Some(&first) = horizon.pending.front()
+                && first.time_s + horizon.horizon_s <= now_s
+            {
+                horizon.pending.pop_front();
+                let truth = self.truth(first.time_s, first.time_s + horizon.horizon_s);
+                if !truth.is_nan() {
+                    horizon.learn(&first, truth.max(VALUE_FLOOR).ln(), now_s);
+                }
+            }
+            horizon.residuals.recut(now_s);
+            let state = self.detector.state(now_s);
+            let (guess, _) = self.guess(horizon, &state, now_s);
+            horizon.pending.push_back(guess);
+        }
+        self.horizons = horizons;
+    }
+
+    /// A second's value, with its mean window; one that is not known is none.
+    fn take_sample(&mut self, sample: f64, window: f64) {
+        if sample.is_nan() {
+            return;
+        }
+        self.samples.push_back(sample);
+        self.sample_windows.push_back(window);
+        self.sum_of_all.0 += sample;
+        self.sum_of_all.1 += 1;
+        self.ewma.push(sample);
+        self.holt_winters.push(sample);
+        self.sample_range = (
+            self.sample_range.0.min(sample),
+            self.sample_range.1.max(sample),
+        );
+        let keep = (TRAINING_S / SAMPLE_S) as usize;
+        if self.samples.len() > keep {
+            self.samples.pop_front();
+            self.sample_windows.pop_front();
+        }
+    }
+
+    /// What happened; NaN if it is not known.
+    fn truth(&self, from_s: f64, to_s: f64) -> f64 {
+        match self.quantity {
+            Quantity::MeanCwndPackets => self.cwnd.mean(from_s, to_s),
+            Quantity::PacketsPerS => self.snd_nxt.rate(from_s, to_s),
+        }
+    }
+
+    fn refit(&mut self, now_s: f64) {
+        let longest_s = self
+            .horizons
+            .iter()
+            .map(|h| h.horizon_s)
+            .fold(TRAINING_S, f64::max);
+        let past_s = now_s - longest_s - 2.0 * SAMPLE_S;
+        self.cwnd.forget_before(past_s);
+        self.snd_nxt.forget_before(past_s);
+        self.detector.forget_before(past_s);
+        if matches!(self.rtt_source, RttSource::Assumed | RttSource::Estimated) {
+            self.estimate_rtt(now_s);
+        }
+        if self.quantity == Quantity::PacketsPerS {
+            let windows = self.sample_windows.iter().copied();
+            self.reward = reward::learn(windows.zip(self.samples.iter().copied()), self.rtt_s);
+        }
+        self.hazard.smooth();
+        let range = (0.5 * self.range.0, 2.0 * self.range.1);
+        self.ceiling_packets = self.detector.ceiling_packets(now_s);
+        let seen_s = (now_s - self.start_s).min(LOSS_MEMORY_S);
+        let loss_gap_s = seen_s / (self.hazard.losses() + 0.5);
+        if !self.cc.has_law() {
+            return; // the window is worth what it is worth now, and the past says the rest
+        }
+        let mut horizons = std::mem::take(&mut self.horizons);
+        for horizon in &mut horizons {
+            horizon.table = Some(Renewal::new(
+                self.law(),
+                horizon.horizon_s,
+                range,
+                loss_gap_s,
+            ));
+        }
+        self.horizons = horizons;
+    }
+
+    fn estimate_rtt(&mut self, now_s: f64) {
+        while self
+            .changes
+            .front()
+            .is_some_and(|change| change.0 < now_s - TRAINING_S)
+        {
+            self.changes.pop_front();
+        }
+        let (time_s, cwnd) = self.changes.iter().copied().unzip();
+        if let Ok(series) = Series::new(time_s, cwnd)
+            && let Some(rtt_s) = estimate_rtt_s(&series, self.cc)
+        {
+            // one window with few losses may mislead: the median of the windows so far does not
+            self.rtt_estimates_s.push_back(rtt_s);
+            if self.rtt_estimates_s.len() > RTT_ESTIMATES {
+                self.rtt_estimates_s.pop_front();
+            }
+            let rtt_s = median(self.rtt_estimates_s.iter().copied().collect());
+            self.rtt_s = rtt_s;
+            self.rtt_source = RttSource::Estimated;
+            self.detector.set_rtt_s(rtt_s);
+        }
+    }
+}
