@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crate::reader::{Field, Read};
 use crate::units::{Span, Time};
 
 /// When a burst is handed over.
@@ -90,6 +91,34 @@ impl<P> Aggregator<P> {
             self.close(self.deadline);
         }
         self.complete.pop_front()
+    }
+}
+
+impl AggregationSpec {
+    /// The value of the key `aggregation`.
+    pub(crate) fn read(field: Field<'_, '_>) -> Read<Self> {
+        let (kind, table) = field.kind(&[
+            ("interval", &["interval"]),
+            ("count", &["packets", "within"]),
+        ])?;
+        if kind == "interval" {
+            return Ok(Self::Interval(table.need("interval")?.some_time()?));
+        }
+        Ok(Self::Count {
+            packets: table.need("packets")?.whole(1, 1_000_000)?,
+            within: table.need("within")?.some_time()?,
+        })
+    }
+
+    pub(crate) fn to_toml(self) -> String {
+        match self {
+            Self::Interval(interval) => {
+                format!("{{ kind = \"interval\", interval = \"{interval}\" }}")
+            }
+            Self::Count { packets, within } => {
+                format!("{{ kind = \"count\", packets = {packets}, within = \"{within}\" }}")
+            }
+        }
     }
 }
 

@@ -35,11 +35,12 @@ pub mod reader;
 pub mod seed;
 mod staged;
 mod units;
+mod writer;
 
 pub use aggregation::{AggregationSpec, Aggregator};
 pub use channel::Channel;
-pub use file::Loader;
 pub use packet::{Arrival, Counters, DropReason, Dropped, Drops, PacketInfo, Queued};
-pub use path::{Change, Direction, Path, PathError};
+pub use path::{Change, Direction, Path};
 pub use policer::{Policer, PolicerSpec};
+pub use reader::{Loader, PathError};
 pub use units::{Bandwidth, Probability, QueueLimit, Size, Span, Time, UnitError};

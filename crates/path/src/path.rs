@@ -1,7 +1,6 @@
 //! A path between two hosts, and the channels that run it.
 
 use std::collections::VecDeque;
-use std::fmt;
 
 use toml::de::DeTable;
 
@@ -9,12 +8,13 @@ use crate::aggregation::{AggregationSpec, Aggregator};
 use crate::channel::Channel;
 use crate::delay::{Delay, DelaySpec};
 use crate::fast::FastChannel;
-use crate::file::{self, Loader};
+use crate::file;
 use crate::link::{ConstantLink, LinkSpec, OpportunityLink, PoissonClock, SteppedLink, Steps};
 use crate::loss::LossSpec;
+use crate::packet::FULL_PACKET_BYTES;
 use crate::policer::{Policer, PolicerSpec};
 use crate::queue::{Discipline, Limits, Queue, QueueSpec, VirtualDropTail};
-use crate::reader::{Read, Trouble, document};
+use crate::reader::{Loader, PathError, Read, Trouble, document};
 use crate::seed::generator;
 use crate::staged::{Link, StagedChannel, WireChange};
 use crate::units::{Bandwidth, QueueLimit, Span, Time};
@@ -98,28 +98,6 @@ pub struct Path {
     /// From receiver to sender: acknowledgments.
     pub reverse: Direction,
 }
-
-/// A path file, or another that describes a run, that cannot be used: which, where and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathError {
-    /// The file, as the caller named it.
-    pub file: String,
-    /// Line and column, from 1, where the trouble is; none if it is no single place.
-    pub place: Option<(usize, usize)>,
-    /// What was got and what was wanted.
-    pub message: String,
-}
-
-impl fmt::Display for PathError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place {
-            Some((line, column)) => write!(f, "{}:{line}:{column}: {}", self.file, self.message),
-            None => write!(f, "{}: {}", self.file, self.message),
-        }
-    }
-}
-
-impl std::error::Error for PathError {}
 
 impl Path {
     /// Reads a path file's text; `file` names it in errors. It must not name other files: see
@@ -301,9 +279,6 @@ impl Path {
     }
 }
 
-/// An Ethernet payload: the largest packet that the project's hosts send.
-pub(crate) const FULL_PACKET_BYTES: u64 = 1500;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,10 +327,18 @@ mod tests {
         assert!(error("delay = '1 ms'\nqueue = '40 B'\n").contains("less than one packet"));
     }
 
+    /// Each line is wrong, with this in the message.
+    fn refuse(lines: &[(&str, &str)]) {
+        for (line, expected) in lines {
+            let message = error(&format!("{line}\ndelay = '3 ms'\n"));
+            assert!(message.contains(expected), "{line}:\n{message}");
+            assert!(message.starts_with("path.toml:1:"), "{message}");
+        }
+    }
+
     #[test]
-    fn impossible_elements_are_refused_with_their_place() {
-        let delay = "delay = '3 ms'\n";
-        for (line, expected) in [
+    fn impossible_rates_and_losses_are_refused_with_their_place() {
+        refuse(&[
             (
                 "rate = { kind = 'warp' }",
                 "1:17: kind: got \"warp\", expected one of \"constant\"",
@@ -405,6 +388,12 @@ mod tests {
                 "1:38: packets: got [5, 4]",
             ),
             ("loss = { kind = 'bursts' }", "got no burst"),
+        ]);
+    }
+
+    #[test]
+    fn impossible_queues_and_schedules_are_refused_with_their_place() {
+        refuse(&[
             (
                 "queue = { kind = 'codel', target = '0 ms' }",
                 "1:36: target: expected more than no time",
@@ -453,11 +442,7 @@ mod tests {
                 "schedule = [{ at = '2 s', loss = 1 }]",
                 "no packet would ever",
             ),
-        ] {
-            let message = error(&format!("{line}\n{delay}"));
-            assert!(message.contains(expected), "{line}:\n{message}");
-            assert!(message.starts_with("path.toml:1:"), "{message}");
-        }
+        ]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Token-bucket policer: drops what exceeds a rate and a burst, and delays nothing.
 
-use crate::units::{Bandwidth, Time};
+use crate::packet::FULL_PACKET_BYTES;
+use crate::reader::{Field, RATE, Read};
+use crate::units::{Bandwidth, QueueLimit, Time};
 
 /// A policer as a path file describes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +47,34 @@ impl Policer {
             self.tokens_bytes -= size_bytes;
         }
         admits
+    }
+}
+
+impl PolicerSpec {
+    /// The value of the key `policer`.
+    pub(crate) fn read(field: Field<'_, '_>) -> Read<Self> {
+        let table = field.table(
+            "a table such as { rate = \"12 Mbit/s\", burst = \"30 kB\" }",
+            &["rate", "burst"],
+        )?;
+        let burst = table.need("burst")?;
+        let burst_bytes = match burst.quantity("a size such as \"30 kB\"")? {
+            QueueLimit::Bytes(bytes) if bytes >= FULL_PACKET_BYTES => bytes,
+            QueueLimit::Packets(packets) => packets.saturating_mul(FULL_PACKET_BYTES),
+            _ => {
+                return burst
+                    .wrong("expected at least one packet of 1500 bytes, such as \"30 kB\"");
+            }
+        };
+        Ok(Self {
+            rate: table.need("rate")?.quantity(RATE)?,
+            burst_bytes,
+        })
+    }
+
+    pub(crate) fn to_toml(self) -> String {
+        let Self { rate, burst_bytes } = self;
+        format!("{{ rate = \"{rate}\", burst = \"{burst_bytes} B\" }}")
     }
 }
 

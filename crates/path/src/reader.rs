@@ -1,12 +1,20 @@
 //! Reads the values of a TOML file, each with the place where it stands, for errors that name it.
 
+use std::fmt;
 use std::str::FromStr;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::path::PathError;
-use crate::units::{Probability, UnitError};
+use crate::units::{Probability, Span, UnitError};
+
+/// A rate, in errors.
+pub const RATE: &str = "a rate with its unit, such as \"12 Mbit/s\"";
+/// A time, in errors.
+pub const TIME: &str = "a time with its unit, such as \"30 ms\"";
+
+/// Hands over the content of a file that a path file names, or says why not.
+pub type Loader<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
 /// What is wrong, and the byte at which.
 #[derive(Debug)]
@@ -19,6 +27,28 @@ pub struct Trouble {
 
 /// What was read, or what is wrong.
 pub type Read<T> = Result<T, Trouble>;
+
+/// A path file, or another that describes a run, that cannot be used: which, where and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathError {
+    /// The file, as the caller named it.
+    pub file: String,
+    /// Line and column, from 1, where the trouble is; none if it is no single place.
+    pub place: Option<(usize, usize)>,
+    /// What was got and what was wanted.
+    pub message: String,
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Some((line, column)) => write!(f, "{}:{line}:{column}: {}", self.file, self.message),
+            None => write!(f, "{}: {}", self.file, self.message),
+        }
+    }
+}
+
+impl std::error::Error for PathError {}
 
 /// Reads a whole file, of which `file` is the name in errors, by `read`, which gets the root table.
 ///
@@ -175,6 +205,17 @@ impl<'t, 'i> Field<'t, 'i> {
         match self.text(expected)?.parse() {
             Ok(quantity) => Ok(quantity),
             Err(error) => self.wrong(error),
+        }
+    }
+
+    /// A span of more than nothing.
+    ///
+    /// # Errors
+    /// As [`Field::quantity`], or no time.
+    pub fn some_time(&self) -> Read<Span> {
+        match self.quantity(TIME)? {
+            Span::ZERO => self.wrong("expected more than no time"),
+            span => Ok(span),
         }
     }
 

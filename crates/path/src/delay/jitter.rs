@@ -2,6 +2,7 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::reader::{Read, TIME, Table};
 use crate::seed::uniform;
 use crate::units::Span;
 
@@ -41,6 +42,45 @@ impl Jitter {
             Distribution::Exponential => -libm::log(u),
         };
         self.base + Span::from_secs(self.jitter.as_secs() * share)
+    }
+}
+
+impl Jitter {
+    pub(super) const KEYS: &[&str] = &["base", "jitter", "distribution", "reorder"];
+
+    pub(super) fn read(table: Table<'_, '_>) -> Read<Self> {
+        let distribution = table.or("distribution", Distribution::Uniform, |field| match field
+            .text("\"uniform\" or \"exponential\"")?
+        {
+            "uniform" => Ok(Distribution::Uniform),
+            "exponential" => Ok(Distribution::Exponential),
+            other => field.wrong(format_args!(
+                "got {other:?}, expected \"uniform\" or \"exponential\""
+            )),
+        })?;
+        Ok(Self {
+            base: table.need("base")?.quantity(TIME)?,
+            jitter: table.need("jitter")?.quantity(TIME)?,
+            distribution,
+            reorder: table.or("reorder", false, |field| field.boolean())?,
+        })
+    }
+
+    pub(super) fn to_toml(self) -> String {
+        let Self {
+            base,
+            jitter,
+            distribution,
+            reorder,
+        } = self;
+        let distribution = match distribution {
+            Distribution::Uniform => "uniform",
+            Distribution::Exponential => "exponential",
+        };
+        format!(
+            "{{ kind = \"jitter\", base = \"{base}\", jitter = \"{jitter}\", \
+             distribution = \"{distribution}\", reorder = {reorder} }}"
+        )
     }
 }
 

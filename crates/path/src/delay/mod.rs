@@ -8,6 +8,7 @@ pub use line::{DelayLine, ShuffledLine};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::reader::{Field, Read, TIME};
 use crate::units::{Span, Time};
 
 /// A delay as a path file describes it.
@@ -31,6 +32,25 @@ impl DelaySpec {
     /// Whether packets may overtake each other.
     pub const fn reorders(&self) -> bool {
         matches!(self, Self::Jitter(jitter) if jitter.reorder)
+    }
+
+    /// The value of the key `delay`.
+    pub(crate) fn read(field: Field<'_, '_>) -> Read<Self> {
+        if !field.is_table() {
+            return Ok(Self::Fixed(field.quantity(TIME)?));
+        }
+        let (kind, table) = field.kind(&[("fixed", &["delay"]), ("jitter", Jitter::KEYS)])?;
+        match kind {
+            "fixed" => Ok(Self::Fixed(table.need("delay")?.quantity(TIME)?)),
+            _ => Jitter::read(table).map(Self::Jitter),
+        }
+    }
+
+    pub(crate) fn to_toml(self) -> String {
+        match self {
+            Self::Fixed(delay) => format!("\"{delay}\""),
+            Self::Jitter(jitter) => jitter.to_toml(),
+        }
     }
 }
 

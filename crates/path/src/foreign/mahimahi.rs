@@ -4,12 +4,12 @@
 use std::fmt::Write;
 
 use crate::delay::DelaySpec;
-use crate::file::Loader;
 use crate::foreign::{Foreign, directions};
 use crate::link::{LinkSpec, MahimahiTrace, TraceError};
 use crate::loss::LossSpec;
 use crate::path::{Direction, Path};
 use crate::queue::{CoDelSpec, Discipline, PieSpec, QueueSpec};
+use crate::reader::Loader;
 use crate::units::{Bandwidth, Probability, QueueLimit, Span};
 
 /// How often mahimahi's PIE updates its probability.

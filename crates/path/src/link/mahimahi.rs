@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::reader::{Field, Loader, Read, Table};
 use crate::units::Bandwidth;
+use crate::writer::join;
 
 /// A trace file larger than this is no trace: two hours at 100 Mbit/s.
 pub const MAX_TRACE_BYTES: usize = 32 << 20;
@@ -117,6 +119,54 @@ impl MahimahiTrace {
         let packets = self.opportunities_ms.len() as f64;
         let rate = packets * 1500.0 * 8.0 * 1000.0 / f64::from(self.period_ms());
         Bandwidth::from_bps(rate).expect("more than no packet in more than no time")
+    }
+}
+
+impl MahimahiTrace {
+    pub(super) const KEYS: &[&str] = &["file", "opportunities_ms"];
+
+    pub(super) fn read(
+        field: Field<'_, '_>,
+        table: Table<'_, '_>,
+        load: &mut Loader<'_>,
+    ) -> Read<Self> {
+        match (table.get("file"), table.get("opportunities_ms")) {
+            (Some(file), None) => {
+                let name = file.text("the name of a trace file")?;
+                let content = match load(name) {
+                    Ok(content) => content,
+                    Err(why) => return file.wrong(format_args!("{name}: {why}")),
+                };
+                match Self::parse(&content) {
+                    Ok(trace) => Ok(trace),
+                    Err(TraceError::Line { line, message }) => {
+                        file.wrong(format_args!("{name}:{line}: {message}"))
+                    }
+                    Err(TraceError::Whole(message)) => {
+                        file.wrong(format_args!("{name}: {message}"))
+                    }
+                }
+            }
+            (None, Some(list)) => {
+                let moments: Vec<u32> = list
+                    .list("a list of milliseconds")?
+                    .map(|item| Ok(item.whole(0, u64::from(u32::MAX))? as u32))
+                    .collect::<Read<_>>()?;
+                match Self::new(&moments) {
+                    Ok(trace) => Ok(trace),
+                    Err(TraceError::Line { line, message }) => {
+                        list.wrong(format_args!("item {line}: {message}"))
+                    }
+                    Err(TraceError::Whole(message)) => list.wrong(message),
+                }
+            }
+            _ => field.wrong("expected either `file` or `opportunities_ms`"),
+        }
+    }
+
+    pub(super) fn to_toml(&self) -> String {
+        let moments = join(self.opportunities_ms().iter());
+        format!("{{ kind = \"mahimahi\", opportunities_ms = [{moments}] }}")
     }
 }
 

@@ -17,6 +17,7 @@ pub use opportunities::{OPPORTUNITY_BYTES, OpportunityLink};
 pub use poisson::PoissonClock;
 pub use steps::{SteppedLink, Steps};
 
+use crate::reader::{Field, Loader, RATE, Read};
 use crate::units::Bandwidth;
 
 /// A link as a path file describes it.
@@ -47,6 +48,34 @@ impl LinkSpec {
         match self {
             Self::Steps(steps) => steps.peak_rate(),
             _ => self.mean_rate(),
+        }
+    }
+
+    /// The value of the key `rate`.
+    pub(crate) fn read(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Self> {
+        if !field.is_table() {
+            return Ok(Self::Constant(field.quantity(RATE)?));
+        }
+        let (kind, table) = field.kind(&[
+            ("constant", &["rate"]),
+            ("poisson", &["rate"]),
+            ("mahimahi", MahimahiTrace::KEYS),
+            ("steps", Steps::KEYS),
+        ])?;
+        Ok(match kind {
+            "constant" => Self::Constant(table.need("rate")?.quantity(RATE)?),
+            "poisson" => Self::Poisson(table.need("rate")?.quantity(RATE)?),
+            "mahimahi" => Self::Mahimahi(MahimahiTrace::read(field, table, load)?),
+            _ => Self::Steps(Steps::read(table)?),
+        })
+    }
+
+    pub(crate) fn to_toml(&self) -> String {
+        match self {
+            Self::Constant(rate) => format!("\"{rate}\""),
+            Self::Poisson(rate) => format!("{{ kind = \"poisson\", rate = \"{rate}\" }}"),
+            Self::Mahimahi(trace) => trace.to_toml(),
+            Self::Steps(steps) => steps.to_toml(),
         }
     }
 }

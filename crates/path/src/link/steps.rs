@@ -1,6 +1,8 @@
 //! A serial link whose rate changes at given moments.
 
+use crate::reader::{RATE, Read, TIME, Table};
 use crate::units::{Bandwidth, Span, Time};
+use crate::writer::join;
 
 /// Pieces of constant rate, once or again and again.
 #[derive(Clone, Debug, PartialEq)]
@@ -189,6 +191,44 @@ impl SteppedLink {
                 }
             }
         }
+    }
+}
+
+impl Steps {
+    pub(super) const KEYS: &[&str] = &["steps", "period"];
+
+    pub(super) fn read(table: Table<'_, '_>) -> Read<Self> {
+        const EXPECTED: &str = "a list of steps such as [\"10 s\", \"12 Mbit/s\"]";
+        let list = table.need("steps")?;
+        let mut steps = Vec::new();
+        for item in list.list(EXPECTED)? {
+            let [at, rate] = item.pair("a step such as [\"10 s\", \"12 Mbit/s\"]")?;
+            let text = rate.text(RATE)?;
+            let rate = match Bandwidth::parse_or_zero(text) {
+                Ok(bandwidth) => bandwidth,
+                Err(error) => return rate.wrong(error),
+            };
+            steps.push((Time::ZERO + at.quantity(TIME)?, rate));
+        }
+        let period = table
+            .get("period")
+            .map(|field| field.quantity(TIME))
+            .transpose()?;
+        match Self::new(steps, period) {
+            Ok(steps) => Ok(steps),
+            Err(message) => list.wrong(message),
+        }
+    }
+
+    pub(super) fn to_toml(&self) -> String {
+        let items = join(self.steps().iter().map(|(at, rate)| {
+            let rate = rate.map_or("0 bit/s".into(), |rate| rate.to_string());
+            format!("[\"{}\", \"{rate}\"]", at.since(Time::ZERO))
+        }));
+        let period = self
+            .period()
+            .map_or(String::new(), |period| format!(", period = \"{period}\""));
+        format!("{{ kind = \"steps\", steps = [{items}]{period} }}")
     }
 }
 

@@ -1,6 +1,8 @@
 //! A list of bursts: packets by number, or all that leave the link in spans of time (outages).
 
-use crate::units::Time;
+use crate::reader::{Field, Read, TIME, Table};
+use crate::units::{Span, Time};
+use crate::writer::join;
 
 /// What is lost. Both lists are sorted and their ranges lie apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +55,58 @@ impl BurstLoss {
             || times
                 .get(self.times_done)
                 .is_some_and(|(begin, _)| *begin <= sent)
+    }
+}
+
+impl Bursts {
+    pub(super) const KEYS: &[&str] = &["packets", "times"];
+
+    pub(super) fn read(field: Field<'_, '_>, table: Table<'_, '_>) -> Read<Self> {
+        const PACKETS: &str = "bursts in order such as [10, 20], from the first packet to the last";
+        const TIMES: &str = "bursts in order such as [\"1 s\", \"1.5 s\"], from begin to end";
+        let mut bursts = Self::default();
+        for item in table
+            .get("packets")
+            .map(|list| list.list(PACKETS))
+            .into_iter()
+        {
+            for item in item? {
+                let [first, last] = item.pair(PACKETS)?;
+                let (first, last) = (first.whole(1, 1 << 53)?, last.whole(1, 1 << 53)?);
+                let after = bursts.packets.last().map_or(0, |(_, last)| *last);
+                if first > last || first <= after {
+                    return item.wrong(format_args!("got [{first}, {last}], expected {PACKETS}"));
+                }
+                bursts.packets.push((first, last));
+            }
+        }
+        for item in table.get("times").map(|list| list.list(TIMES)).into_iter() {
+            for item in item? {
+                let [begin, end] = item.pair(TIMES)?;
+                let (begin, end): (Span, Span) = (begin.quantity(TIME)?, end.quantity(TIME)?);
+                let after = bursts.times.last().map_or(Time::ZERO, |(_, end)| *end);
+                if begin >= end || Time::ZERO + begin < after {
+                    return item.wrong(format_args!(
+                        "got [\"{begin}\", \"{end}\"], expected {TIMES}"
+                    ));
+                }
+                bursts.times.push((Time::ZERO + begin, Time::ZERO + end));
+            }
+        }
+        if bursts == Self::default() {
+            return field.wrong("got no burst, expected some in `packets` or `times`");
+        }
+        Ok(bursts)
+    }
+
+    pub(super) fn to_toml(&self) -> String {
+        let packets = self.packets.iter().map(|(a, b)| format!("[{a}, {b}]"));
+        let times = self
+            .times
+            .iter()
+            .map(|(a, b)| format!("[\"{}\", \"{}\"]", a.since(Time::ZERO), b.since(Time::ZERO)));
+        let (packets, times) = (join(packets), join(times));
+        format!("{{ kind = \"bursts\", packets = [{packets}], times = [{times}] }}")
     }
 }
 

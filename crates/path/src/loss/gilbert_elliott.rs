@@ -2,6 +2,7 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::reader::{Read, Table};
 use crate::seed::uniform;
 use crate::units::Probability;
 
@@ -58,6 +59,34 @@ impl GilbertElliottLoss {
         let lost = uniform(&mut self.rng) <= loss.value();
         self.bad ^= uniform(&mut self.rng) <= leave.value();
         lost
+    }
+}
+
+impl GilbertElliott {
+    pub(super) const KEYS: &[&str] = &["good_to_bad", "bad_to_good", "loss_good", "loss_bad"];
+
+    pub(super) fn read(table: Table<'_, '_>) -> Read<Self> {
+        let or = |key, default: f64| {
+            let default = Probability::new(default).expect("0 and 1 are probabilities");
+            table.or(key, default, |field| field.probability())
+        };
+        Ok(Self {
+            good_to_bad: table.need("good_to_bad")?.probability()?,
+            bad_to_good: table.need("bad_to_good")?.probability()?,
+            loss_good: or("loss_good", 0.0)?,
+            loss_bad: or("loss_bad", 1.0)?,
+        })
+    }
+
+    pub(super) fn to_toml(self) -> String {
+        format!(
+            "{{ kind = \"gilbert-elliott\", good_to_bad = {:?}, bad_to_good = {:?}, \
+             loss_good = {:?}, loss_bad = {:?} }}",
+            self.good_to_bad.value(),
+            self.bad_to_good.value(),
+            self.loss_good.value(),
+            self.loss_bad.value()
+        )
     }
 }
 

@@ -12,6 +12,7 @@ pub use periodic::{Periodic, PeriodicLoss};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::reader::{Field, Read};
 use crate::units::{Probability, Time};
 
 /// A loss process as a path file describes it.
@@ -52,6 +53,39 @@ impl LossSpec {
             Self::GilbertElliott(spec) => Loss::GilbertElliott(GilbertElliottLoss::new(*spec, rng)),
             Self::Periodic(spec) => Loss::Periodic(PeriodicLoss::new(*spec)),
             Self::Bursts(spec) => Loss::Bursts(Box::new(BurstLoss::new(spec.clone()))),
+        }
+    }
+
+    /// The value of the key `loss`.
+    pub(crate) fn read(field: Field<'_, '_>) -> Read<Self> {
+        let spec = if field.is_table() {
+            let (kind, table) = field.kind(&[
+                ("iid", &["probability"]),
+                ("gilbert-elliott", GilbertElliott::KEYS),
+                ("periodic", Periodic::KEYS),
+                ("bursts", Bursts::KEYS),
+            ])?;
+            match kind {
+                "iid" => Self::Iid(table.need("probability")?.probability()?),
+                "gilbert-elliott" => Self::GilbertElliott(GilbertElliott::read(table)?),
+                "periodic" => Self::Periodic(Periodic::read(table)?),
+                _ => Self::Bursts(Bursts::read(field, table)?),
+            }
+        } else {
+            Self::Iid(field.probability()?)
+        };
+        if spec.mean() >= 1.0 {
+            return field.wrong("is 1: no packet would ever arrive");
+        }
+        Ok(spec)
+    }
+
+    pub(crate) fn to_toml(&self) -> String {
+        match self {
+            Self::Iid(probability) => format!("{:?}", probability.value()),
+            Self::GilbertElliott(spec) => spec.to_toml(),
+            Self::Periodic(spec) => spec.to_toml(),
+            Self::Bursts(spec) => spec.to_toml(),
         }
     }
 }

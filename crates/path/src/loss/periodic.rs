@@ -1,6 +1,8 @@
 //! Every nth packet is lost: the deterministic model behind TCP's response functions (RFC 9438,
 //! section 5).
 
+use crate::reader::{Read, Table};
+
 /// Which packets: `first`, `first + every`, ...; the first packet of all is number 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Periodic {
@@ -35,6 +37,21 @@ impl PeriodicLoss {
         }
         self.survivors_left = self.every.saturating_sub(1);
         true
+    }
+}
+
+impl Periodic {
+    pub(super) const KEYS: &[&str] = &["every", "first"];
+
+    pub(super) fn read(table: Table<'_, '_>) -> Read<Self> {
+        let every = table.need("every")?.whole(2, 1 << 53)?;
+        let first = table.or("first", every, |field| field.whole(1, 1 << 53))?;
+        Ok(Self { every, first })
+    }
+
+    pub(super) fn to_toml(self) -> String {
+        let Self { every, first } = self;
+        format!("{{ kind = \"periodic\", every = {every}, first = {first} }}")
     }
 }
 

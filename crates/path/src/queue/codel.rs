@@ -1,8 +1,11 @@
 //! Controlled delay (RFC 8289): drops when packets have waited longer than a target for an interval.
 
+use super::Discipline;
 use super::fifo::{Fifo, Limits};
+use super::kind::{AQM_LIMIT, Kind};
 use crate::packet::{DropReason, Drops, Queued};
-use crate::units::{Span, Time};
+use crate::reader::{Read, Table};
+use crate::units::{QueueLimit, Span, Time};
 
 /// Parameters as a path file gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +183,38 @@ impl<P> CoDel<P> {
     pub(super) const fn bytes(&self) -> u64 {
         self.fifo.bytes()
     }
+}
+
+pub(super) const KINDS: &[Kind] = &[Kind {
+    name: "codel",
+    keys: &["limit", "target", "interval", "ecn"],
+    limit: Some(AQM_LIMIT),
+    read: |table| CoDelSpec::read(table, CoDelSpec::default()).map(Discipline::CoDel),
+}];
+
+impl CoDelSpec {
+    pub(super) fn read(table: Table<'_, '_>, default: Self) -> Read<Self> {
+        Ok(Self {
+            target: table.or("target", default.target, |field| field.some_time())?,
+            interval: table.or("interval", default.interval, |field| field.some_time())?,
+            ecn: table.or("ecn", default.ecn, |field| field.boolean())?,
+        })
+    }
+
+    /// The keys but `kind` and `limit`.
+    pub(super) fn keys_to_toml(self) -> String {
+        let Self {
+            target,
+            interval,
+            ecn,
+        } = self;
+        format!("target = \"{target}\", interval = \"{interval}\", ecn = {ecn}")
+    }
+}
+
+pub(super) fn to_toml(spec: &CoDelSpec, limit: QueueLimit) -> String {
+    let keys = spec.keys_to_toml();
+    format!("{{ kind = \"codel\", limit = \"{limit}\", {keys} }}")
 }
 
 #[cfg(test)]

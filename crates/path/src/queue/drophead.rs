@@ -1,9 +1,11 @@
 //! Drophead: a packet that finds the queue full pushes out those that wait longest, so that senders
 //! hear of congestion a queueing delay sooner (Lakshman, Neidhardt and Ott, INFOCOM 1996).
 
+use super::Discipline;
 use super::fifo::{Fifo, Limits};
+use super::kind::Kind;
 use crate::packet::{DropReason, Drops, Queued};
-use crate::units::Time;
+use crate::units::{QueueLimit, Time};
 
 /// The queue.
 #[derive(Clone, Debug)]
@@ -46,6 +48,17 @@ impl<P> DropHead<P> {
     pub(super) const fn bytes(&self) -> u64 {
         self.fifo.bytes()
     }
+}
+
+pub(super) const KINDS: &[Kind] = &[Kind {
+    name: "drophead",
+    keys: &["limit"],
+    limit: None,
+    read: |_| Ok(Discipline::DropHead),
+}];
+
+pub(super) fn to_toml(limit: QueueLimit) -> String {
+    format!("{{ kind = \"drophead\", limit = \"{limit}\" }}")
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::Discipline;
 use super::fifo::{Fifo, Limits};
+use super::kind::Kind;
 use crate::packet::{DropReason, Drops, Queued};
-use crate::units::Time;
+use crate::units::{QueueLimit, Time};
 
 /// The queue itself.
 #[derive(Clone, Debug)]
@@ -104,4 +106,15 @@ impl VirtualDropTail {
         self.forget_started(now);
         self.waiting_bytes
     }
+}
+
+pub(super) const KINDS: &[Kind] = &[Kind {
+    name: "droptail",
+    keys: &["limit"],
+    limit: None,
+    read: |_| Ok(Discipline::DropTail),
+}];
+
+pub(super) fn to_toml(limit: QueueLimit) -> String {
+    format!("\"{limit}\"")
 }

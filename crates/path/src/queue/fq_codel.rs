@@ -5,10 +5,13 @@ use std::collections::VecDeque;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::RngCore;
 
+use super::Discipline;
 use super::codel::{CoDelSpec, Control};
 use super::fifo::{Fifo, Limits};
+use super::kind::Kind;
 use crate::packet::{DropReason, Drops, Queued};
-use crate::units::Time;
+use crate::reader::{Read, Table};
+use crate::units::{QueueLimit, Time};
 
 /// Parameters as a path file gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +175,40 @@ impl<P> FqCoDel<P> {
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
+}
+
+pub(super) const KINDS: &[Kind] = &[Kind {
+    name: "fq-codel",
+    keys: &["limit", "target", "interval", "ecn", "flows", "quantum"],
+    limit: Some(QueueLimit::Packets(10_240)), // RFC 8290, section 5.2.3
+    read: |table| FqCoDelSpec::read(table).map(Discipline::FqCoDel),
+}];
+
+impl FqCoDelSpec {
+    fn read(table: Table<'_, '_>) -> Read<Self> {
+        let default = Self::default();
+        Ok(Self {
+            codel: CoDelSpec::read(table, default.codel)?,
+            flows: table.or("flows", default.flows, |field| {
+                Ok(field.whole(1, 65_536)? as u32)
+            })?,
+            quantum_bytes: table.or("quantum", default.quantum_bytes, |field| {
+                match field.quantity("a size such as \"1514 B\"")? {
+                    QueueLimit::Bytes(bytes @ 1..=1_000_000) => Ok(bytes as u32),
+                    _ => field.wrong("expected 1 B to 1 MB"),
+                }
+            })?,
+        })
+    }
+}
+
+pub(super) fn to_toml(spec: &FqCoDelSpec, limit: QueueLimit) -> String {
+    format!(
+        "{{ kind = \"fq-codel\", limit = \"{limit}\", {}, flows = {}, quantum = \"{} B\" }}",
+        spec.codel.keys_to_toml(),
+        spec.flows,
+        spec.quantum_bytes
+    )
 }
 
 #[cfg(test)]

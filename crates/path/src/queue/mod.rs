@@ -1,10 +1,11 @@
-//! Queues before the link, one file each.
+//! Queues before the link, one file each, with its keys in the path file; `disciplines!` lists them.
 
 mod codel;
 mod drophead;
 mod droptail;
 mod fifo;
 mod fq_codel;
+mod kind;
 mod pie;
 mod red;
 
@@ -18,7 +19,9 @@ pub use red::{Red, RedSpec};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use self::kind::{Kind, SIZE};
 use crate::packet::{DropReason, Drops, Queued};
+use crate::reader::{Field, Read};
 use crate::units::{Bandwidth, QueueLimit, Time};
 
 /// A queue as a path file describes it.
@@ -30,109 +33,138 @@ pub struct QueueSpec {
     pub discipline: Discipline,
 }
 
-/// Which packets are dropped or marked, and when.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Discipline {
-    /// A packet that finds the queue full is dropped.
-    DropTail,
-    /// A packet that finds the queue full pushes out those that wait longest.
-    DropHead,
-    /// Random early detection.
-    Red(RedSpec),
-    /// Controlled delay.
-    CoDel(CoDelSpec),
-    /// Proportional integral controller enhanced.
-    Pie(PieSpec),
-    /// Fair queueing with `CoDel` in each queue.
-    FqCoDel(FqCoDelSpec),
+impl QueueSpec {
+    /// The value of the key `queue`; `default` is the limit where none is given.
+    pub(crate) fn read(field: Option<Field<'_, '_>>, default: QueueLimit) -> Read<Self> {
+        let (limit, discipline) = match field {
+            None => (default, Discipline::DropTail),
+            Some(field) if !field.is_table() => (field.quantity(SIZE)?, Discipline::DropTail),
+            Some(field) => {
+                let kinds: Vec<&Kind> = KINDS.iter().copied().flatten().collect();
+                let keys: Vec<_> = kinds.iter().map(|kind| (kind.name, kind.keys)).collect();
+                let (name, table) = field.kind(&keys)?;
+                let kind = kinds.iter().find(|kind| kind.name == name);
+                let kind = kind.expect("one of these");
+                let limit = table.or("limit", kind.limit.unwrap_or(default), |field| {
+                    field.quantity(SIZE)
+                })?;
+                (limit, (kind.read)(table)?)
+            }
+        };
+        Ok(Self { limit, discipline })
+    }
+
+    pub(crate) fn to_toml(&self) -> String {
+        self.discipline.to_toml(self.limit)
+    }
 }
 
-/// A queue of packets that carry a `P`.
-#[derive(Clone, Debug)]
-pub enum Queue<P> {
-    /// See [`Discipline::DropTail`].
-    DropTail(DropTail<P>),
-    /// See [`Discipline::DropHead`].
-    DropHead(DropHead<P>),
-    /// See [`Discipline::Red`].
-    Red(Box<Red<P>>),
-    /// See [`Discipline::CoDel`].
-    CoDel(CoDel<P>),
-    /// See [`Discipline::Pie`].
-    Pie(Box<Pie<P>>),
-    /// See [`Discipline::FqCoDel`].
-    FqCoDel(Box<FqCoDel<P>>),
-}
+/// Makes of the list of disciplines what goes by it: [`Discipline`], [`Queue`] and its calls, and
+/// the kinds of queues in a path file. A line has the name, the parameters if there are any, the
+/// module with its `KINDS` and `to_toml`, the queue, and how it is made.
+macro_rules! disciplines {
+    (
+        new($limits:ident, $rate:ident, $rng:ident);
+        $($(#[$doc:meta])* $name:ident $(($spec:ident: $parameters:ty))? in $module:ident: $queue:ty = $new:expr;)*
+    ) => {
+        /// Which packets are dropped or marked, and when.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Discipline {
+            $($(#[$doc])* $name $(($parameters))?,)*
+        }
 
-/// The same call to whichever queue it is.
-macro_rules! each {
-    ($self:expr, $queue:ident => $call:expr) => {
-        match $self {
-            Queue::DropTail($queue) => $call,
-            Queue::DropHead($queue) => $call,
-            Queue::Red($queue) => $call,
-            Queue::CoDel($queue) => $call,
-            Queue::Pie($queue) => $call,
-            Queue::FqCoDel($queue) => $call,
+        const KINDS: &[&[Kind]] = &[$($module::KINDS),*];
+
+        impl Discipline {
+            fn to_toml(&self, limit: QueueLimit) -> String {
+                match self {
+                    $(Self::$name $(($spec))? => $module::to_toml($($spec,)? limit),)*
+                }
+            }
+        }
+
+        /// A queue of packets that carry a `P`.
+        #[derive(Clone, Debug)]
+        pub enum Queue<P> {
+            $(#[doc = concat!("See [`Discipline::", stringify!($name), "`].")] $name($queue),)*
+        }
+
+        impl<P> Queue<P> {
+            /// An empty queue before a link of mean rate `rate`, drawing from `rng` if it draws at all.
+            pub fn new(
+                discipline: &Discipline,
+                $limits: Limits,
+                $rate: Option<Bandwidth>,
+                $rng: Xoshiro256PlusPlus,
+            ) -> Self {
+                match discipline {
+                    $(Discipline::$name $(($spec))? => Self::$name($new),)*
+                }
+            }
+
+            /// Takes in a packet at `now`. Others that must make room for it go to `drops`.
+            ///
+            /// # Errors
+            /// Hands the packet back with the reason if it is dropped at once.
+            #[inline]
+            pub fn enqueue(
+                &mut self,
+                now: Time,
+                packet: Queued<P>,
+                drops: &mut Drops<P>,
+            ) -> Result<(), (Queued<P>, DropReason)> {
+                match self {
+                    $(Self::$name(queue) => queue.enqueue(now, packet, drops),)*
+                }
+            }
+
+            /// The packet to send at `now`; those that are dropped in its stead go to `drops`, so that
+            /// there may be none even if some waited.
+            #[inline]
+            pub fn dequeue(&mut self, now: Time, drops: &mut Drops<P>) -> Option<Queued<P>> {
+                match self {
+                    $(Self::$name(queue) => queue.dequeue(now, drops),)*
+                }
+            }
+
+            /// Packets that wait.
+            #[inline]
+            pub fn len(&self) -> usize {
+                match self {
+                    $(Self::$name(queue) => queue.len(),)*
+                }
+            }
+
+            /// Whether none waits.
+            #[inline]
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            /// Bytes that wait.
+            pub fn bytes(&self) -> u64 {
+                match self {
+                    $(Self::$name(queue) => queue.bytes(),)*
+                }
+            }
         }
     };
 }
 
-impl<P> Queue<P> {
-    /// An empty queue before a link of mean rate `rate`, drawing from `rng` if it draws at all.
-    pub fn new(
-        discipline: &Discipline,
-        limits: Limits,
-        rate: Option<Bandwidth>,
-        rng: Xoshiro256PlusPlus,
-    ) -> Self {
-        match discipline {
-            Discipline::DropTail => Self::DropTail(DropTail::new(limits)),
-            Discipline::DropHead => Self::DropHead(DropHead::new(limits)),
-            Discipline::Red(spec) => Self::Red(Box::new(Red::new(*spec, limits, rate, rng))),
-            Discipline::CoDel(spec) => Self::CoDel(CoDel::new(*spec, limits)),
-            Discipline::Pie(spec) => Self::Pie(Box::new(Pie::new(*spec, limits, rng))),
-            Discipline::FqCoDel(spec) => Self::FqCoDel(Box::new(FqCoDel::new(*spec, limits, rng))),
-        }
-    }
-
-    /// Takes in a packet at `now`. Others that must make room for it go to `drops`.
-    ///
-    /// # Errors
-    /// Hands the packet back with the reason if it is dropped at once.
-    #[inline]
-    pub fn enqueue(
-        &mut self,
-        now: Time,
-        packet: Queued<P>,
-        drops: &mut Drops<P>,
-    ) -> Result<(), (Queued<P>, DropReason)> {
-        each!(self, queue => queue.enqueue(now, packet, drops))
-    }
-
-    /// The packet to send at `now`; those that are dropped in its stead go to `drops`, so that there
-    /// may be none even if some waited.
-    #[inline]
-    pub fn dequeue(&mut self, now: Time, drops: &mut Drops<P>) -> Option<Queued<P>> {
-        each!(self, queue => queue.dequeue(now, drops))
-    }
-
-    /// Packets that wait.
-    #[inline]
-    pub fn len(&self) -> usize {
-        each!(self, queue => queue.len())
-    }
-
-    /// Whether none waits.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Bytes that wait.
-    pub fn bytes(&self) -> u64 {
-        each!(self, queue => queue.bytes())
-    }
+disciplines! {
+    new(limits, rate, rng);
+    /// A packet that finds the queue full is dropped.
+    DropTail in droptail: DropTail<P> = DropTail::new(limits);
+    /// A packet that finds the queue full pushes out those that wait longest.
+    DropHead in drophead: DropHead<P> = DropHead::new(limits);
+    /// Random early detection.
+    Red(spec: RedSpec) in red: Box<Red<P>> = Box::new(Red::new(*spec, limits, rate, rng));
+    /// Controlled delay.
+    CoDel(spec: CoDelSpec) in codel: CoDel<P> = CoDel::new(*spec, limits);
+    /// Proportional integral controller enhanced.
+    Pie(spec: PieSpec) in pie: Box<Pie<P>> = Box::new(Pie::new(*spec, limits, rng));
+    /// Fair queueing with `CoDel` in each queue.
+    FqCoDel(spec: FqCoDelSpec) in fq_codel: Box<FqCoDel<P>> = Box::new(FqCoDel::new(*spec, limits, rng));
 }
 
 /// What the tests of several queues share.

@@ -6,10 +6,13 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::Discipline;
 use super::fifo::{Fifo, Limits};
+use super::kind::{AQM_LIMIT, Kind};
 use crate::packet::{DropReason, Drops, Queued};
+use crate::reader::{Read, TIME, Table};
 use crate::seed::uniform;
-use crate::units::{Probability, Span, Time};
+use crate::units::{Probability, QueueLimit, Span, Time};
 
 /// Parameters as a path file gives them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -183,6 +186,61 @@ impl<P> Pie<P> {
     pub(super) const fn bytes(&self) -> u64 {
         self.fifo.bytes()
     }
+}
+
+pub(super) const KINDS: &[Kind] = &[Kind {
+    name: "pie",
+    keys: &[
+        "limit",
+        "target",
+        "update",
+        "max_burst",
+        "alpha",
+        "beta",
+        "ecn",
+        "mark_below",
+    ],
+    limit: Some(AQM_LIMIT),
+    read: |table| PieSpec::read(table).map(Discipline::Pie),
+}];
+
+impl PieSpec {
+    fn read(table: Table<'_, '_>) -> Read<Self> {
+        let default = Self::default();
+        let weight = |key, default| {
+            table.or(key, default, |field| {
+                match field.number("a number from 0 to 1000")? {
+                    weight if (0.0..=1000.0).contains(&weight) => Ok(weight),
+                    weight => field.wrong(format_args!("got {weight}, expected 0 to 1000")),
+                }
+            })
+        };
+        Ok(Self {
+            target: table.or("target", default.target, |field| field.some_time())?,
+            update: table.or("update", default.update, |field| field.some_time())?,
+            max_burst: table.or("max_burst", default.max_burst, |field| field.quantity(TIME))?,
+            alpha: weight("alpha", default.alpha)?,
+            beta: weight("beta", default.beta)?,
+            ecn: table.or("ecn", default.ecn, |field| field.boolean())?,
+            mark_below: table.or("mark_below", default.mark_below, |field| {
+                field.probability()
+            })?,
+        })
+    }
+}
+
+pub(super) fn to_toml(spec: &PieSpec, limit: QueueLimit) -> String {
+    format!(
+        "{{ kind = \"pie\", limit = \"{limit}\", target = \"{}\", update = \"{}\", \
+         max_burst = \"{}\", alpha = {:?}, beta = {:?}, ecn = {}, mark_below = {:?} }}",
+        spec.target,
+        spec.update,
+        spec.max_burst,
+        spec.alpha,
+        spec.beta,
+        spec.ecn,
+        spec.mark_below.value()
+    )
 }
 
 #[cfg(test)]

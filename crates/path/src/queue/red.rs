@@ -1,10 +1,15 @@
 //! Random early detection (Floyd and Jacobson 1993), gentle (Floyd 2000), and adaptive (Floyd,
 //! Gummadi and Shenker 2001).
 
+use std::fmt::Write;
+
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::Discipline;
 use super::fifo::{Fifo, Limits};
+use super::kind::{Kind, SIZE};
 use crate::packet::{DropReason, Drops, Queued};
+use crate::reader::{Field, Read, Table};
 use crate::seed::uniform;
 use crate::units::{Bandwidth, Probability, QueueLimit, Span, Time};
 
@@ -227,6 +232,112 @@ impl<P> Red<P> {
     pub(super) const fn bytes(&self) -> u64 {
         self.fifo.bytes()
     }
+}
+
+pub(super) const KINDS: &[Kind] = &[
+    Kind {
+        name: "red",
+        keys: &[
+            "limit",
+            "min",
+            "max",
+            "max_probability",
+            "weight",
+            "gentle",
+            "ecn",
+        ],
+        limit: None,
+        read: |table| RedSpec::read(table, RedSpec::classic()).map(Discipline::Red),
+    },
+    Kind {
+        name: "adaptive-red",
+        keys: &[
+            "limit",
+            "target",
+            "min",
+            "max",
+            "max_probability",
+            "weight",
+            "gentle",
+            "ecn",
+        ],
+        limit: None,
+        read: |table| RedSpec::read(table, RedSpec::adaptive()).map(Discipline::Red),
+    },
+];
+
+impl RedSpec {
+    fn read(table: Table<'_, '_>, default: Self) -> Read<Self> {
+        let size = |key| {
+            table
+                .get(key)
+                .map(|field| field.quantity::<QueueLimit>(SIZE))
+                .transpose()
+        };
+        let min = size("min")?;
+        let max = size("max")?.or(match min {
+            Some(QueueLimit::Packets(min)) => Some(QueueLimit::Packets(min.saturating_mul(3))),
+            Some(QueueLimit::Bytes(min)) => Some(QueueLimit::Bytes(min.saturating_mul(3))),
+            _ => None,
+        });
+        let thresholds = match (min, max) {
+            (None, None) => default.thresholds,
+            (Some(min), Some(max))
+                if matches!(
+                    (min, max),
+                    (QueueLimit::Packets(a), QueueLimit::Packets(b))
+                    | (QueueLimit::Bytes(a), QueueLimit::Bytes(b)) if a < b
+                ) =>
+            {
+                Some((min, max))
+            }
+            _ => {
+                return table
+                    .get("max")
+                    .or(table.get("min"))
+                    .expect("one is there")
+                    .wrong("expected `min` less than `max`, both in packets or both in bytes");
+            }
+        };
+        let more_than_none = |field: Field<'_, '_>| match field.probability()? {
+            Probability::ZERO => field.wrong("got 0, expected more"),
+            probability => Ok(probability),
+        };
+        Ok(Self {
+            thresholds,
+            max_probability: table.or(
+                "max_probability",
+                default.max_probability,
+                more_than_none,
+            )?,
+            weight: table.or("weight", default.weight, |field| {
+                more_than_none(field).map(Some)
+            })?,
+            gentle: table.or("gentle", default.gentle, |field| field.boolean())?,
+            target: table.or("target", default.target, |field| field.some_time())?,
+            ecn: table.or("ecn", default.ecn, |field| field.boolean())?,
+            ..default
+        })
+    }
+}
+
+pub(super) fn to_toml(spec: &RedSpec, limit: QueueLimit) -> String {
+    let mut text = if spec.adaptive {
+        format!(
+            "{{ kind = \"adaptive-red\", limit = \"{limit}\", target = \"{}\"",
+            spec.target
+        )
+    } else {
+        format!("{{ kind = \"red\", limit = \"{limit}\"")
+    };
+    if let Some((min, max)) = &spec.thresholds {
+        let _ = write!(text, ", min = \"{min}\", max = \"{max}\"");
+    }
+    if let Some(weight) = &spec.weight {
+        let _ = write!(text, ", weight = {:?}", weight.value());
+    }
+    let (p, gentle, ecn) = (spec.max_probability.value(), spec.gentle, spec.ecn);
+    text + &format!(", max_probability = {p:?}, gentle = {gentle}, ecn = {ecn} }}")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::quantity::{rate, share, size, time, whole};
 use crate::delay::{DelaySpec, Distribution, Jitter};
 use crate::loss::{GilbertElliott, LossSpec};
-use crate::path::FULL_PACKET_BYTES;
+use crate::packet::FULL_PACKET_BYTES;
 use crate::queue::{CoDelSpec, Discipline, FqCoDelSpec, PieSpec, QueueSpec, RedSpec};
 use crate::units::{Bandwidth, Probability, QueueLimit, Span};
 

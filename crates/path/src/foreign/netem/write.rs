@@ -8,7 +8,8 @@ use crate::delay::{DelaySpec, Distribution};
 use crate::foreign::{Foreign, directions, time};
 use crate::link::LinkSpec;
 use crate::loss::LossSpec;
-use crate::path::{Direction, FULL_PACKET_BYTES, Path};
+use crate::packet::FULL_PACKET_BYTES;
+use crate::path::{Direction, Path};
 use crate::queue::{Discipline, QueueSpec, RedSpec};
 use crate::units::QueueLimit;
 

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 use crate::delay::DelaySpec;
-use crate::file::Loader;
 use crate::link::{LinkSpec, MahimahiTrace, TraceError};
 use crate::loss::LossSpec;
 use crate::path::{Direction, Path};
 use crate::queue::{CoDelSpec, Discipline, QueueSpec};
+use crate::reader::Loader;
 use crate::units::{Bandwidth, Probability, QueueLimit, Span};
 
 /// What a configuration says.

@@ -1,0 +1,22 @@
+//! A kind of queue in a path file.
+
+use super::Discipline;
+use crate::reader::{Read, Table};
+use crate::units::QueueLimit;
+
+/// A queue size, in errors.
+pub(super) const SIZE: &str =
+    "a queue size with its unit, such as \"90 kB\", \"60 packets\" or \"1 BDP\"";
+
+/// Linux's default limit of `codel` and `pie` (RFC 8033, section 5.3, leaves it open).
+pub(super) const AQM_LIMIT: QueueLimit = QueueLimit::Packets(1000);
+
+/// What a table with this `kind` may have, and how it is read.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    /// The keys beside `kind`.
+    pub(super) keys: &'static [&'static str],
+    /// `limit` where it is left out; none: what it is for a queue without `kind`.
+    pub(super) limit: Option<QueueLimit>,
+    pub(super) read: fn(Table<'_, '_>) -> Read<Discipline>,
+}
