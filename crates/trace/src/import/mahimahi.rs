@@ -6,6 +6,7 @@
 //! were passed over were dropped.
 
 use std::collections::VecDeque;
+use std::path::Path;
 
 use crate::error::{Place, TraceError};
 use crate::import::Read;
@@ -27,121 +28,178 @@ struct Queued {
 }
 
 pub(super) fn packets(input: Input<'_>, most: usize) -> Result<Read<PacketRecord>, TraceError> {
-    let mut rows: Rows<PacketRecord> = Rows::new(most);
-    let mut queue: VecDeque<Queued> = VecDeque::new();
+    let mut log = Log {
+        path: input.path,
+        rows: Rows::new(most),
+        queue: VecDeque::new(),
+        base_ms: 0,
+        next_seq: 0,
+        opportunities: 0,
+        described: Vec::new(),
+        unknown: 0,
+    };
     let mut lines = input.lines()?;
-    let (mut base_ms, mut next_seq, mut opportunities) = (0u64, 0u64, 0u64);
-    let (mut described, mut unknown) = (Vec::new(), 0u64);
     let mut feed = || -> Result<(), TraceError> {
         while let Some((number, line)) = lines.next()? {
             let wrong = |message: String| TraceError::at(input.path, number, "", message);
-            if let Some(comment) = line.strip_prefix('#') {
-                let comment = comment.trim();
-                if let Some(base) = comment.strip_prefix("base timestamp:") {
-                    base_ms = whole(base.trim(), "the base timestamp").map_err(wrong)?;
-                } else if described.len() < 8
-                    && let Some((key, value)) = comment.split_once(": ")
-                {
-                    described.push((key.to_string(), value.chars().take(500).collect::<String>()));
-                }
-                continue;
-            }
-            let words: Vec<&str> = line.split_whitespace().take(5).collect();
-            let [time, kind, ref numbers @ ..] = words[..] else {
-                if words.is_empty() {
-                    continue;
-                }
-                let message = format!("got {}, expected TIME and +, -, # or d", shown(line));
-                return Err(wrong(message));
-            };
-            let now_ms = whole(time, "the time").map_err(wrong)?;
-            let bytes = |at: usize, what: &str| -> Result<u32, TraceError> {
-                let text = numbers.get(at).copied().unwrap_or("");
-                let count = whole(text, what).map_err(wrong)?;
-                u32::try_from(count).map_err(|_| wrong(format!("{what}: got {count}, too many")))
-            };
-            let mut push = |queued: &Queued, event: PacketEvent, delay_ms: Option<u64>| {
-                let time_s = (now_ms as f64 - base_ms as f64) / 1e3;
-                let record = PacketRecord {
-                    time_s,
-                    flow: 0,
-                    seq: queued.seq,
-                    size_bytes: queued.bytes.saturating_sub(TUN_BYTES),
-                    event,
-                    one_way_delay_s: delay_ms.map(|ms| ms as f64 / 1e3),
-                    direction: Direction::Data,
-                };
-                let place = Place::Line {
-                    line: number,
-                    column: String::new(),
-                };
-                rows.push(input.path, place, record)
-            };
-            match kind {
-                "+" => {
-                    let queued = Queued {
-                        seq: next_seq,
-                        came_ms: now_ms,
-                        bytes: bytes(0, "the size")?,
-                    };
-                    push(&queued, PacketEvent::Sent, None)?;
-                    next_seq += 1;
-                    queue.push_back(queued);
-                    if queue.len() > MAX_QUEUE {
-                        return Err(wrong(format!("more than {MAX_QUEUE} packets in the queue")));
-                    }
-                }
-                "-" => {
-                    let (bytes, delay_ms) = (bytes(0, "the size")?, bytes(1, "the delay")?);
-                    let came_ms = now_ms.checked_sub(u64::from(delay_ms));
-                    let found = queue
-                        .iter()
-                        .take(MAX_PASSED)
-                        .position(|q| Some(q.came_ms) == came_ms && q.bytes == bytes);
-                    let Some(at) = found else {
-                        // it came before the log began, or in a part of it that is gone
-                        unknown += 1;
-                        continue;
-                    };
-                    for passed in queue.drain(..at) {
-                        push(&passed, PacketEvent::DroppedByQueue, None)?;
-                    }
-                    if let Some(gone) = queue.pop_front() {
-                        push(&gone, PacketEvent::Delivered, Some(u64::from(delay_ms)))?;
-                    }
-                }
-                "d" => {
-                    let (count, bytes) = (bytes(0, "the packets")?, bytes(1, "the bytes")?);
-                    for dropped in dropped(&mut queue, count as usize, u64::from(bytes), now_ms) {
-                        push(&dropped, PacketEvent::DroppedByQueue, None)?;
-                    }
-                }
-                "#" => opportunities += 1,
-                _ => {
-                    let message = format!("got {}, expected +, -, # or d", shown(kind));
-                    return Err(wrong(message));
-                }
+            match line.strip_prefix('#') {
+                Some(comment) => log.comment(comment.trim()).map_err(wrong)?,
+                None => log.line(number, line)?,
             }
         }
         Ok(())
     };
     let damage = feed().err();
-    let mut read = Read::new(Source::Mahimahi, rows, damage);
-    read.warnings.extend(lines.warning());
-    if unknown > 0 {
-        let file = input.path.display();
-        let message =
-            format!("{file}: {unknown} departures of packets that did not come are left out");
-        read.warnings.push(message);
+    Ok(log.finish(damage, lines.warning()))
+}
+
+struct Log<'a> {
+    path: &'a Path,
+    rows: Rows<PacketRecord>,
+    queue: VecDeque<Queued>,
+    base_ms: u64,
+    next_seq: u64,
+    opportunities: u64,
+    described: Vec<(String, String)>,
+    /// Departures of packets that did not come.
+    unknown: u64,
+}
+
+impl Log<'_> {
+    fn comment(&mut self, comment: &str) -> Result<(), String> {
+        if let Some(base) = comment.strip_prefix("base timestamp:") {
+            self.base_ms = whole(base.trim(), "the base timestamp")?;
+        } else if self.described.len() < 8
+            && let Some((key, value)) = comment.split_once(": ")
+        {
+            let value = value.chars().take(500).collect::<String>();
+            self.described.push((key.to_string(), value));
+        }
+        Ok(())
     }
-    for (key, value) in described {
-        read.metadata.environment.insert(key, value);
+
+    fn line(&mut self, number: u64, line: &str) -> Result<(), TraceError> {
+        let path = self.path;
+        let wrong = |message: String| TraceError::at(path, number, "", message);
+        let words: Vec<&str> = line.split_whitespace().take(5).collect();
+        let [time, kind, ref numbers @ ..] = words[..] else {
+            if words.is_empty() {
+                return Ok(());
+            }
+            let message = format!("got {}, expected TIME and +, -, # or d", shown(line));
+            return Err(wrong(message));
+        };
+        let now_ms = whole(time, "the time").map_err(wrong)?;
+        let bytes = |at: usize, what: &str| -> Result<u32, TraceError> {
+            let text = numbers.get(at).copied().unwrap_or("");
+            let count = whole(text, what).map_err(wrong)?;
+            u32::try_from(count).map_err(|_| wrong(format!("{what}: got {count}, too many")))
+        };
+        let moment = Moment { number, now_ms };
+        match kind {
+            "+" => self.came(moment, bytes(0, "the size")?),
+            "-" => self.left(moment, bytes(0, "the size")?, bytes(1, "the delay")?),
+            "d" => {
+                let (count, bytes) = (bytes(0, "the packets")?, bytes(1, "the bytes")?);
+                let queue = &mut self.queue;
+                for dropped in dropped(queue, count as usize, u64::from(bytes), now_ms) {
+                    self.push(moment, &dropped, PacketEvent::DroppedByQueue, None)?;
+                }
+                Ok(())
+            }
+            "#" => {
+                self.opportunities += 1;
+                Ok(())
+            }
+            _ => {
+                let message = format!("got {}, expected +, -, # or d", shown(kind));
+                Err(wrong(message))
+            }
+        }
     }
-    let environment = &mut read.metadata.environment;
-    environment.insert("opportunities".to_string(), opportunities.to_string());
-    let meaning = "time in the link's queue, without propagation".to_string();
-    environment.insert("one_way_delay_s".to_string(), meaning);
-    Ok(read)
+
+    fn came(&mut self, moment: Moment, bytes: u32) -> Result<(), TraceError> {
+        let queued = Queued {
+            seq: self.next_seq,
+            came_ms: moment.now_ms,
+            bytes,
+        };
+        self.push(moment, &queued, PacketEvent::Sent, None)?;
+        self.next_seq += 1;
+        self.queue.push_back(queued);
+        if self.queue.len() > MAX_QUEUE {
+            let message = format!("more than {MAX_QUEUE} packets in the queue");
+            return Err(TraceError::at(self.path, moment.number, "", message));
+        }
+        Ok(())
+    }
+
+    fn left(&mut self, moment: Moment, bytes: u32, delay_ms: u32) -> Result<(), TraceError> {
+        let came_ms = moment.now_ms.checked_sub(u64::from(delay_ms));
+        let mut candidates = self.queue.iter().take(MAX_PASSED);
+        let found = candidates.position(|q| Some(q.came_ms) == came_ms && q.bytes == bytes);
+        let Some(at) = found else {
+            // it came before the log began, or in a part of it that is gone
+            self.unknown += 1;
+            return Ok(());
+        };
+        for _ in 0..at {
+            if let Some(passed) = self.queue.pop_front() {
+                self.push(moment, &passed, PacketEvent::DroppedByQueue, None)?;
+            }
+        }
+        if let Some(gone) = self.queue.pop_front() {
+            self.push(moment, &gone, PacketEvent::Delivered, Some(delay_ms))?;
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        moment: Moment,
+        queued: &Queued,
+        event: PacketEvent,
+        delay_ms: Option<u32>,
+    ) -> Result<(), TraceError> {
+        let record = PacketRecord {
+            time_s: (moment.now_ms as f64 - self.base_ms as f64) / 1e3,
+            flow: 0,
+            seq: queued.seq,
+            size_bytes: queued.bytes.saturating_sub(TUN_BYTES),
+            event,
+            one_way_delay_s: delay_ms.map(|ms| f64::from(ms) / 1e3),
+            direction: Direction::Data,
+        };
+        let place = Place::Line {
+            line: moment.number,
+            column: String::new(),
+        };
+        self.rows.push(self.path, place, record)
+    }
+
+    fn finish(self, damage: Option<TraceError>, cut: Option<String>) -> Read<PacketRecord> {
+        let mut read = Read::new(Source::Mahimahi, self.rows, damage);
+        read.warnings.extend(cut);
+        if self.unknown > 0 {
+            let (file, unknown) = (self.path.display(), self.unknown);
+            let message =
+                format!("{file}: {unknown} departures of packets that did not come are left out");
+            read.warnings.push(message);
+        }
+        let environment = &mut read.metadata.environment;
+        environment.extend(self.described);
+        environment.insert("opportunities".to_string(), self.opportunities.to_string());
+        let meaning = "time in the link's queue, without propagation".to_string();
+        environment.insert("one_way_delay_s".to_string(), meaning);
+        read
+    }
+}
+
+/// A line of the log, and its time.
+#[derive(Clone, Copy)]
+struct Moment {
+    number: u64,
+    now_ms: u64,
 }
 
 /// Takes what was dropped from the queue: its youngest if they came just now, else its oldest.

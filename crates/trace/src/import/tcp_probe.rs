@@ -5,6 +5,8 @@
 //!
 //! Rows come from both ends if both are on one machine; receivers, which never send, are left out.
 
+use std::path::Path;
+
 use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::{Input, shown};
@@ -69,70 +71,126 @@ impl Counters {
 }
 
 pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceError> {
-    let mut names = FlowNames::default();
-    let mut flows: Vec<Counters> = Vec::new();
-    let mut rows = Rows::new(most);
+    let mut reader = Reader {
+        path: input.path,
+        names: FlowNames::default(),
+        flows: Vec::new(),
+        rows: Rows::new(most),
+        lost: 0,
+        traced: false,
+    };
     let mut lines = input.lines()?;
-    let (mut lost, mut warnings, mut traced) = (0u64, Vec::new(), false);
     let mut feed = || -> Result<(), TraceError> {
         while let Some((number, line)) = lines.next()? {
             let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
+            if !line.is_empty() && !line.starts_with('#') {
+                reader.line(number, line)?;
             }
-            let wrong = |message: String| TraceError::at(input.path, number, "", message);
-            // `CPU:1 [LOST 12 EVENTS]` stands where the ring of a processor overflowed
-            if let Some((_, rest)) = line.split_once("[LOST ") {
-                let count = rest.split_whitespace().next();
-                lost += count.and_then(|count| count.parse().ok()).unwrap_or(1u64);
-                continue;
-            }
-            let Some(sample) = parse(line).map_err(wrong)? else {
-                continue;
-            };
-            traced |= sample.traced;
-            let flow = names.number(&sample.flow).map_err(wrong)?;
-            if flow as usize == flows.len() {
-                flows.push(Counters::default());
-            }
-            let Some((snd_nxt, snd_una)) =
-                flows[flow as usize].advance(sample.snd_nxt, sample.snd_una)
-            else {
-                let (nxt, una) = (sample.snd_nxt, sample.snd_una);
-                let message = format!("got snd_nxt {nxt:#x} before snd_una {una:#x}");
-                return Err(wrong(message));
-            };
-            let cwnd_packets = number_of(sample.cwnd, "snd_cwnd").map_err(wrong)? as f64;
-            let place = Place::Line {
-                line: number,
-                column: String::new(),
-            };
-            let known = sample.ssthresh < INFINITE_SSTHRESH;
-            let record = Record {
-                time_s: sample.time_s,
-                flow,
-                cwnd_packets,
-                ssthresh_packets: known.then_some(sample.ssthresh as f64),
-                // as printed, until it is known in which unit
-                srtt_s: (sample.srtt > 0).then_some(sample.srtt as f64),
-                snd_nxt_bytes: Some(snd_nxt),
-                snd_una_bytes: Some(snd_una),
-                rwnd_bytes: Some(sample.snd_wnd),
-                ..Record::default()
-            };
-            rows.push(input.path, place, record)?;
         }
         Ok(())
     };
     let damage = feed().err();
-    warnings.extend(lines.warning());
+    Ok(reader.finish(damage, lines.warning()))
+}
 
-    // numbers of flows that send, in the order in which they came
-    let mut names = names.names;
-    if flows.iter().any(|flow| flow.sent) {
+struct Reader<'a> {
+    path: &'a Path,
+    names: FlowNames,
+    flows: Vec<Counters>,
+    rows: Rows<Record>,
+    /// Events that the kernel lost.
+    lost: u64,
+    traced: bool,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, number: u64, line: &str) -> Result<(), TraceError> {
+        let path = self.path;
+        let wrong = |message: String| TraceError::at(path, number, "", message);
+        // `CPU:1 [LOST 12 EVENTS]` stands where the ring of a processor overflowed
+        if let Some((_, rest)) = line.split_once("[LOST ") {
+            let count = rest.split_whitespace().next();
+            self.lost += count.and_then(|count| count.parse().ok()).unwrap_or(1u64);
+            return Ok(());
+        }
+        let Some(sample) = parse(line).map_err(wrong)? else {
+            return Ok(());
+        };
+        self.traced |= sample.traced;
+        let flow = self.names.number(&sample.flow).map_err(wrong)?;
+        if flow as usize == self.flows.len() {
+            self.flows.push(Counters::default());
+        }
+        let counters = &mut self.flows[flow as usize];
+        let Some((snd_nxt, snd_una)) = counters.advance(sample.snd_nxt, sample.snd_una) else {
+            let (nxt, una) = (sample.snd_nxt, sample.snd_una);
+            let message = format!("got snd_nxt {nxt:#x} before snd_una {una:#x}");
+            return Err(wrong(message));
+        };
+        let cwnd_packets = number_of(sample.cwnd, "snd_cwnd").map_err(wrong)? as f64;
+        let place = Place::Line {
+            line: number,
+            column: String::new(),
+        };
+        let known = sample.ssthresh < INFINITE_SSTHRESH;
+        let record = Record {
+            time_s: sample.time_s,
+            flow,
+            cwnd_packets,
+            ssthresh_packets: known.then_some(sample.ssthresh as f64),
+            // as printed, until it is known in which unit
+            srtt_s: (sample.srtt > 0).then_some(sample.srtt as f64),
+            snd_nxt_bytes: Some(snd_nxt),
+            snd_una_bytes: Some(snd_una),
+            rwnd_bytes: Some(sample.snd_wnd),
+            ..Record::default()
+        };
+        self.rows.push(path, place, record)
+    }
+
+    fn finish(mut self, damage: Option<TraceError>, cut: Option<String>) -> Read<Record> {
+        self.leave_out_receivers();
+        let any_srtt = self.rows.iter_mut().any(|record| record.srtt_s.is_some());
+        let unit = probe_srtt::convert(&mut self.rows, self.traced);
+        let mut read = Read::new(Source::TcpProbe, self.rows, damage);
+        read.warnings.extend(cut);
+        let file = self.path.display();
+        let environment = &mut read.metadata.environment;
+        match unit {
+            _ if !any_srtt => {}
+            SrttUnit::Known(_, name) => {
+                environment.insert("srtt_s".to_string(), format!("inferred: printed in {name}"));
+                if name != "microseconds" {
+                    read.warnings.push(format!(
+                        "{file}: round-trip times are taken to be printed in {name}, as sequence \
+                         numbers and times show"
+                    ));
+                }
+            }
+            SrttUnit::Undecided => {
+                let why = "left out: microseconds or jiffies, which its rows do not show";
+                environment.insert("srtt_s".to_string(), why.to_string());
+                read.warnings
+                    .push(format!("{file}: round-trip times are {why}"));
+            }
+        }
+        if self.lost > 0 {
+            let lost = self.lost;
+            read.warnings
+                .push(format!("{file}: the kernel lost {lost} events"));
+            read.metadata.valid = false;
+        }
+        read.name_flows(&self.names.names);
+        read
+    }
+
+    /// Numbers the flows that send, in the order in which they came, if there are any.
+    fn leave_out_receivers(&mut self) {
+        if !self.flows.iter().any(|flow| flow.sent) {
+            return;
+        }
         let mut next = 0;
-        let numbers: Vec<Option<u32>> = flows
-            .iter()
+        let numbers: Vec<Option<u32>> = (self.flows.iter())
             .map(|flow| {
                 flow.sent.then(|| {
                     next += 1;
@@ -140,42 +198,14 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
                 })
             })
             .collect();
+        let rows = &mut self.rows;
         rows.retain(|record: &Record| numbers[record.flow as usize].is_some());
         for record in rows.iter_mut() {
             record.flow = numbers[record.flow as usize].expect("the others are gone");
         }
         let mut kept = numbers.iter().map(Option::is_some);
-        names.retain(|_| kept.next().unwrap_or(false));
+        (self.names.names).retain(|_| kept.next().unwrap_or(false));
     }
-    let any_srtt = rows.iter_mut().any(|record| record.srtt_s.is_some());
-    let unit = probe_srtt::convert(&mut rows, traced);
-    let mut read = Read::new(Source::TcpProbe, rows, damage);
-    let file = input.path.display();
-    let environment = &mut read.metadata.environment;
-    match unit {
-        _ if !any_srtt => {}
-        SrttUnit::Known(_, name) => {
-            environment.insert("srtt_s".to_string(), format!("inferred: printed in {name}"));
-            if name != "microseconds" {
-                warnings.push(format!(
-                    "{file}: round-trip times are taken to be printed in {name}, as sequence \
-                     numbers and times show"
-                ));
-            }
-        }
-        SrttUnit::Undecided => {
-            let why = "left out: microseconds or jiffies, which its rows do not show";
-            environment.insert("srtt_s".to_string(), why.to_string());
-            warnings.push(format!("{file}: round-trip times are {why}"));
-        }
-    }
-    if lost > 0 {
-        warnings.push(format!("{file}: the kernel lost {lost} events"));
-        read.metadata.valid = false;
-    }
-    read.name_flows(&names);
-    read.warnings = warnings;
-    Ok(read)
 }
 
 fn number_of(text: &str, what: &str) -> Result<u64, String> {

@@ -31,12 +31,20 @@ fn ppp(inside: &[u8]) -> Vec<u8> {
 
 /// Packets of a tunnel each, with a frame around them.
 fn tunnels(tcp: Tcp) -> Vec<(&'static str, Vec<u8>)> {
+    let mut tunnels = over_links_and_ip(tcp);
+    tunnels.extend(over_gre(tcp));
+    tunnels.extend(over_udp(tcp));
+    tunnels
+}
+
+fn cat(parts: &[&[u8]]) -> Vec<u8> {
+    parts.concat()
+}
+
+fn over_links_and_ip(tcp: Tcp) -> Vec<(&'static str, Vec<u8>)> {
     let inner = tcp.ipv4();
     let whole = inner.len() as u16 + tcp.payload + 2;
     let ethernet = frame(0x0800, &inner);
-    let cat = |parts: &[&[u8]]| parts.concat();
-    let gre = |header: &[u8], inside: &[u8]| frame(0x0800, &ip(47, &cat(&[header, inside])));
-    let wifi = cat(&[&[0x88, 1], &[0; 24], &SNAP, &inner]);
     vec![
         ("", frame(0x0800, &inner)),
         (
@@ -65,6 +73,15 @@ fn tunnels(tcp: Tcp) -> Vec<(&'static str, Vec<u8>)> {
             "EtherIP",
             frame(0x0800, &ip(97, &cat(&[&[0x30, 0], &ethernet]))),
         ),
+    ]
+}
+
+fn over_gre(tcp: Tcp) -> Vec<(&'static str, Vec<u8>)> {
+    let inner = tcp.ipv4();
+    let ethernet = frame(0x0800, &inner);
+    let gre = |header: &[u8], inside: &[u8]| frame(0x0800, &ip(47, &cat(&[header, inside])));
+    let wifi = cat(&[&[0x88, 1], &[0; 24], &SNAP, &inner]);
+    vec![
         ("GRE", gre(&[0, 0, 8, 0], &inner)),
         (
             "GRE",
@@ -101,57 +118,31 @@ fn tunnels(tcp: Tcp) -> Vec<(&'static str, Vec<u8>)> {
                 &ppp(&inner),
             ),
         ),
-        (
-            "VXLAN",
-            frame(
-                0x0800,
-                &udp(4789, &cat(&[&[8, 0, 0, 0, 0, 0, 7, 0], &ethernet])),
-            ),
-        ),
+    ]
+}
+
+fn over_udp(tcp: Tcp) -> Vec<(&'static str, Vec<u8>)> {
+    let inner = tcp.ipv4();
+    let ethernet = frame(0x0800, &inner);
+    let over =
+        |port, header: &[u8], inside: &[u8]| frame(0x0800, &udp(port, &cat(&[header, inside])));
+    vec![
+        ("VXLAN", over(4789, &[8, 0, 0, 0, 0, 0, 7, 0], &ethernet)),
         (
             "Geneve",
-            frame(
-                0x0800,
-                &udp(
-                    6081,
-                    &cat(&[&[1, 0, 0x65, 0x58, 0, 0, 7, 0, 9, 9, 9, 9], &ethernet]),
-                ),
-            ),
+            over(6081, &[1, 0, 0x65, 0x58, 0, 0, 7, 0, 9, 9, 9, 9], &ethernet),
         ),
+        ("GTP-U", over(2152, &[0x30, 0xff, 0, 0, 0, 0, 0, 1], &inner)),
         (
             "GTP-U",
-            frame(
-                0x0800,
-                &udp(2152, &cat(&[&[0x30, 0xff, 0, 0, 0, 0, 0, 1], &inner])),
+            over(
+                2152,
+                &[0x34, 0xff, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 0, 0],
+                &inner,
             ),
         ),
-        (
-            "GTP-U",
-            frame(
-                0x0800,
-                &udp(
-                    2152,
-                    &cat(&[
-                        &[0x34, 0xff, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 0, 0],
-                        &inner,
-                    ]),
-                ),
-            ),
-        ),
-        (
-            "L2TP",
-            frame(
-                0x0800,
-                &udp(1701, &cat(&[&[0, 2, 0, 1, 0, 1], &ppp(&inner)])),
-            ),
-        ),
-        (
-            "TZSP",
-            frame(
-                0x0800,
-                &udp(37008, &cat(&[&[1, 0, 0, 1, 10, 1, 5, 1], &ethernet])),
-            ),
-        ),
+        ("L2TP", over(1701, &[0, 2, 0, 1, 0, 1], &ppp(&inner))),
+        ("TZSP", over(37008, &[1, 0, 0, 1, 10, 1, 5, 1], &ethernet)),
     ]
 }
 
