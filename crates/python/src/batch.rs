@@ -9,7 +9,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray, UInt32Array, UInt64Array,
+    Array, ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray, UInt32Array,
+    UInt64Array,
 };
 use numpy::{IntoPyArray, PyArray1};
 use pathcast_scenario::Flow;
@@ -200,110 +201,86 @@ fn nothing(flow: Flow<'_>) -> FlowReport {
 
 fn table(simulations: &[Simulation], outcomes: &[Ended]) -> RecordBatch {
     let rows = rows(simulations, outcomes);
-    let floats = |value: fn(&Row<'_>) -> Option<f64>| -> ArrayRef {
-        Arc::new(rows.iter().map(value).collect::<Float64Array>())
+    let mut table = Columns {
+        rows: &rows,
+        columns: Vec::new(),
     };
-    let counts = |value: fn(&Row<'_>) -> Option<u64>| -> ArrayRef {
-        Arc::new(rows.iter().map(value).collect::<UInt64Array>())
-    };
-    let numbers = |value: fn(&Row<'_>) -> u32| -> ArrayRef {
-        Arc::new(
-            rows.iter()
-                .map(|row| Some(value(row)))
-                .collect::<UInt32Array>(),
-        )
-    };
-    let texts = |value: fn(&Row<'_>) -> Option<String>| -> ArrayRef {
-        Arc::new(rows.iter().map(value).collect::<StringArray>())
-    };
-    RecordBatch::try_from_iter_with_nullable([
-        ("simulation", numbers(|row| row.simulation), false),
-        ("seed", counts(|row| Some(row.spec.seed)), false),
-        (
-            "duration_s",
-            floats(|row| Some(row.spec.duration.as_secs())),
-            false,
-        ),
-        ("flow", numbers(|row| row.number), false),
-        ("scheme", texts(|row| Some(row.flow.scheme.clone())), false),
-        (
-            "goodput_bps",
-            floats(|row| Some(row.flow.goodput_bps)),
-            false,
-        ),
-        (
-            "retransmits",
-            counts(|row| Some(row.flow.retransmits)),
-            false,
-        ),
-        (
-            "packets_delivered",
-            counts(|row| Some(row.run(|run| run.packets_delivered).unwrap_or(0))),
-            false,
-        ),
-        (
-            "loss_rate",
-            floats(|row| row.run(|run| run.loss_rate)),
-            true,
-        ),
-        (
-            "one_way_delay_mean_ms",
-            floats(|row| row.run(|run| run.one_way_delay_ms.mean)),
-            true,
-        ),
-        (
-            "one_way_delay_p50_ms",
-            floats(|row| row.run(|run| run.one_way_delay_ms.p50)),
-            true,
-        ),
-        (
-            "one_way_delay_p95_ms",
-            floats(|row| row.run(|run| run.one_way_delay_ms.p95)),
-            true,
-        ),
-        (
-            "workload",
-            texts(|row| Some(row.flow.workload.clone())),
-            false,
-        ),
-        ("start_s", floats(|row| Some(row.flow.start_s)), false),
-        ("completed_s", floats(|row| row.flow.completed_s), true),
-        (
-            "delivered_bytes",
-            counts(|row| Some(row.flow.delivered_bytes)),
-            false,
-        ),
-        (
-            "messages_written",
-            counts(|row| row.message(|m| m.written)),
-            true,
-        ),
-        (
-            "messages_delivered",
-            counts(|row| row.message(|m| m.delivered)),
-            true,
-        ),
-        (
-            "latency_mean_ms",
-            floats(|row| row.latency(|latency| latency.mean)),
-            true,
-        ),
-        (
-            "latency_p50_ms",
-            floats(|row| row.latency(|latency| latency.p50)),
-            true,
-        ),
-        (
-            "latency_p95_ms",
-            floats(|row| row.latency(|latency| latency.p95)),
-            true,
-        ),
-        (
-            "latency_p99_ms",
-            floats(|row| row.latency(|latency| latency.p99)),
-            true,
-        ),
-        ("error", texts(|row| row.error.clone()), true),
-    ])
-    .expect("columns have one length")
+    table.number("simulation", |row| row.simulation);
+    table.count("seed", |row| row.spec.seed);
+    table.float("duration_s", |row| row.spec.duration.as_secs());
+    table.number("flow", |row| row.number);
+    table.text("scheme", |row| row.flow.scheme.clone());
+    table.float("goodput_bps", |row| row.flow.goodput_bps);
+    table.count("retransmits", |row| row.flow.retransmits);
+    table.count("packets_delivered", |row| {
+        row.run(|run| run.packets_delivered).unwrap_or(0)
+    });
+    table.some_float("loss_rate", |row| row.run(|run| run.loss_rate));
+    table.some_float("one_way_delay_mean_ms", |row| {
+        row.run(|run| run.one_way_delay_ms.mean)
+    });
+    table.some_float("one_way_delay_p50_ms", |row| {
+        row.run(|run| run.one_way_delay_ms.p50)
+    });
+    table.some_float("one_way_delay_p95_ms", |row| {
+        row.run(|run| run.one_way_delay_ms.p95)
+    });
+    table.text("workload", |row| row.flow.workload.clone());
+    table.float("start_s", |row| row.flow.start_s);
+    table.some_float("completed_s", |row| row.flow.completed_s);
+    table.count("delivered_bytes", |row| row.flow.delivered_bytes);
+    table.some_count("messages_written", |row| row.message(|m| m.written));
+    table.some_count("messages_delivered", |row| row.message(|m| m.delivered));
+    table.some_float("latency_mean_ms", |row| row.latency(|latency| latency.mean));
+    table.some_float("latency_p50_ms", |row| row.latency(|latency| latency.p50));
+    table.some_float("latency_p95_ms", |row| row.latency(|latency| latency.p95));
+    table.some_float("latency_p99_ms", |row| row.latency(|latency| latency.p99));
+    table.some_text("error", |row| row.error.clone());
+    RecordBatch::try_from_iter_with_nullable(table.columns).expect("columns have one length")
+}
+
+/// Columns of a table, by name, and whether values may be missing.
+struct Columns<'a> {
+    rows: &'a [Row<'a>],
+    columns: Vec<(&'static str, ArrayRef, bool)>,
+}
+
+impl Columns<'_> {
+    fn push<A: Array + FromIterator<Option<T>> + 'static, T>(
+        &mut self,
+        name: &'static str,
+        nullable: bool,
+        value: impl Fn(&Row<'_>) -> Option<T>,
+    ) {
+        let column: A = self.rows.iter().map(value).collect();
+        self.columns.push((name, Arc::new(column), nullable));
+    }
+
+    fn number(&mut self, name: &'static str, value: fn(&Row<'_>) -> u32) {
+        self.push::<UInt32Array, _>(name, false, |row| Some(value(row)));
+    }
+
+    fn count(&mut self, name: &'static str, value: fn(&Row<'_>) -> u64) {
+        self.push::<UInt64Array, _>(name, false, |row| Some(value(row)));
+    }
+
+    fn some_count(&mut self, name: &'static str, value: fn(&Row<'_>) -> Option<u64>) {
+        self.push::<UInt64Array, _>(name, true, value);
+    }
+
+    fn float(&mut self, name: &'static str, value: fn(&Row<'_>) -> f64) {
+        self.push::<Float64Array, _>(name, false, |row| Some(value(row)));
+    }
+
+    fn some_float(&mut self, name: &'static str, value: fn(&Row<'_>) -> Option<f64>) {
+        self.push::<Float64Array, _>(name, true, value);
+    }
+
+    fn text(&mut self, name: &'static str, value: fn(&Row<'_>) -> String) {
+        self.push::<StringArray, _>(name, false, |row| Some(value(row)));
+    }
+
+    fn some_text(&mut self, name: &'static str, value: fn(&Row<'_>) -> Option<String>) {
+        self.push::<StringArray, _>(name, true, value);
+    }
 }
