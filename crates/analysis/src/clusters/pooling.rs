@@ -48,69 +48,16 @@ pub(super) fn posterior(levels: &[(Level, String, Vec<&Member>)], now_s: f64) ->
             )
         })
         .collect();
-    let (packets, losses) = counts[0].totals();
-    let overall = (losses + SHRINK) / packets.max(1.0);
-    // the widest level by itself: mean, and how well it is known as the shape of a gamma law
-    let mut mean = vec![];
-    let mut known = vec![];
-    for bin in first..=last {
-        let posterior = SCALES.posterior(|b| counts[0].at(b), (first, last), bin, overall);
-        mean.push(posterior.mean());
-        known.push(posterior.shape);
-    }
+    let mut belief = Belief::of(&counts[0], (first, last));
     let mut weights = vec![1.0];
-    for (level, worth) in counts.iter().zip([f64::NAN].iter().chain(&worths)).skip(1) {
-        // how high it lies: its losses over those that the level above would have had
-        let expected: f64 = (level.0.iter())
-            .map(|(&bin, &(packets, _))| packets * mean[usize::from(bin) - first])
-            .sum();
-        let (_, losses) = level.totals();
-        let height = (losses + worth) / (expected + worth);
-        let trust = expected / (expected + worth);
+    for (level, &worth) in counts.iter().skip(1).zip(&worths) {
+        let trust = belief.narrow(level, worth);
         weights.iter_mut().for_each(|above| *above *= 1.0 - trust);
         weights.push(trust);
-        // and its own shape, where it has losses enough to show one
-        let local: Vec<(f64, f64)> = (first..=last)
-            .map(|bin| {
-                let near =
-                    bin.saturating_sub(SHAPE_REACH).max(first)..=(bin + SHAPE_REACH).min(last);
-                near.fold((0.0, 0.0), |sum, b| {
-                    let off = bin.abs_diff(b) as f64 / SHAPE_BINS;
-                    let kernel = (-0.5 * off * off).exp();
-                    let (packets, losses) = level.at(b);
-                    let expected = packets * mean[b - first] * height;
-                    (sum.0 + kernel * losses, sum.1 + kernel * expected)
-                })
-            })
-            .collect();
-        for (i, (losses_near, expected_near)) in local.into_iter().enumerate() {
-            mean[i] *= height * (losses_near + SHAPE_WORTH) / (expected_near + SHAPE_WORTH);
-            // both factors are uncertain: relative variances add
-            known[i] = 1.0 / (1.0 / (losses + worth) + 1.0 / (2.0 * (losses_near + SHAPE_WORTH)));
-        }
     }
     // where the closest level is no prefix of the client, clients in it differ
     let of_others = levels.last().is_some_and(|level| level.0 != Level::Prefix);
-    let spread = worths.last().copied().unwrap_or(WORTH);
-    let points = (first..=last).map(|bin| {
-        let (mean, known) = (mean[bin - first], known[bin - first]);
-        let shape = if of_others {
-            1.0 / (1.0 / known + 1.0 / spread)
-        } else {
-            known
-        };
-        let belief = Gamma {
-            shape,
-            rate: shape / mean,
-        };
-        ClusterPoint {
-            cwnd_packets: SCALES.cwnd_packets(bin),
-            loss_probability: mean.min(1.0),
-            low: belief.quantile(BOUNDS[0]).min(1.0),
-            high: belief.quantile(BOUNDS[1]).min(1.0),
-        }
-    });
-    let points = points.collect();
+    let points = belief.points(of_others.then(|| worths.last().copied().unwrap_or(WORTH)));
     let sum: f64 = weights.iter().sum();
     let basis = |i: usize| {
         let (packets, losses) = counts[i].totals();
@@ -126,6 +73,87 @@ pub(super) fn posterior(levels: &[(Level, String, Vec<&Member>)], now_s: f64) ->
     ClusterCurve {
         levels: (0..levels.len()).rev().map(basis).collect(),
         points,
+    }
+}
+
+/// What is believed of a curve, bin by bin: its mean, and how well it is known as the shape of a gamma law.
+struct Belief {
+    first: usize,
+    last: usize,
+    mean: Vec<f64>,
+    known: Vec<f64>,
+}
+
+impl Belief {
+    /// Of the widest level by itself.
+    fn of(counts: &Counts, (first, last): (usize, usize)) -> Self {
+        let (packets, losses) = counts.totals();
+        let overall = (losses + SHRINK) / packets.max(1.0);
+        let (mean, known) = (first..=last)
+            .map(|bin| {
+                let posterior = SCALES.posterior(|b| counts.at(b), (first, last), bin, overall);
+                (posterior.mean(), posterior.shape)
+            })
+            .unzip();
+        Self {
+            first,
+            last,
+            mean,
+            known,
+        }
+    }
+
+    /// Goes on to a level within; how much that one is trusted.
+    fn narrow(&mut self, level: &Counts, worth: f64) -> f64 {
+        let (first, last) = (self.first, self.last);
+        // how high it lies: its losses over those that the level above would have had
+        let expected: f64 = (level.0.iter())
+            .map(|(&bin, &(packets, _))| packets * self.mean[usize::from(bin) - first])
+            .sum();
+        let (_, losses) = level.totals();
+        let height = (losses + worth) / (expected + worth);
+        // and its own shape, where it has losses enough to show one
+        let local: Vec<(f64, f64)> = (first..=last)
+            .map(|bin| {
+                let near =
+                    bin.saturating_sub(SHAPE_REACH).max(first)..=(bin + SHAPE_REACH).min(last);
+                near.fold((0.0, 0.0), |sum, b| {
+                    let off = bin.abs_diff(b) as f64 / SHAPE_BINS;
+                    let kernel = (-0.5 * off * off).exp();
+                    let (packets, losses) = level.at(b);
+                    let expected = packets * self.mean[b - first] * height;
+                    (sum.0 + kernel * losses, sum.1 + kernel * expected)
+                })
+            })
+            .collect();
+        for (i, (losses_near, expected_near)) in local.into_iter().enumerate() {
+            self.mean[i] *= height * (losses_near + SHAPE_WORTH) / (expected_near + SHAPE_WORTH);
+            // both factors are uncertain: relative variances add
+            self.known[i] =
+                1.0 / (1.0 / (losses + worth) + 1.0 / (2.0 * (losses_near + SHAPE_WORTH)));
+        }
+        expected / (expected + worth)
+    }
+
+    /// The curve of a client that differs from the level's by `spread`, if at all.
+    fn points(&self, spread: Option<f64>) -> Vec<ClusterPoint> {
+        let known = self.mean.iter().zip(&self.known);
+        (self.first..=self.last)
+            .zip(known)
+            .map(|(bin, (&mean, &known))| {
+                let shape = spread.map_or(known, |spread| 1.0 / (1.0 / known + 1.0 / spread));
+                let belief = Gamma {
+                    shape,
+                    rate: shape / mean,
+                };
+                ClusterPoint {
+                    cwnd_packets: SCALES.cwnd_packets(bin),
+                    loss_probability: mean.min(1.0),
+                    low: belief.quantile(BOUNDS[0]).min(1.0),
+                    high: belief.quantile(BOUNDS[1]).min(1.0),
+                }
+            })
+            .collect()
     }
 }
 
