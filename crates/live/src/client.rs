@@ -1,5 +1,6 @@
 //! The host that asks for a run.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -229,16 +230,7 @@ impl Client<'_> {
         let listener = party.listen(FLOW_PORT)?;
         self.compare();
         let mut control = Control::new(self.call(&party)?, MOST_FROM_SERVER)?;
-        control.say(&Request::Plan(Plan {
-            scenario: scenario.to_toml(),
-            duration_s: options.duration_s,
-            seed: options.seed,
-        }))?;
-        let server_environment = match self.hear(&control)? {
-            Reply::Ready { environment } => shown_environment(environment),
-            Reply::Refused { why } => return Err(LiveError::Refused(words(&why))),
-            _ => return Err(LiveError::Peer("is not ready".into())),
-        };
+        let server_environment = self.plan(&mut control)?;
         let sockets = party.connect(&tasks, &schemes, &listener, &|| self.over())?;
         match self.hear(&control)? {
             Reply::Connected => {}
@@ -274,22 +266,7 @@ impl Client<'_> {
         let (mut own, mut seen) = party.conclude(seen)?;
         // what is under way arrives meanwhile
         self.compare();
-        control.say(&Request::Results)?;
-        let reply = control.hear(LONG_PATIENCE, &|| self.shared.is_over())?;
-        let Reply::Results {
-            begin_ns: server_begin_ns,
-            results,
-        } = reply
-        else {
-            return Err(LiveError::Peer("has no results".into()));
-        };
-        let senseless = |what: &str| LiveError::Peer(format!("sent {what} that make no sense"));
-        let rows = Rows::decode(&control.receive(LONG_PATIENCE)?);
-        let rows = rows.ok_or_else(|| senseless("packets"))?;
-        let arrived = arrivals::decode(&control.receive(LONG_PATIENCE)?);
-        let arrived = arrived.ok_or_else(|| senseless("arrivals"))?;
-        let records = records_of(&control.receive(LONG_PATIENCE)?)?;
-        let _ = control.say(&Request::End); // good-bye
+        let server = self.share_of_server(&mut control, server_environment)?;
         self.shared.noting.store(false, Ordering::Relaxed);
         let drops = socket::drops(&self.counted).zip(drops_before);
         if let Some(drops @ 1..) = drops.map(|(now, before)| now.saturating_sub(before)) {
@@ -312,14 +289,49 @@ impl Client<'_> {
                 environment: environment(),
                 begin_ns,
             },
-            server: Share {
-                results: results.shown(),
-                rows,
-                records,
-                arrivals: arrived,
-                environment: server_environment,
-                begin_ns: server_begin_ns,
-            },
+            server,
+        })
+    }
+
+    /// Tells the server what to run; what it is.
+    fn plan(&self, control: &mut Control) -> Result<BTreeMap<String, String>, LiveError> {
+        control.say(&Request::Plan(Plan {
+            scenario: self.scenario.to_toml(),
+            duration_s: self.options.duration_s,
+            seed: self.options.seed,
+        }))?;
+        match self.hear(control)? {
+            Reply::Ready { environment } => Ok(shown_environment(environment)),
+            Reply::Refused { why } => Err(LiveError::Refused(words(&why))),
+            _ => Err(LiveError::Peer("is not ready".into())),
+        }
+    }
+
+    /// Asks the server what it saw, and says good-bye.
+    fn share_of_server(
+        &self,
+        control: &mut Control,
+        environment: BTreeMap<String, String>,
+    ) -> Result<Share, LiveError> {
+        control.say(&Request::Results)?;
+        let reply = control.hear(LONG_PATIENCE, &|| self.shared.is_over())?;
+        let Reply::Results { begin_ns, results } = reply else {
+            return Err(LiveError::Peer("has no results".into()));
+        };
+        let senseless = |what: &str| LiveError::Peer(format!("sent {what} that make no sense"));
+        let rows = Rows::decode(&control.receive(LONG_PATIENCE)?);
+        let rows = rows.ok_or_else(|| senseless("packets"))?;
+        let arrivals = arrivals::decode(&control.receive(LONG_PATIENCE)?);
+        let arrivals = arrivals.ok_or_else(|| senseless("arrivals"))?;
+        let records = records_of(&control.receive(LONG_PATIENCE)?)?;
+        let _ = control.say(&Request::End);
+        Ok(Share {
+            results: results.shown(),
+            rows,
+            records,
+            arrivals,
+            environment,
+            begin_ns,
         })
     }
 

@@ -85,6 +85,19 @@ impl Timeline {
             }
         }
     }
+
+    /// When a write was made, and when it had arrived.
+    fn of_arrival(&self, tasks: &[Task], arrival: &Arrival) -> (f64, f64) {
+        let task = tasks.get(arrival.flow as usize);
+        let (from, to) = match task.is_some_and(|task| task.sends) {
+            true => (Side::Client, Side::Server),
+            false => (Side::Server, Side::Client),
+        };
+        (
+            self.seconds(from, arrival.written_ns),
+            self.seconds(to, arrival.arrived_ns),
+        )
+    }
 }
 
 /// What a run leaves behind.
@@ -112,21 +125,7 @@ pub(crate) fn conclude(
     } = findings;
     let clock = Clock::estimate(&samples, begin_ns);
     let elapsed_s = ended_ns.saturating_sub(begin_ns) as f64 * 1e-9;
-    let mut invalid_because = Vec::new();
-    for (who, share) in [("client", &client), ("server", &server)] {
-        let because = share.results.invalid_because.iter();
-        invalid_because.extend(because.map(|why| format!("{who}: {why}")));
-    }
-    match &clock {
-        None => {
-            invalid_because.push("the server did not tell the time: no delay is known".into());
-        }
-        Some(clock) if !clock.is_even() => invalid_because.push(format!(
-            "the hosts' clocks do not drift evenly, or the path has changed: offsets lie {:.0} us off a line",
-            clock.jitter_s * 1e6
-        )),
-        Some(_) => {}
-    }
+    let invalid_because = doubts(clock.as_ref(), &client, &server);
     let clock = clock.unwrap_or_default();
     let time = Timeline::new(clock, begin_ns);
     let of = |side| move |at_ns| time.seconds(side, at_ns);
@@ -149,19 +148,8 @@ pub(crate) fn conclude(
     let tasks = tasks(scenario, options.seed, Side::Client);
     let passages = forward.passages.iter().chain(&reverse.passages);
     let arrivals = client.arrivals.iter().chain(&server.arrivals);
-    let (messages, mut splits) = split(&tasks, passages, arrivals, |arrival| {
-        let sends = tasks
-            .get(arrival.flow as usize)
-            .is_some_and(|task| task.sends);
-        let (from, to) = match sends {
-            true => (Side::Client, Side::Server),
-            false => (Side::Server, Side::Client),
-        };
-        (
-            time.seconds(from, arrival.written_ns),
-            time.seconds(to, arrival.arrived_ns),
-        )
-    });
+    let times = |arrival: &Arrival| time.of_arrival(&tasks, arrival);
+    let (messages, mut splits) = split(&tasks, passages, arrivals, times);
     let flows = tasks.iter().map(|task| {
         let (here, there) = match task.sends {
             true => ((Side::Client, &client), (Side::Server, &server)),
@@ -179,14 +167,6 @@ pub(crate) fn conclude(
     );
     let overtaken = forward.overtaken + reverse.overtaken;
     let delays = [forward.delays, reverse.delays].concat();
-    let mut refused: Vec<String> = Vec::new();
-    let no_fifo = tunnel.fifo_refused.iter();
-    refused.extend(no_fifo.map(|why| format!("client: no real-time priority: {why}")));
-    for (who, share) in [("client", &client), ("server", &server)] {
-        let reasons = share.results.refused.iter();
-        refused.extend(reasons.map(|why| format!("{who}: {why}")));
-    }
-    refused.dedup();
     let run = RunReport {
         flows: flows.collect(),
         packets_delivered: delivered,
@@ -215,7 +195,7 @@ pub(crate) fn conclude(
         clock,
         server: server.environment.clone(),
         reordered_rate: overtaken as f64 / (delays.len() as f64).max(1.0),
-        refused,
+        refused: refused(tunnel, &client, &server),
     };
     let records = records(client, server, &time, tasks.len());
     Conclusion {
@@ -224,6 +204,37 @@ pub(crate) fn conclude(
         packets,
         messages,
     }
+}
+
+/// Why the run cannot be trusted.
+fn doubts(clock: Option<&Clock>, client: &Share, server: &Share) -> Vec<String> {
+    let mut doubts = Vec::new();
+    for (who, share) in [("client", client), ("server", server)] {
+        let because = share.results.invalid_because.iter();
+        doubts.extend(because.map(|why| format!("{who}: {why}")));
+    }
+    match clock {
+        None => doubts.push("the server did not tell the time: no delay is known".into()),
+        Some(clock) if !clock.is_even() => doubts.push(format!(
+            "the hosts' clocks do not drift evenly, or the path has changed: offsets lie {:.0} us off a line",
+            clock.jitter_s * 1e6
+        )),
+        Some(_) => {}
+    }
+    doubts
+}
+
+/// What was missing that helps.
+fn refused(tunnel: &TunnelReport, client: &Share, server: &Share) -> Vec<String> {
+    let mut refused: Vec<String> = Vec::new();
+    let no_fifo = tunnel.fifo_refused.iter();
+    refused.extend(no_fifo.map(|why| format!("client: no real-time priority: {why}")));
+    for (who, share) in [("client", client), ("server", server)] {
+        let reasons = share.results.refused.iter();
+        refused.extend(reasons.map(|why| format!("{who}: {why}")));
+    }
+    refused.dedup();
+    refused
 }
 
 /// The flow's data goes from `here` to `there`.
