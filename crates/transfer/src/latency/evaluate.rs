@@ -171,32 +171,96 @@ pub fn evaluate_latency(
         (None, Some(_)) => 1.0,
     };
     let sent = Sent::new(series, unit_rtt_s);
-    let mut learned = LatencyForecaster::new(cc, options.rtt_s)?.of_quantity(sent.quantity());
-    let mut samples: Vec<f64> = Vec::new();
-    let (mut ewma, mut holt_winters) = (Ewma::default(), HoltWinters::default());
+    let mut models = Models {
+        series,
+        options,
+        cc,
+        learned: LatencyForecaster::new(cc, options.rtt_s)?.of_quantity(sent.quantity()),
+        samples: Vec::new(),
+        ewma: Ewma::default(),
+        holt_winters: HoltWinters::default(),
+        next: 0,
+    };
     let mut predictions = Vec::new();
-    let (mut next, every) = (0, options.every_s.max(1));
+    let every = options.every_s.max(1);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive, at most 30 days
     let (seconds, first) = (duration_s as u32, first_s as u32);
     for second in 1..=seconds {
         let now_s = start_s + f64::from(second);
-        while next < series.len() && series.time_s()[next] <= now_s {
-            learned.observe_record(series, next)?;
-            next += 1;
+        models.advance(&sent, now_s)?;
+        if second >= first && (second - first).is_multiple_of(every) {
+            models.predict(&sent, now_s, &mut predictions)?;
         }
-        learned.advance(now_s);
+    }
+    let mut sizes = options.sizes_bytes.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let single: Vec<_> = sizes.iter().map(|&size| (size, Some(size + 1))).collect();
+    Ok(LatencyEvaluation {
+        truth: sent.quantity(),
+        cc,
+        rtt_s: models.learned.rtt_s(),
+        sizes: scores(&predictions, &single),
+        ranges: scores(&predictions, &RANGES),
+        predictions: options.keep_predictions.then_some(predictions),
+    })
+}
+
+/// All models, as far as the trace has been read.
+struct Models<'a> {
+    series: &'a Series,
+    options: &'a LatencyOptions,
+    cc: Cc,
+    learned: LatencyForecaster,
+    samples: Vec<f64>,
+    ewma: Ewma,
+    holt_winters: HoltWinters,
+    /// The next record.
+    next: usize,
+}
+
+impl Models<'_> {
+    /// Goes on to a second later.
+    fn advance(&mut self, sent: &Sent<'_>, now_s: f64) -> Result<(), EvaluateError> {
+        while self.next < self.series.len() && self.series.time_s()[self.next] <= now_s {
+            self.learned.observe_record(self.series, self.next)?;
+            self.next += 1;
+        }
+        self.learned.advance(now_s);
         let sample = sent.rate(now_s - SAMPLE_S, now_s) * SAMPLE_S;
         if !sample.is_nan() {
-            samples.push(sample);
-            ewma.push(sample);
-            holt_winters.push(sample);
+            self.samples.push(sample);
+            self.ewma.push(sample);
+            self.holt_winters.push(sample);
         }
-        if second < first || !(second - first).is_multiple_of(every) {
-            continue;
-        }
+        Ok(())
+    }
+
+    /// What the baselines take the rate to be, packets/s, in the order of [`MODELS`].
+    fn rates(&self) -> [f64; 5] {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 100
+        let window = &self.samples[self.samples.len().saturating_sub(TRAINING_S as usize)..];
+        [
+            last_sample(window),
+            self.ewma.forecast(),
+            self.holt_winters.forecast(),
+            harmonic_mean(window),
+            window_mean(window),
+        ]
+        .map(|value| value.unwrap_or(f64::NAN))
+    }
+
+    /// Adds what the models say of each size.
+    fn predict(
+        &self,
+        sent: &Sent<'_>,
+        now_s: f64,
+        predictions: &mut Vec<LatencyPrediction>,
+    ) -> Result<(), EvaluateError> {
+        let (learned, cc, mss_bytes) = (&self.learned, self.cc, self.options.mss_bytes);
         let rtt_s = learned.rtt_s();
         let unit = sent.unit(rtt_s);
-        let curve = (series.windows_between(now_s - TRAINING_S, now_s)).map(|past| {
+        let curve = (self.series.windows_between(now_s - TRAINING_S, now_s)).map(|past| {
             let options = FitOptions {
                 cc: Some(cc),
                 rtt_s: Some(rtt_s),
@@ -204,19 +268,10 @@ pub fn evaluate_latency(
             };
             fit(&past, &options).curve
         });
-        #[allow(clippy::cast_possible_truncation)] // 100
-        let window = &samples[samples.len().saturating_sub(TRAINING_S as usize)..];
-        let cwnd = series.cwnd_packets()[next - 1];
-        let or_nan = |value: Option<f64>| value.unwrap_or(f64::NAN);
-        let rates = [
-            or_nan(last_sample(window)),
-            or_nan(ewma.forecast()),
-            or_nan(holt_winters.forecast()),
-            or_nan(harmonic_mean(window)),
-            or_nan(window_mean(window)),
-        ];
-        for &size_bytes in &options.sizes_bytes {
-            let packets = size_bytes as f64 / f64::from(options.mss_bytes);
+        let cwnd = self.series.cwnd_packets()[self.next - 1];
+        let rates = self.rates();
+        for &size_bytes in &self.options.sizes_bytes {
+            let packets = size_bytes as f64 / f64::from(mss_bytes);
             let Some(truth_s) = sent.time_for(now_s, packets) else {
                 continue;
             };
@@ -224,8 +279,8 @@ pub fn evaluate_latency(
             let own = packets * unit;
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive
             let transfer = Transfer {
-                bytes: ((own * f64::from(options.mss_bytes)).round() as u64).max(1),
-                mss_bytes: options.mss_bytes,
+                bytes: ((own * f64::from(mss_bytes)).round() as u64).max(1),
+                mss_bytes,
                 connections: 1,
                 until: Until::Sent,
             };
@@ -250,19 +305,8 @@ pub fn evaluate_latency(
                 quantiles_s: [pooled.quantiles_s, state_quantiles_s],
             });
         }
+        Ok(())
     }
-    let mut sizes = options.sizes_bytes.clone();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let single: Vec<_> = sizes.iter().map(|&size| (size, Some(size + 1))).collect();
-    Ok(LatencyEvaluation {
-        truth: sent.quantity(),
-        cc,
-        rtt_s: learned.rtt_s(),
-        sizes: scores(&predictions, &single),
-        ranges: scores(&predictions, &RANGES),
-        predictions: options.keep_predictions.then_some(predictions),
-    })
 }
 
 /// Scores of all models over ranges of sizes.

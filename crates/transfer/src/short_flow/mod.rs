@@ -240,6 +240,67 @@ fn check(what: &str, got: f64, good: bool, wanted: &str) -> Result<(), ShortFlow
 
 /// Checks what was measured and puts it into packets.
 fn seen(measured: &Measured) -> Result<Seen, ShortFlowError> {
+    check_numbers(measured)?;
+    let Measured {
+        bytes,
+        time_s,
+        mss_bytes: mss,
+        initial_window_packets: initial_window,
+        ..
+    } = *measured;
+    let rtt_s = measured
+        .rtts_s
+        .iter()
+        .copied()
+        .fold(f64::INFINITY, f64::min);
+    if time_s < rtt_s {
+        return Err(ShortFlowError::TooFast {
+            bytes,
+            time_s,
+            rtt_s,
+            window: initial_window * mss,
+        });
+    }
+    let window_limit = match measured.receive_window_bytes {
+        None => f64::INFINITY,
+        Some(window) => {
+            check(
+                "receive window",
+                window,
+                window >= mss,
+                "a packet or more, in bytes",
+            )?;
+            window / mss
+        }
+    };
+    let timeline = checked_timeline(measured)?;
+    let losses = losses(measured, timeline.losses(rtt_s));
+    Ok(Seen {
+        timeline,
+        rtt_s,
+        initial_window,
+        window_limit,
+        losses,
+        losses_are_guessed: measured.losses.is_none(),
+    })
+}
+
+/// Where packets were lost, by what was found in the timeline.
+fn losses(measured: &Measured, found: Vec<f64>) -> Vec<f64> {
+    let Some(count) = measured.losses else {
+        return found;
+    };
+    // known to be so many, but not where: those found first, then evenly
+    let packets = measured.bytes / measured.mss_bytes;
+    let count = (count as usize).min(1000);
+    let mut losses: Vec<f64> = found.into_iter().take(count).collect();
+    let rest = count - losses.len();
+    losses.extend((0..rest).map(|i| packets * (i as f64 + 0.5) / rest as f64));
+    losses.sort_by(f64::total_cmp);
+    losses
+}
+
+fn check_numbers(measured: &Measured) -> Result<(), ShortFlowError> {
     let Measured {
         bytes,
         time_s,
@@ -292,54 +353,7 @@ fn seen(measured: &Measured) -> Result<Seen, ShortFlowError> {
             "more than 0, to 60 s",
         )?;
     }
-    let rtt_s = measured
-        .rtts_s
-        .iter()
-        .copied()
-        .fold(f64::INFINITY, f64::min);
-    if time_s < rtt_s {
-        return Err(ShortFlowError::TooFast {
-            bytes,
-            time_s,
-            rtt_s,
-            window: initial_window * mss,
-        });
-    }
-    let window_limit = match measured.receive_window_bytes {
-        None => f64::INFINITY,
-        Some(window) => {
-            check(
-                "receive window",
-                window,
-                window >= mss,
-                "a packet or more, in bytes",
-            )?;
-            window / mss
-        }
-    };
-    let timeline = checked_timeline(measured)?;
-    let found = timeline.losses(rtt_s);
-    let losses = match measured.losses {
-        // known to be so many, but not where: those found first, then evenly
-        Some(count) => {
-            let packets = bytes / mss;
-            let count = (count as usize).min(1000);
-            let mut losses: Vec<f64> = found.into_iter().take(count).collect();
-            let rest = count - losses.len();
-            losses.extend((0..rest).map(|i| packets * (i as f64 + 0.5) / rest as f64));
-            losses.sort_by(f64::total_cmp);
-            losses
-        }
-        None => found,
-    };
-    Ok(Seen {
-        timeline,
-        rtt_s,
-        initial_window,
-        window_limit,
-        losses,
-        losses_are_guessed: measured.losses.is_none(),
-    })
+    Ok(())
 }
 
 fn checked_timeline(measured: &Measured) -> Result<Timeline, ShortFlowError> {
