@@ -12,6 +12,8 @@ use crate::units::{Probability, Span, UnitError};
 pub const RATE: &str = "a rate with its unit, such as \"12 Mbit/s\"";
 /// A time, in errors.
 pub const TIME: &str = "a time with its unit, such as \"30 ms\"";
+/// A size, in errors.
+pub const SIZE: &str = "a size with its unit, such as \"500 kB\"";
 
 /// Hands over the content of a file that a path file names, or says why not.
 pub type Loader<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;

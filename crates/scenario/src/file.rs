@@ -1,23 +1,17 @@
-//! The text form of a scenario: what each key may be, and how it is written.
+//! The text form of a scenario: its keys, and how it is written. The keys of a workload stand with it.
 //!
 //! `docs/scenario-file.md` is the reference.
 
 use std::fmt::Display;
 use std::fmt::Write as _;
-use std::str::FromStr;
 
-use pathcast_path::reader::{Field, Read, Table, Trouble, document};
-use pathcast_path::{Bandwidth, Loader, Path, Size, Span, UnitError};
+use pathcast_path::reader::{Field, Loader, Read, SIZE, TIME, Table, Trouble};
+use pathcast_path::{Path, Size, Span};
 use toml::de::DeTable;
 
 use crate::quic::QuicScheme;
 use crate::scenario::{DEFAULT_MSS_BYTES, FlowSpec, Heading, Link, Scenario, Transport};
-use crate::varying::{Shape, Varying};
-use crate::workload::{Arrivals, Replay, Workload};
-
-const TIME: &str = "a time with its unit, such as \"30 ms\"";
-const SIZE: &str = "a size with its unit, such as \"500 kB\"";
-const RATE: &str = "a rate with its unit, such as \"12 Mbit/s\"";
+use crate::workload::Workload;
 
 /// Payload of a full packet of TCP over IPv4 with timestamps, which is what probes send by default.
 const FULL_PAYLOAD_BYTES: u64 = DEFAULT_MSS_BYTES as u64;
@@ -52,7 +46,10 @@ pub fn read(root: &DeTable<'_>, load: &mut Loader<'_>) -> Read<Scenario> {
     let name = root.or("name", String::new(), |field| {
         Ok(field.text("text")?.to_string())
     })?;
-    let duration = root.get("duration").map(some_time).transpose()?;
+    let duration = root
+        .get("duration")
+        .map(|field| field.some_time())
+        .transpose()?;
     let links = links(root.need("links")?, load)?;
     let field = root.need("flows")?;
     let flows: Vec<FlowSpec> = field
@@ -114,14 +111,6 @@ fn path_of_file(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Path> {
     }
 }
 
-/// A span of more than nothing.
-fn some_time(field: Field<'_, '_>) -> Read<Span> {
-    match field.quantity(TIME)? {
-        Span::ZERO => field.wrong("expected more than no time"),
-        span => Ok(span),
-    }
-}
-
 fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<FlowSpec> {
     let table = field.table("a table", &FLOW_KEYS)?;
     let time = |key| {
@@ -145,7 +134,7 @@ fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<Flo
     let workload = match table.get("workload") {
         None => Workload::Bulk,
         Some(field) => {
-            let workload = workload(field, load)?;
+            let workload = Workload::read(field, load)?;
             if transport == Transport::Udp {
                 if !workload.is_open_loop() {
                     return udp_needs_a_rate(field, &workload);
@@ -275,197 +264,6 @@ fn transport(table: Table<'_, '_>) -> Read<Transport> {
     })
 }
 
-/// The workload of a TOML value by itself.
-pub fn workload_of(text: &str) -> Result<Workload, String> {
-    // one value and nothing after it: a document of one key
-    if text.contains(['\n', '\r']) {
-        return Err("expected one line".into());
-    }
-    let found = document(&format!("workload = {text}"), "", |root| {
-        let root = Table::new(root, 0, &["workload"])?;
-        let mut load = |_: &str| Err("expected no file here".to_string());
-        workload(root.need("workload")?, &mut load)
-    });
-    // the place would be one in a file that nobody wrote
-    found.map_err(|error| {
-        let message = error.message;
-        let example = "{ kind = 'transfer', size = '5 MB' }";
-        format!("got {text:?}, expected a TOML value such as \"{example}\": {message}")
-    })
-}
-
-fn workload(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Workload> {
-    if field.as_table().is_none() {
-        return match field.text("\"bulk\" or a table with `kind`")? {
-            "bulk" => Ok(Workload::Bulk),
-            other => field.wrong(format_args!(
-                "got {other:?}, expected \"bulk\" or a table with `kind`"
-            )),
-        };
-    }
-    let (kind, table) = field.kind(&[
-        ("bulk", &[]),
-        ("transfer", &["size", "pause", "count"]),
-        ("on-off", &["on", "off", "rate", "portion"]),
-        ("constant-rate", &["rate", "portion", "arrivals", "count"]),
-        ("replay", &["file", "writes", "repeat"]),
-        (
-            "request-response",
-            &["request", "response", "think", "count"],
-        ),
-    ])?;
-    let count = |default| match table.get("count") {
-        None => Ok(default),
-        Some(field) => field.whole(1, 1 << 53).map(Some),
-    };
-    let portion = || {
-        let full = Size::from_bytes(FULL_PAYLOAD_BYTES).expect("more than none");
-        table.or("portion", full, |field| field.quantity(SIZE))
-    };
-    Ok(match kind {
-        "bulk" => Workload::Bulk,
-        "transfer" => Workload::Transfer {
-            size: varying(table.need("size")?, SIZE)?,
-            pause: table.or("pause", Varying::fixed(Span::ZERO), |field| {
-                varying(field, TIME)
-            })?,
-            count: if table.get("pause").is_some() {
-                count(None)?
-            } else {
-                count(Some(1))?
-            },
-        },
-        "on-off" => {
-            let rate = match table.get("rate") {
-                Some(field) => Some((rate(field, portion()?)?, portion()?)),
-                None => match table.get("portion") {
-                    Some(field) => return field.wrong("needs a `rate` beside it"),
-                    None => None,
-                },
-            };
-            let (on, off) = (
-                varying(table.need("on")?, TIME)?,
-                varying(table.need("off")?, TIME)?,
-            );
-            if on.mean == Span::ZERO {
-                return table.need("on")?.wrong("expected more than no time");
-            }
-            Workload::OnOff { on, off, rate }
-        }
-        "constant-rate" => Workload::ConstantRate {
-            rate: rate(table.need("rate")?, portion()?)?,
-            portion: portion()?,
-            arrivals: table.or("arrivals", Arrivals::Periodic, |field| {
-                match field.text("\"periodic\" or \"poisson\"")? {
-                    "periodic" => Ok(Arrivals::Periodic),
-                    "poisson" => Ok(Arrivals::Poisson),
-                    other => field.wrong(format_args!(
-                        "got {other:?}, expected \"periodic\" or \"poisson\""
-                    )),
-                }
-            })?,
-            count: count(None)?,
-        },
-        "replay" => Workload::Replay(replay(field, table, load)?),
-        _ => Workload::RequestResponse {
-            request: table.or("request", Varying::fixed(DEFAULT_REQUEST), |field| {
-                varying(field, SIZE)
-            })?,
-            response: varying(table.need("response")?, SIZE)?,
-            think: table.or("think", Varying::fixed(Span::ZERO), |field| {
-                varying(field, TIME)
-            })?,
-            count: count(None)?,
-        },
-    })
-}
-
-/// A small HTTP request with its headers.
-const DEFAULT_REQUEST: Size = Size::from_bytes(400).expect("more than none");
-
-/// A rate at which portions can be told apart: at most one each 10 ns.
-fn rate(field: Field<'_, '_>, portion: Size) -> Read<Bandwidth> {
-    let rate: Bandwidth = field.quantity(RATE)?;
-    if portion.as_bytes() as f64 * 8.0 / rate.as_bps() < 1e-8 {
-        return field.wrong(format_args!(
-            "got {rate} in portions of {portion}: too many a second"
-        ));
-    }
-    Ok(rate)
-}
-
-fn replay(field: Field<'_, '_>, table: Table<'_, '_>, load: &mut Loader<'_>) -> Read<Replay> {
-    let repeat = table.or("repeat", false, |field| field.boolean())?;
-    match (table.get("file"), table.get("writes")) {
-        (Some(file), None) => {
-            let name = file.text("the name of a file with a time and a size a line")?;
-            let content = match load(name) {
-                Ok(content) => content,
-                Err(why) => return file.wrong(format_args!("{name}: {why}")),
-            };
-            Replay::parse(&content, repeat)
-                .or_else(|(line, message)| file.wrong(format_args!("{name}:{line}: {message}")))
-        }
-        (None, Some(list)) => {
-            const WRITE: &str = "a write such as [\"33 ms\", \"1200 B\"]";
-            let items = list.list("a list of writes such as [\"33 ms\", \"1200 B\"]")?;
-            let writes = items.map(|item| {
-                let [at, size] = item.pair(WRITE)?;
-                Ok((long_time(at)?, size.quantity(SIZE)?))
-            });
-            let writes = writes.collect::<Read<Vec<_>>>()?;
-            Replay::new(writes, repeat)
-                .or_else(|(item, message)| list.wrong(format_args!("item {item}: {message}")))
-        }
-        _ => field.wrong("expected either `file` or `writes`"),
-    }
-}
-
-/// A time that may be longer than the hour which other times are held to.
-fn long_time(field: Field<'_, '_>) -> Read<Span> {
-    match field.quantity(TIME) {
-        Ok(span) => Ok(span),
-        Err(trouble) => {
-            let seconds = field
-                .text(TIME)?
-                .strip_suffix(" s")
-                .and_then(|s| s.parse::<f64>().ok());
-            match seconds {
-                Some(seconds) if (0.0..=1e6).contains(&seconds) => Ok(Span::from_secs(seconds)),
-                _ => Err(trouble),
-            }
-        }
-    }
-}
-
-fn varying<T>(field: Field<'_, '_>, expected: &str) -> Read<Varying<T>>
-where
-    T: FromStr<Err = UnitError>,
-{
-    if field.as_table().is_none() {
-        return Ok(Varying::fixed(field.quantity(expected)?));
-    }
-    let (kind, table) = field.kind(&[
-        ("fixed", &["mean"]),
-        ("exponential", &["mean"]),
-        ("pareto", &["mean", "index"]),
-    ])?;
-    let mean = table.need("mean")?.quantity(expected)?;
-    let shape = match kind {
-        "fixed" => Shape::Fixed,
-        "exponential" => Shape::Exponential,
-        _ => Shape::Pareto(table.or("index", 1.2, |field| {
-            match field.number("a number more than 1 such as 1.2")? {
-                index if index > 1.0 && index <= 1000.0 => Ok(index),
-                index => field.wrong(format_args!(
-                    "got {index}, expected more than 1 and at most 1000: below there is no mean"
-                )),
-            }
-        })?),
-    };
-    Ok(Varying { mean, shape })
-}
-
 /// The scenario as TOML, every default written out.
 pub fn write(scenario: &Scenario) -> String {
     let mut text = format!("name = {}\n", quoted(&scenario.name));
@@ -506,7 +304,7 @@ fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
         let _ = writeln!(text, "{key} = {value}");
     };
     line("count", &flow.count);
-    line("workload", &write_workload(&flow.workload));
+    line("workload", &flow.workload.to_toml());
     let route: Vec<String> = flow
         .route
         .iter()
@@ -548,78 +346,6 @@ fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
         line("handshake", handshake);
     }
     text
-}
-
-fn write_workload(workload: &Workload) -> String {
-    let counted = |count: &Option<u64>| count.map_or(String::new(), |n| format!(", count = {n}"));
-    let rest = match workload {
-        Workload::Bulk => return "\"bulk\"".into(),
-        Workload::Transfer { size, pause, count } => format!(
-            "size = {}, pause = {}{}",
-            write_varying(size),
-            write_varying(pause),
-            counted(count)
-        ),
-        Workload::OnOff { on, off, rate } => {
-            let rate = rate.map_or(String::new(), |(rate, portion)| {
-                format!(", rate = \"{rate}\", portion = \"{portion}\"")
-            });
-            format!(
-                "on = {}, off = {}{rate}",
-                write_varying(on),
-                write_varying(off)
-            )
-        }
-        Workload::ConstantRate {
-            rate,
-            portion,
-            arrivals,
-            count,
-        } => {
-            let arrivals = match arrivals {
-                Arrivals::Periodic => "periodic",
-                Arrivals::Poisson => "poisson",
-            };
-            let count = counted(count);
-            format!("rate = \"{rate}\", portion = \"{portion}\", arrivals = \"{arrivals}\"{count}")
-        }
-        Workload::Replay(replay) => {
-            let writes: Vec<String> = replay
-                .writes()
-                .iter()
-                .map(|(at, size)| format!("[\"{at}\", \"{size}\"]"))
-                .collect();
-            format!(
-                "writes = [{}], repeat = {}",
-                writes.join(", "),
-                replay.repeat
-            )
-        }
-        Workload::RequestResponse {
-            request,
-            response,
-            think,
-            count,
-        } => format!(
-            "request = {}, response = {}, think = {}{}",
-            write_varying(request),
-            write_varying(response),
-            write_varying(think),
-            counted(count)
-        ),
-    };
-    format!("{{ kind = \"{}\", {rest} }}", workload.kind())
-}
-
-fn write_varying<T: Display>(varying: &Varying<T>) -> String {
-    let mean = &varying.mean;
-    match varying.shape {
-        Shape::Fixed => format!("\"{mean}\""),
-        Shape::Exponential => format!("{{ kind = \"exponential\", mean = \"{mean}\" }}"),
-        Shape::Pareto(index) => {
-            format!("{{ kind = \"pareto\", mean = \"{mean}\", index = {index:?} }}")
-        }
-    }
 }
 
 #[cfg(test)]
@@ -671,16 +397,17 @@ mod tests {
         assert_eq!(scenario.base_rtt(transfer), Span::from_millis(90));
     }
 
+    fn wrong(flow: &str, line: usize, expected: &str) {
+        let message = error(&with_flow(flow));
+        assert!(message.contains(expected), "{flow}:\n{message}");
+        assert!(
+            message.starts_with(&format!("s.toml:{line}:")),
+            "{flow}:\n{message}"
+        );
+    }
+
     #[test]
     fn wrong_scenarios_are_refused_with_their_place() {
-        let wrong = |flow: &str, line: usize, expected: &str| {
-            let message = error(&with_flow(flow));
-            assert!(message.contains(expected), "{flow}:\n{message}");
-            assert!(
-                message.starts_with(&format!("s.toml:{line}:")),
-                "{flow}:\n{message}"
-            );
-        };
         wrong("count = 1", 4, "missing field `scheme`");
         wrong("scheme = 'cubic'\nrate = 1", 6, "unknown field `rate`");
         wrong(
@@ -726,6 +453,22 @@ mod tests {
             "at least 1448 B",
         );
         wrong("scheme = 'cubic'\nworkload = 'web'", 6, "expected \"bulk\"");
+        assert!(error("[[flows]]\nscheme = 'cubic'\n").contains("missing field `links`"));
+        assert!(error("flows = []\n[links]\n").contains("got no link"));
+        assert!(error(&format!("flows = []\n{LINK}")).contains("got 0 flows"));
+        assert!(error(LINK).contains("missing field `flows`"));
+        let many = "scheme = 'cubic'\ncount = 60000\n[[flows]]\nscheme = 'reno'\ncount = 60000";
+        assert!(error(&with_flow(many)).contains("got 120000 flows"));
+        let message =
+            error("[links.a]\nrate = '-1 Mbit/s'\ndelay = '1 ms'\n[[flows]]\nscheme = 'x'\n");
+        assert!(
+            message.starts_with("s.toml:2:8: link a: rate: got \"-1 Mbit/s\""),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn wrong_workloads_are_refused_with_their_place() {
         for (workload, expected) in [
             ("kind = 'transfer'", "missing field `size`"),
             ("kind = 'transfer', size = '0 B'", "a size from 1 B"),
@@ -760,32 +503,20 @@ mod tests {
                 expected,
             );
         }
-        assert!(error("[[flows]]\nscheme = 'cubic'\n").contains("missing field `links`"));
-        assert!(error("flows = []\n[links]\n").contains("got no link"));
-        assert!(error(&format!("flows = []\n{LINK}")).contains("got 0 flows"));
-        assert!(error(LINK).contains("missing field `flows`"));
-        let many = "scheme = 'cubic'\ncount = 60000\n[[flows]]\nscheme = 'reno'\ncount = 60000";
-        assert!(error(&with_flow(many)).contains("got 120000 flows"));
-        let message =
-            error("[links.a]\nrate = '-1 Mbit/s'\ndelay = '1 ms'\n[[flows]]\nscheme = 'x'\n");
-        assert!(
-            message.starts_with("s.toml:2:8: link a: rate: got \"-1 Mbit/s\""),
-            "{message}"
-        );
     }
 
     #[test]
     fn a_workload_may_stand_by_itself() {
-        let workload = workload_of("{ kind = 'transfer', size = '5 MB' }").unwrap();
+        let workload = Workload::of_value("{ kind = 'transfer', size = '5 MB' }").unwrap();
         assert_eq!(workload.kind(), "transfer");
-        assert_eq!(workload_of("'bulk'").unwrap(), Workload::Bulk);
+        assert_eq!(Workload::of_value("'bulk'").unwrap(), Workload::Bulk);
         for (text, expected) in [
             ("{ kind = 'transfer' }", "missing field `size`"),
             ("'bulk'\nx = 1", "expected one line"),
             ("bulk", ""),
             ("", ""),
         ] {
-            let error = workload_of(text).unwrap_err();
+            let error = Workload::of_value(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

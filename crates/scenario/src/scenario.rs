@@ -223,7 +223,7 @@ impl Scenario {
     /// # Errors
     /// It is no workload, or one that a flow's transport cannot carry.
     pub fn set_workload(&mut self, text: &str) -> Result<(), String> {
-        let workload = file::workload_of(text)?;
+        let workload = Workload::of_value(text)?;
         for flow in &mut self.flows {
             if flow.transport == Transport::Udp && !workload.is_open_loop() {
                 return Err(format!("udp cannot carry {}", workload.kind()));

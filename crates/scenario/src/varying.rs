@@ -1,5 +1,10 @@
 //! Sizes and times that may differ from one draw to the next.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
+use pathcast_path::UnitError;
+use pathcast_path::reader::{Field, Read};
 use pathcast_path::seed::uniform;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -40,6 +45,47 @@ impl<T> Varying<T> {
             Shape::Exponential => -libm::log(uniform(rng)),
             // the least value that makes the mean 1 is (a - 1) / a
             Shape::Pareto(index) => (index - 1.0) / index * libm::pow(uniform(rng), -1.0 / index),
+        }
+    }
+}
+
+impl<T: FromStr<Err = UnitError>> Varying<T> {
+    /// A value in a scenario file; `expected` says in errors what it may be.
+    pub(crate) fn read(field: Field<'_, '_>, expected: &str) -> Read<Self> {
+        if field.as_table().is_none() {
+            return Ok(Self::fixed(field.quantity(expected)?));
+        }
+        let (kind, table) = field.kind(&[
+            ("fixed", &["mean"]),
+            ("exponential", &["mean"]),
+            ("pareto", &["mean", "index"]),
+        ])?;
+        let mean = table.need("mean")?.quantity(expected)?;
+        let shape = match kind {
+            "fixed" => Shape::Fixed,
+            "exponential" => Shape::Exponential,
+            _ => Shape::Pareto(table.or("index", 1.2, |field| {
+                match field.number("a number more than 1 such as 1.2")? {
+                    index if index > 1.0 && index <= 1000.0 => Ok(index),
+                    index => field.wrong(format_args!(
+                        "got {index}, expected more than 1 and at most 1000: below there is no mean"
+                    )),
+                }
+            })?),
+        };
+        Ok(Self { mean, shape })
+    }
+}
+
+impl<T: Display> Varying<T> {
+    pub(crate) fn to_toml(&self) -> String {
+        let mean = &self.mean;
+        match self.shape {
+            Shape::Fixed => format!("\"{mean}\""),
+            Shape::Exponential => format!("{{ kind = \"exponential\", mean = \"{mean}\" }}"),
+            Shape::Pareto(index) => {
+                format!("{{ kind = \"pareto\", mean = \"{mean}\", index = {index:?} }}")
+            }
         }
     }
 }

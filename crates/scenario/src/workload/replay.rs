@@ -1,71 +1,7 @@
-//! What the application of a flow writes, and when.
+//! Recorded writes.
 
-use pathcast_path::{Bandwidth, Size, Span};
-
-use crate::varying::Varying;
-
-/// What waits unsent at most in the socket of an application that writes as much as is taken; it writes
-/// again when half of that has left (TCP_NOTSENT_LOWAT). When it stops, what waits is still sent.
-pub const UNSENT_BYTES: u32 = 128 << 10;
-
-/// What an application sends.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Workload {
-    /// As much as the network takes, for ever.
-    Bulk,
-    /// One transfer after another over the same connection, each some time after the one before has
-    /// arrived.
-    Transfer {
-        /// Of each.
-        size: Varying<Size>,
-        /// From the arrival of one to the beginning of the next.
-        pause: Varying<Span>,
-        /// How many; none: no end of them.
-        count: Option<u64>,
-    },
-    /// Times of sending and times of silence, whatever the network does.
-    OnOff {
-        /// How long it sends.
-        on: Varying<Span>,
-        /// How long it is silent.
-        off: Varying<Span>,
-        /// At which rate and in which portions; none: as much as the network takes.
-        rate: Option<(Bandwidth, Size)>,
-    },
-    /// A portion now and then, whatever the network does: a probe, a call, a game.
-    ConstantRate {
-        /// Payload bits a second, in the mean.
-        rate: Bandwidth,
-        /// Payload of each write.
-        portion: Size,
-        /// How writes lie in time.
-        arrivals: Arrivals,
-        /// How many writes; none: no end of them.
-        count: Option<u64>,
-    },
-    /// Writes at given times, such as the frames of a recorded call or film.
-    Replay(Replay),
-    /// The far end answers requests; the next is asked some time after an answer is there.
-    RequestResponse {
-        /// Of a request, which goes the other way than the data.
-        request: Varying<Size>,
-        /// Of an answer.
-        response: Varying<Size>,
-        /// From an answer to the next request.
-        think: Varying<Span>,
-        /// How many; none: no end of them.
-        count: Option<u64>,
-    },
-}
-
-/// How the writes of a source of constant rate lie in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrivals {
-    /// One interval apart.
-    Periodic,
-    /// A Poisson process.
-    Poisson,
-}
+use pathcast_path::reader::{Field, Loader, Read, SIZE, TIME, Table};
+use pathcast_path::{Size, Span};
 
 /// Recorded writes.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,42 +102,62 @@ impl Replay {
     }
 }
 
-impl Workload {
-    /// Its name in a scenario file.
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Bulk => "bulk",
-            Self::Transfer { .. } => "transfer",
-            Self::OnOff { .. } => "on-off",
-            Self::ConstantRate { .. } => "constant-rate",
-            Self::Replay(_) => "replay",
-            Self::RequestResponse { .. } => "request-response",
+impl Replay {
+    pub(super) const KEYS: &[&str] = &["file", "writes", "repeat"];
+
+    pub(super) fn read(
+        field: Field<'_, '_>,
+        table: Table<'_, '_>,
+        load: &mut Loader<'_>,
+    ) -> Read<Self> {
+        let repeat = table.or("repeat", false, |field| field.boolean())?;
+        match (table.get("file"), table.get("writes")) {
+            (Some(file), None) => {
+                let name = file.text("the name of a file with a time and a size a line")?;
+                let content = match load(name) {
+                    Ok(content) => content,
+                    Err(why) => return file.wrong(format_args!("{name}: {why}")),
+                };
+                Self::parse(&content, repeat)
+                    .or_else(|(line, message)| file.wrong(format_args!("{name}:{line}: {message}")))
+            }
+            (None, Some(list)) => {
+                const WRITE: &str = "a write such as [\"33 ms\", \"1200 B\"]";
+                let items = list.list("a list of writes such as [\"33 ms\", \"1200 B\"]")?;
+                let writes = items.map(|item| {
+                    let [at, size] = item.pair(WRITE)?;
+                    Ok((long_time(at)?, size.quantity(SIZE)?))
+                });
+                let writes = writes.collect::<Read<Vec<_>>>()?;
+                Self::new(writes, repeat)
+                    .or_else(|(item, message)| list.wrong(format_args!("item {item}: {message}")))
+            }
+            _ => field.wrong("expected either `file` or `writes`"),
         }
     }
 
-    /// Whether it writes as much as the network takes, not messages.
-    pub const fn is_greedy(&self) -> bool {
-        matches!(self, Self::Bulk | Self::OnOff { rate: None, .. })
+    pub(super) fn keys_to_toml(&self) -> String {
+        let writes: Vec<String> = (self.writes.iter())
+            .map(|(at, size)| format!("[\"{at}\", \"{size}\"]"))
+            .collect();
+        let (writes, repeat) = (writes.join(", "), self.repeat);
+        format!("writes = [{writes}], repeat = {repeat}")
     }
+}
 
-    /// The most bytes that it writes at once, if that is the same whatever it draws.
-    pub fn largest_write(&self) -> Option<u64> {
-        let size = match self {
-            Self::OnOff { rate, .. } => rate.as_ref().map(|(_, portion)| *portion),
-            Self::ConstantRate { portion, .. } => Some(*portion),
-            Self::Replay(replay) => replay.writes().iter().map(|(_, size)| *size).max(),
-            Self::Bulk | Self::Transfer { .. } | Self::RequestResponse { .. } => None,
-        };
-        size.map(Size::as_bytes)
-    }
-
-    /// Whether what it writes does not depend on what arrives, so that it needs no transport that
-    /// answers.
-    pub const fn is_open_loop(&self) -> bool {
-        match self {
-            Self::OnOff { rate, .. } => rate.is_some(),
-            Self::ConstantRate { .. } | Self::Replay(_) => true,
-            Self::Bulk | Self::Transfer { .. } | Self::RequestResponse { .. } => false,
+/// A time that may be longer than the hour which other times are held to.
+fn long_time(field: Field<'_, '_>) -> Read<Span> {
+    match field.quantity(TIME) {
+        Ok(span) => Ok(span),
+        Err(trouble) => {
+            let seconds = field
+                .text(TIME)?
+                .strip_suffix(" s")
+                .and_then(|s| s.parse::<f64>().ok());
+            match seconds {
+                Some(seconds) if (0.0..=1e6).contains(&seconds) => Ok(Span::from_secs(seconds)),
+                _ => Err(trouble),
+            }
         }
     }
 }
