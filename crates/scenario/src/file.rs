@@ -1,28 +1,23 @@
-//! The text form of a scenario: its keys, and how it is written. The keys of a workload stand with it.
+//! The text form of a scenario: its keys, and how it is written. Those of transports and
+//! workloads stand with these.
 //!
 //! `docs/scenario-file.md` is the reference.
 
 use std::fmt::Display;
 use std::fmt::Write as _;
 
-use pathcast_path::reader::{Field, Loader, Read, SIZE, TIME, Table, Trouble};
-use pathcast_path::{Path, Size, Span};
+use pathcast_path::reader::{Field, Loader, Read, TIME, Table, Trouble};
+use pathcast_path::{Path, Span};
 use toml::de::DeTable;
 
-use crate::quic::QuicScheme;
-use crate::scenario::{DEFAULT_MSS_BYTES, FlowSpec, Heading, Link, Scenario, Transport};
+use crate::scenario::{FlowSpec, Heading, Link, Scenario};
+use crate::transport::Transport;
 use crate::workload::Workload;
 
-/// Payload of a full packet of TCP over IPv4 with timestamps, which is what probes send by default.
-const FULL_PAYLOAD_BYTES: u64 = DEFAULT_MSS_BYTES as u64;
-/// The smallest that Linux takes (TCP_MIN_MSS), less the timestamps.
-const MIN_MSS_BYTES: u64 = 88 - 12;
-/// The largest window that TCP can say (RFC 7323, section 2.3).
-const MAX_WINDOW_BYTES: u64 = 1 << 30;
 /// The most that is written at once as datagrams: a frame of a film is less.
 const MAX_DATAGRAMS_BYTES: u64 = 1_000_000;
 
-const FLOW_KEYS: [&str; 15] = [
+const FLOW_KEYS: [&str; 9] = [
     "scheme",
     "count",
     "workload",
@@ -32,12 +27,6 @@ const FLOW_KEYS: [&str; 15] = [
     "start",
     "every",
     "stop",
-    "initial_window",
-    "receive_window",
-    "slow_start_after_idle",
-    "ecn",
-    "mss",
-    "handshake",
 ];
 
 /// The scenario of a file's root table.
@@ -112,7 +101,8 @@ fn path_of_file(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Path> {
 }
 
 fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<FlowSpec> {
-    let table = field.table("a table", &FLOW_KEYS)?;
+    let keys = [&FLOW_KEYS[..], &Transport::TCP_KEYS].concat();
+    let table = field.table("a table", &keys)?;
     let time = |key| {
         let field = table.get(key);
         field.map(|field| field.quantity::<Span>(TIME)).transpose()
@@ -130,7 +120,7 @@ fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<Flo
             )),
         }
     })?;
-    let transport = transport(table)?;
+    let transport = Transport::read(table)?;
     let workload = match table.get("workload") {
         None => Workload::Bulk,
         Some(field) => {
@@ -206,64 +196,6 @@ fn route(field: Field<'_, '_>, links: &[Link]) -> Read<Vec<usize>> {
     Ok(route)
 }
 
-fn transport(table: Table<'_, '_>) -> Read<Transport> {
-    let scheme = table
-        .need("scheme")?
-        .text("a congestion control, or \"udp\"")?;
-    if let Err(why) = QuicScheme::check(scheme) {
-        return table.need("scheme")?.wrong(format_args!("got {why}"));
-    }
-    let other = match QuicScheme::by_name(scheme) {
-        Some(quic) => Some(Transport::Quic(quic)),
-        None => (scheme == "udp").then_some(Transport::Udp),
-    };
-    if let Some(other) = other {
-        for key in [
-            "initial_window",
-            "receive_window",
-            "slow_start_after_idle",
-            "ecn",
-            "mss",
-            "handshake",
-        ] {
-            if let Some(field) = table.get(key) {
-                return field.wrong(format_args!("is of TCP; {scheme} has none"));
-            }
-        }
-        return Ok(other);
-    }
-    let window = table.get("receive_window").map(|field| {
-        let bytes = field.quantity::<Size>(SIZE)?.as_bytes();
-        if bytes < FULL_PAYLOAD_BYTES {
-            return field.wrong(format_args!(
-                "expected at least {FULL_PAYLOAD_BYTES} B, a packet"
-            ));
-        }
-        Ok(bytes.min(MAX_WINDOW_BYTES))
-    });
-    let first = table.get("initial_window");
-    let yes_or_no = |key, default| table.or(key, default, |field| field.boolean());
-    Ok(Transport::Tcp {
-        scheme: scheme.to_string(),
-        initial_window_packets: first
-            .map(|field| Ok(field.whole(1, 10_000)? as u32))
-            .transpose()?,
-        receive_window_bytes: window.transpose()?,
-        slow_start_after_idle: yes_or_no("slow_start_after_idle", true)?,
-        ecn: yes_or_no("ecn", false)?,
-        mss_bytes: table.or("mss", DEFAULT_MSS_BYTES, |field| {
-            match field.quantity::<Size>(SIZE)?.as_bytes() {
-                bytes @ MIN_MSS_BYTES..=FULL_PAYLOAD_BYTES => Ok(bytes as u32),
-                bytes => field.wrong(format_args!(
-                    "got {bytes} B, expected {MIN_MSS_BYTES} B to {FULL_PAYLOAD_BYTES} B: the payload of a \
-                     full packet"
-                )),
-            }
-        })?,
-        handshake: yes_or_no("handshake", false)?,
-    })
-}
-
 /// The scenario as TOML, every default written out.
 pub fn write(scenario: &Scenario) -> String {
     let mut text = format!("name = {}\n", quoted(&scenario.name));
@@ -324,27 +256,7 @@ fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
             line(key, &format_args!("\"{span}\""));
         }
     }
-    if let Transport::Tcp {
-        initial_window_packets,
-        receive_window_bytes,
-        slow_start_after_idle,
-        ecn,
-        mss_bytes,
-        handshake,
-        ..
-    } = &flow.transport
-    {
-        if let Some(packets) = initial_window_packets {
-            line("initial_window", packets);
-        }
-        if let Some(bytes) = receive_window_bytes {
-            line("receive_window", &format_args!("\"{bytes} B\""));
-        }
-        line("slow_start_after_idle", slow_start_after_idle);
-        line("ecn", ecn);
-        line("mss", &format_args!("\"{mss_bytes} B\""));
-        line("handshake", handshake);
-    }
+    flow.transport.write_keys(&mut line);
     text
 }
 

@@ -36,6 +36,7 @@ mod quic;
 mod scenario;
 mod source;
 mod timers;
+mod transport;
 mod varying;
 mod workload;
 
@@ -43,8 +44,9 @@ pub use datagrams::{DATAGRAM_BYTES, Datagrams};
 pub use network::{Exit, Network, Way, route};
 pub use pipe::{Pending, Pipe};
 pub use quic::QuicScheme;
-pub use scenario::{DEFAULT_MSS_BYTES, Flow, FlowSpec, Heading, Link, Scenario, Transport};
+pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario};
 pub use source::{Source, Write};
 pub use timers::Timers;
+pub use transport::{DEFAULT_MSS_BYTES, Transport};
 pub use varying::{Shape, Varying};
 pub use workload::{Arrivals, Replay, UNSENT_BYTES, Workload};

@@ -5,11 +5,9 @@ use pathcast_path::seed::{generator, uniform};
 use pathcast_path::{Loader, Path, PathError, Span, Time};
 
 use crate::file;
-use crate::quic::QuicScheme;
+use crate::transport::Transport;
 use crate::workload::Workload;
 
-/// Payload of a full packet of TCP with timestamps over IPv4 and an MTU of 1500 bytes.
-pub const DEFAULT_MSS_BYTES: u32 = 1448;
 /// The largest IP packet.
 const MTU_BYTES: u64 = 1500;
 
@@ -30,87 +28,6 @@ pub enum Heading {
     Forward,
     /// The other way.
     Reverse,
-}
-
-/// What carries a flow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// TCP, with its congestion control and settings.
-    Tcp {
-        /// Congestion control, by name.
-        scheme: String,
-        /// The first window in packets; none: the scheme's.
-        initial_window_packets: Option<u32>,
-        /// The most that the receiver takes, in bytes; none: no limit.
-        receive_window_bytes: Option<u64>,
-        /// Whether a flow that was idle begins with a smaller window.
-        slow_start_after_idle: bool,
-        /// Whether queues may mark its packets instead of dropping them.
-        ecn: bool,
-        /// Payload of a full packet, in bytes, beside 52 of headers.
-        mss_bytes: u32,
-        /// Whether the connection opens over the links when the flow begins, and ends with a FIN; else it is
-        /// open when the run begins.
-        handshake: bool,
-    },
-    /// QUIC, with its congestion control.
-    Quic(QuicScheme),
-    /// Datagrams as the application writes them.
-    Udp,
-}
-
-impl Transport {
-    /// TCP with its defaults.
-    pub fn tcp(scheme: impl Into<String>) -> Self {
-        Self::Tcp {
-            scheme: scheme.into(),
-            initial_window_packets: None,
-            receive_window_bytes: None,
-            slow_start_after_idle: true,
-            ecn: false,
-            mss_bytes: DEFAULT_MSS_BYTES,
-            handshake: false,
-        }
-    }
-
-    /// QUIC if the scheme is one of QUIC's, else TCP with its defaults.
-    pub fn by_scheme(scheme: impl Into<String>) -> Self {
-        let scheme = scheme.into();
-        QuicScheme::by_name(&scheme).map_or_else(|| Self::tcp(scheme), Self::Quic)
-    }
-
-    /// Payload of a full packet of TCP, in bytes.
-    pub const fn mss_bytes(&self) -> u32 {
-        match self {
-            Self::Tcp { mss_bytes, .. } => *mss_bytes,
-            Self::Quic(_) | Self::Udp => DEFAULT_MSS_BYTES,
-        }
-    }
-
-    /// Whether the connection opens when the flow begins.
-    pub const fn has_handshake(&self) -> bool {
-        matches!(
-            self,
-            Self::Tcp {
-                handshake: true,
-                ..
-            }
-        )
-    }
-
-    /// Whether a kernel's TCP carries it, or the simulator's.
-    pub const fn is_tcp(&self) -> bool {
-        matches!(self, Self::Tcp { .. })
-    }
-
-    /// The congestion control, or `udp`.
-    pub fn scheme(&self) -> &str {
-        match self {
-            Self::Tcp { scheme, .. } => scheme,
-            Self::Quic(scheme) => scheme.name(),
-            Self::Udp => "udp",
-        }
-    }
 }
 
 /// Flows that are alike.

@@ -7,7 +7,7 @@ pub use replay::Replay;
 use pathcast_path::reader::{Field, Loader, RATE, Read, SIZE, TIME, Table, document};
 use pathcast_path::{Bandwidth, Size, Span};
 
-use crate::scenario::DEFAULT_MSS_BYTES;
+use crate::transport::DEFAULT_MSS_BYTES;
 use crate::varying::Varying;
 
 /// What waits unsent at most in the socket of an application that writes as much as is taken; it writes

@@ -1,0 +1,185 @@
+//! What carries a flow, with its keys in a scenario file.
+
+use std::fmt::Display;
+
+use pathcast_path::Size;
+use pathcast_path::reader::{Read, SIZE, Table};
+
+use crate::quic::QuicScheme;
+
+/// Payload of a full packet of TCP with timestamps over IPv4 and an MTU of 1500 bytes.
+pub const DEFAULT_MSS_BYTES: u32 = 1448;
+/// Payload of a full packet of TCP over IPv4 with timestamps, which is what probes send by default.
+const FULL_PAYLOAD_BYTES: u64 = DEFAULT_MSS_BYTES as u64;
+/// The smallest that Linux takes (TCP_MIN_MSS), less the timestamps.
+const MIN_MSS_BYTES: u64 = 88 - 12;
+/// The largest window that TCP can say (RFC 7323, section 2.3).
+const MAX_WINDOW_BYTES: u64 = 1 << 30;
+
+/// What carries a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP, with its congestion control and settings.
+    Tcp {
+        /// Congestion control, by name.
+        scheme: String,
+        /// The first window in packets; none: the scheme's.
+        initial_window_packets: Option<u32>,
+        /// The most that the receiver takes, in bytes; none: no limit.
+        receive_window_bytes: Option<u64>,
+        /// Whether a flow that was idle begins with a smaller window.
+        slow_start_after_idle: bool,
+        /// Whether queues may mark its packets instead of dropping them.
+        ecn: bool,
+        /// Payload of a full packet, in bytes, beside 52 of headers.
+        mss_bytes: u32,
+        /// Whether the connection opens over the links when the flow begins, and ends with a FIN; else it is
+        /// open when the run begins.
+        handshake: bool,
+    },
+    /// QUIC, with its congestion control.
+    Quic(QuicScheme),
+    /// Datagrams as the application writes them.
+    Udp,
+}
+
+impl Transport {
+    /// TCP with its defaults.
+    pub fn tcp(scheme: impl Into<String>) -> Self {
+        Self::Tcp {
+            scheme: scheme.into(),
+            initial_window_packets: None,
+            receive_window_bytes: None,
+            slow_start_after_idle: true,
+            ecn: false,
+            mss_bytes: DEFAULT_MSS_BYTES,
+            handshake: false,
+        }
+    }
+
+    /// QUIC if the scheme is one of QUIC's, else TCP with its defaults.
+    pub fn by_scheme(scheme: impl Into<String>) -> Self {
+        let scheme = scheme.into();
+        QuicScheme::by_name(&scheme).map_or_else(|| Self::tcp(scheme), Self::Quic)
+    }
+
+    /// Payload of a full packet of TCP, in bytes.
+    pub const fn mss_bytes(&self) -> u32 {
+        match self {
+            Self::Tcp { mss_bytes, .. } => *mss_bytes,
+            Self::Quic(_) | Self::Udp => DEFAULT_MSS_BYTES,
+        }
+    }
+
+    /// Whether the connection opens when the flow begins.
+    pub const fn has_handshake(&self) -> bool {
+        matches!(
+            self,
+            Self::Tcp {
+                handshake: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether a kernel's TCP carries it, or the simulator's.
+    pub const fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp { .. })
+    }
+
+    /// The congestion control, or `udp`.
+    pub fn scheme(&self) -> &str {
+        match self {
+            Self::Tcp { scheme, .. } => scheme,
+            Self::Quic(scheme) => scheme.name(),
+            Self::Udp => "udp",
+        }
+    }
+
+    /// The keys of a flow that only TCP has.
+    pub(crate) const TCP_KEYS: [&str; 6] = [
+        "initial_window",
+        "receive_window",
+        "slow_start_after_idle",
+        "ecn",
+        "mss",
+        "handshake",
+    ];
+
+    /// The transport of a flow's table.
+    pub(crate) fn read(table: Table<'_, '_>) -> Read<Self> {
+        let scheme = table
+            .need("scheme")?
+            .text("a congestion control, or \"udp\"")?;
+        if let Err(why) = QuicScheme::check(scheme) {
+            return table.need("scheme")?.wrong(format_args!("got {why}"));
+        }
+        let other = match QuicScheme::by_name(scheme) {
+            Some(quic) => Some(Self::Quic(quic)),
+            None => (scheme == "udp").then_some(Self::Udp),
+        };
+        if let Some(other) = other {
+            for key in Self::TCP_KEYS {
+                if let Some(field) = table.get(key) {
+                    return field.wrong(format_args!("is of TCP; {scheme} has none"));
+                }
+            }
+            return Ok(other);
+        }
+        let window = table.get("receive_window").map(|field| {
+            let bytes = field.quantity::<Size>(SIZE)?.as_bytes();
+            if bytes < FULL_PAYLOAD_BYTES {
+                return field.wrong(format_args!(
+                    "expected at least {FULL_PAYLOAD_BYTES} B, a packet"
+                ));
+            }
+            Ok(bytes.min(MAX_WINDOW_BYTES))
+        });
+        let first = table.get("initial_window");
+        let yes_or_no = |key, default| table.or(key, default, |field| field.boolean());
+        Ok(Self::Tcp {
+            scheme: scheme.to_string(),
+            initial_window_packets: first
+                .map(|field| Ok(field.whole(1, 10_000)? as u32))
+                .transpose()?,
+            receive_window_bytes: window.transpose()?,
+            slow_start_after_idle: yes_or_no("slow_start_after_idle", true)?,
+            ecn: yes_or_no("ecn", false)?,
+            mss_bytes: table.or("mss", DEFAULT_MSS_BYTES, |field| {
+                match field.quantity::<Size>(SIZE)?.as_bytes() {
+                    bytes @ MIN_MSS_BYTES..=FULL_PAYLOAD_BYTES => Ok(bytes as u32),
+                    bytes => field.wrong(format_args!(
+                        "got {bytes} B, expected {MIN_MSS_BYTES} B to {FULL_PAYLOAD_BYTES} B: the payload of a \
+                         full packet"
+                    )),
+                }
+            })?,
+            handshake: yes_or_no("handshake", false)?,
+        })
+    }
+
+    /// Hands the keys beside `scheme`, with their values, to `line`.
+    pub(crate) fn write_keys(&self, line: &mut impl FnMut(&str, &dyn Display)) {
+        if let Self::Tcp {
+            initial_window_packets,
+            receive_window_bytes,
+            slow_start_after_idle,
+            ecn,
+            mss_bytes,
+            handshake,
+            ..
+        } = self
+        {
+            if let Some(packets) = initial_window_packets {
+                line("initial_window", packets);
+            }
+            if let Some(bytes) = receive_window_bytes {
+                line("receive_window", &format_args!("\"{bytes} B\""));
+            }
+            line("slow_start_after_idle", slow_start_after_idle);
+            line("ecn", ecn);
+            line("mss", &format_args!("\"{mss_bytes} B\""));
+            line("handshake", handshake);
+        }
+    }
+}
