@@ -1,6 +1,5 @@
 //! Controlled delay (RFC 8289): drops when packets have waited longer than a target for an interval.
 
-use super::Discipline;
 use super::fifo::{Fifo, Limits};
 use super::kind::{AQM_LIMIT, Kind};
 use crate::packet::{DropReason, Drops, Queued};
@@ -185,11 +184,11 @@ impl<P> CoDel<P> {
     }
 }
 
-pub(super) const KINDS: &[Kind] = &[Kind {
+pub(super) const KINDS: &[Kind<CoDelSpec>] = &[Kind {
     name: "codel",
     keys: &["limit", "target", "interval", "ecn"],
     limit: Some(AQM_LIMIT),
-    read: |table| CoDelSpec::read(table, CoDelSpec::default()).map(Discipline::CoDel),
+    read: |table| CoDelSpec::read(table, CoDelSpec::default()),
 }];
 
 impl CoDelSpec {

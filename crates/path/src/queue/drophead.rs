@@ -1,7 +1,6 @@
 //! Drophead: a packet that finds the queue full pushes out those that wait longest, so that senders
 //! hear of congestion a queueing delay sooner (Lakshman, Neidhardt and Ott, INFOCOM 1996).
 
-use super::Discipline;
 use super::fifo::{Fifo, Limits};
 use super::kind::Kind;
 use crate::packet::{DropReason, Drops, Queued};
@@ -50,11 +49,11 @@ impl<P> DropHead<P> {
     }
 }
 
-pub(super) const KINDS: &[Kind] = &[Kind {
+pub(super) const KINDS: &[Kind<()>] = &[Kind {
     name: "drophead",
     keys: &["limit"],
     limit: None,
-    read: |_| Ok(Discipline::DropHead),
+    read: |_| Ok(()),
 }];
 
 pub(super) fn to_toml(limit: QueueLimit) -> String {

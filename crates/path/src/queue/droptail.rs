@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use super::Discipline;
 use super::fifo::{Fifo, Limits};
 use super::kind::Kind;
 use crate::packet::{DropReason, Drops, Queued};
@@ -108,11 +107,11 @@ impl VirtualDropTail {
     }
 }
 
-pub(super) const KINDS: &[Kind] = &[Kind {
+pub(super) const KINDS: &[Kind<()>] = &[Kind {
     name: "droptail",
     keys: &["limit"],
     limit: None,
-    read: |_| Ok(Discipline::DropTail),
+    read: |_| Ok(()),
 }];
 
 pub(super) fn to_toml(limit: QueueLimit) -> String {

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::RngCore;
 
-use super::Discipline;
 use super::codel::{CoDelSpec, Control};
 use super::fifo::{Fifo, Limits};
 use super::kind::Kind;
@@ -177,11 +176,11 @@ impl<P> FqCoDel<P> {
     }
 }
 
-pub(super) const KINDS: &[Kind] = &[Kind {
+pub(super) const KINDS: &[Kind<FqCoDelSpec>] = &[Kind {
     name: "fq-codel",
     keys: &["limit", "target", "interval", "ecn", "flows", "quantum"],
     limit: Some(QueueLimit::Packets(10_240)), // RFC 8290, section 5.2.3
-    read: |table| FqCoDelSpec::read(table).map(Discipline::FqCoDel),
+    read: FqCoDelSpec::read,
 }];
 
 impl FqCoDelSpec {

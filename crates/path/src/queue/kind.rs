@@ -1,6 +1,5 @@
 //! A kind of queue in a path file.
 
-use super::Discipline;
 use crate::reader::{Read, Table};
 use crate::units::QueueLimit;
 
@@ -11,12 +10,12 @@ pub(super) const SIZE: &str =
 /// Linux's default limit of `codel` and `pie` (RFC 8033, section 5.3, leaves it open).
 pub(super) const AQM_LIMIT: QueueLimit = QueueLimit::Packets(1000);
 
-/// What a table with this `kind` may have, and how it is read.
-pub(super) struct Kind {
+/// What a table with this `kind` may have, and how it is read, to the parameters of a discipline.
+pub(super) struct Kind<T> {
     pub(super) name: &'static str,
     /// The keys beside `kind`.
     pub(super) keys: &'static [&'static str],
     /// `limit` where it is left out; none: what it is for a queue without `kind`.
     pub(super) limit: Option<QueueLimit>,
-    pub(super) read: fn(Table<'_, '_>) -> Read<Discipline>,
+    pub(super) read: fn(Table<'_, '_>) -> Read<T>,
 }

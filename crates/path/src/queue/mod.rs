@@ -19,9 +19,9 @@ pub use red::{Red, RedSpec};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::kind::{Kind, SIZE};
+use self::kind::SIZE;
 use crate::packet::{DropReason, Drops, Queued};
-use crate::reader::{Field, Read};
+use crate::reader::{Field, Read, Table};
 use crate::units::{Bandwidth, QueueLimit, Time};
 
 /// A queue as a path file describes it.
@@ -40,15 +40,8 @@ impl QueueSpec {
             None => (default, Discipline::DropTail),
             Some(field) if !field.is_table() => (field.quantity(SIZE)?, Discipline::DropTail),
             Some(field) => {
-                let kinds: Vec<&Kind> = KINDS.iter().copied().flatten().collect();
-                let keys: Vec<_> = kinds.iter().map(|kind| (kind.name, kind.keys)).collect();
-                let (name, table) = field.kind(&keys)?;
-                let kind = kinds.iter().find(|kind| kind.name == name);
-                let kind = kind.expect("one of these");
-                let limit = table.or("limit", kind.limit.unwrap_or(default), |field| {
-                    field.quantity(SIZE)
-                })?;
-                (limit, (kind.read)(table)?)
+                let (kind, table) = field.kind(&Discipline::kinds())?;
+                Discipline::read(kind, table, default)?
             }
         };
         Ok(Self { limit, discipline })
@@ -73,9 +66,25 @@ macro_rules! disciplines {
             $($(#[$doc])* $name $(($parameters))?,)*
         }
 
-        const KINDS: &[&[Kind]] = &[$($module::KINDS),*];
-
         impl Discipline {
+            /// The kinds of a path file, each with its keys.
+            fn kinds() -> Vec<(&'static str, &'static [&'static str])> {
+                let mut kinds = Vec::new();
+                $(kinds.extend($module::KINDS.iter().map(|kind| (kind.name, kind.keys)));)*
+                kinds
+            }
+
+            /// Limit and discipline of a table of this `kind`; `default` is the limit for most.
+            fn read(kind: &str, table: Table<'_, '_>, default: QueueLimit) -> Read<(QueueLimit, Self)> {
+                $(if let Some(kind) = $module::KINDS.iter().find(|known| known.name == kind) {
+                    let limit = kind.limit.unwrap_or(default);
+                    let limit = table.or("limit", limit, |field| field.quantity(SIZE))?;
+                    let _parameters = (kind.read)(table)?;
+                    return Ok((limit, Self::$name $(({ let $spec = _parameters; $spec }))?));
+                })*
+                unreachable!("the kind was checked")
+            }
+
             fn to_toml(&self, limit: QueueLimit) -> String {
                 match self {
                     $(Self::$name $(($spec))? => $module::to_toml($($spec,)? limit),)*

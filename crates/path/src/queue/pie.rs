@@ -6,7 +6,6 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::Discipline;
 use super::fifo::{Fifo, Limits};
 use super::kind::{AQM_LIMIT, Kind};
 use crate::packet::{DropReason, Drops, Queued};
@@ -188,7 +187,7 @@ impl<P> Pie<P> {
     }
 }
 
-pub(super) const KINDS: &[Kind] = &[Kind {
+pub(super) const KINDS: &[Kind<PieSpec>] = &[Kind {
     name: "pie",
     keys: &[
         "limit",
@@ -201,7 +200,7 @@ pub(super) const KINDS: &[Kind] = &[Kind {
         "mark_below",
     ],
     limit: Some(AQM_LIMIT),
-    read: |table| PieSpec::read(table).map(Discipline::Pie),
+    read: PieSpec::read,
 }];
 
 impl PieSpec {

@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::Discipline;
 use super::fifo::{Fifo, Limits};
 use super::kind::{Kind, SIZE};
 use crate::packet::{DropReason, Drops, Queued};
@@ -234,7 +233,7 @@ impl<P> Red<P> {
     }
 }
 
-pub(super) const KINDS: &[Kind] = &[
+pub(super) const KINDS: &[Kind<RedSpec>] = &[
     Kind {
         name: "red",
         keys: &[
@@ -247,7 +246,7 @@ pub(super) const KINDS: &[Kind] = &[
             "ecn",
         ],
         limit: None,
-        read: |table| RedSpec::read(table, RedSpec::classic()).map(Discipline::Red),
+        read: |table| RedSpec::read(table, RedSpec::classic()),
     },
     Kind {
         name: "adaptive-red",
@@ -262,7 +261,7 @@ pub(super) const KINDS: &[Kind] = &[
             "ecn",
         ],
         limit: None,
-        read: |table| RedSpec::read(table, RedSpec::adaptive()).map(Discipline::Red),
+        read: |table| RedSpec::read(table, RedSpec::adaptive()),
     },
 ];
 
