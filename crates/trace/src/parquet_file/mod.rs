@@ -11,6 +11,3 @@ pub(crate) use read::read_opened;
 pub use read::read_parquet;
 pub use tables::Row;
 pub use write::{TableWriter, write_batch, write_packets, write_parquet, write_rows};
-
-/// Key of the JSON metadata in the Parquet footer.
-const METADATA_KEY: &str = "pathcast";

@@ -9,8 +9,7 @@ use arrow_array::{Array, Float64Array, RecordBatch, UInt64Array};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::ParquetMetaData;
 
-use super::METADATA_KEY;
-use super::tables::Row;
+use super::tables::{METADATA_KEY, Row};
 use crate::error::TraceError;
 use crate::pages;
 use crate::quiet_panics;

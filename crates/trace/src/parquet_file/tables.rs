@@ -1,4 +1,4 @@
-//! The columns of the project's tables.
+//! The columns of the project's tables, and where their metadata is.
 
 use std::sync::Arc;
 
@@ -6,6 +6,9 @@ use arrow_array::{ArrayRef, Float64Array, UInt8Array, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 
 use crate::record::{MessageRecord, PacketRecord, QueueRecord, Record};
+
+/// Key of the JSON metadata in the Parquet footer.
+pub(super) const METADATA_KEY: &str = "pathcast";
 
 /// A row of one of the project's tables.
 pub trait Row: Sized {

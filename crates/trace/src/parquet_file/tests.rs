@@ -13,8 +13,9 @@ use arrow_schema::Schema;
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
 
+use super::tables::METADATA_KEY;
 use super::write::BATCH_ROWS;
-use super::{METADATA_KEY, Row, read_parquet, write_parquet};
+use super::{Row, read_parquet, write_parquet};
 use crate::record::{Metadata, Mode, Record, Source, Trace};
 
 fn trace(rows: usize) -> Trace {

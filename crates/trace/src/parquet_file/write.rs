@@ -11,8 +11,7 @@ use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use super::METADATA_KEY;
-use super::tables::Row;
+use super::tables::{METADATA_KEY, Row};
 use crate::error::TraceError;
 use crate::output::write_beside;
 use crate::record::{Metadata, PacketRecord, Trace};
