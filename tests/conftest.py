@@ -42,6 +42,7 @@ REAL_TIME = {
     "test_live",
     "test_quic",
     "test_quic_worlds",
+    "test_receive_window",
     "test_recovery",
     "test_rootless",
     "test_runs",

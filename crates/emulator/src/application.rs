@@ -102,10 +102,7 @@ impl<'a> Application<'a> {
             carrier: match spec.transport {
                 Transport::Udp => Carrier::Udp(Box::default()),
                 Transport::Quic(_) => stream(None),
-                Transport::Tcp {
-                    receive_window_bytes,
-                    ..
-                } => stream(receive_window_bytes),
+                Transport::Tcp { receive_window, .. } => stream(receive_window.fixed_bytes()),
             },
             outcome: FlowOutcome::default(),
             broken: false,

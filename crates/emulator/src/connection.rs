@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, limit_receive_window, set_receive_buffer, set_tcp_option};
-use pathcast_scenario::{DEFAULT_MSS_BYTES, Heading, Transport, UNSENT_BYTES};
+use pathcast_scenario::{DEFAULT_MSS_BYTES, Heading, ReceiveWindow, Transport, UNSENT_BYTES};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect, getsockname, listen,
@@ -163,7 +163,7 @@ impl<'a> Sockets<'a> {
                 }
             };
             if let Transport::Tcp {
-                receive_window_bytes: Some(bytes),
+                receive_window: ReceiveWindow::Fixed { bytes },
                 ..
             } = flow.spec.transport
             {

@@ -38,6 +38,7 @@ mod packet;
 mod packet_log;
 mod pump;
 mod quic;
+mod receive_buffers;
 mod run;
 mod seals;
 mod shell;

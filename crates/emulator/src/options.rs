@@ -11,6 +11,7 @@ use pathcast_scenario::{FlowSpec, Heading, QuicScheme, Scenario, Transport};
 use crate::addresses::{Ip, MAX_GROUPS, SHAPE};
 use crate::error::EmulatorError;
 use crate::pump::is_fast;
+use crate::receive_buffers::largest_buffer;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +123,7 @@ impl Options {
                 );
             }
         }
+        largest_buffer(&self.scenario).map_err(EmulatorError::Unsupported)?;
         Ok(())
     }
 

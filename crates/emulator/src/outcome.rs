@@ -7,7 +7,7 @@ use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{DeviceKind, in_user_namespace};
 use pathcast_path::{Path, Span, Time};
 use pathcast_probe::{FlowTotals, Observation, Stopped};
-use pathcast_scenario::Transport;
+use pathcast_scenario::{ReceiveWindow, Transport};
 use pathcast_trace::{
     FlowReport, MessageReport, Metadata, OneWayDelay, Record, RunReport, Source, Trace,
 };
@@ -456,11 +456,9 @@ fn window_limited(
         let Some(bdp_bytes) = options.bdp_bytes(spec) else {
             continue;
         };
-        // whoever asks for a small window wants to see what it does
-        if let Transport::Tcp {
-            receive_window_bytes: Some(_),
-            ..
-        } = spec.transport
+        // whoever asks for a window wants to see what it does
+        if let Transport::Tcp { receive_window, .. } = spec.transport
+            && receive_window != ReceiveWindow::Unlimited
         {
             continue;
         }

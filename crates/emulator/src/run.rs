@@ -27,6 +27,7 @@ use crate::outcome::{Findings, FlowFindings, Measured, bound, conclude};
 use crate::packet_log::{Conclusion, Files, Log, packet_log};
 use crate::pump::Pump;
 use crate::quic::{self, QuicFlow};
+use crate::receive_buffers;
 
 /// The pump goes before everything else; reading the trace before making more of it.
 pub(crate) const PUMP_PRIORITY: i32 = 50;
@@ -182,13 +183,17 @@ impl Run<'_> {
         };
         let host = |kind, shape, end| Host::create(kind, &addresses(end), shape, &settings);
         let shape = self.options.shape();
-        let near = host(self.options.device, shape, End::Near)?;
+        let mut near = host(self.options.device, shape, End::Near)?;
         let (device, super_packets) = (near.device.kind(), near.device.super_packets());
         let shape = Shape {
             super_packets,
             ..shape
         };
-        let far = host(Some(device), shape, End::Far)?;
+        let mut far = host(Some(device), shape, End::Far)?;
+        if let Ok(Some(bytes)) = receive_buffers::largest_buffer(&self.options.scenario) {
+            receive_buffers::limit(&mut near, bytes)?;
+            receive_buffers::limit(&mut far, bytes)?;
+        }
         for (group, spec, beginning) in self.options.beginnings() {
             // whoever sends the data connects, to an address of the group's own
             let from = End::source_of(spec.heading);

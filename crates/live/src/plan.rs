@@ -6,7 +6,7 @@ use pathcast_netns::route::Beginning;
 use pathcast_netns::{Settings, Shape};
 use pathcast_path::{Path, Time};
 use pathcast_scenario::{
-    DEFAULT_MSS_BYTES, Flow, FlowSpec, Heading, Scenario, Transport, Workload,
+    DEFAULT_MSS_BYTES, Flow, FlowSpec, Heading, ReceiveWindow, Scenario, Transport, Workload,
 };
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +142,10 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
             Transport::Tcp {
                 handshake: true, ..
             } => return Err(HANDSHAKE.into()),
+            Transport::Tcp {
+                receive_window: ReceiveWindow::Auto { .. },
+                ..
+            } => return Err(AUTO.into()),
             Transport::Tcp { mss_bytes, .. } if *mss_bytes != DEFAULT_MSS_BYTES => {
                 return Err(format!(
                     "got a flow with an mss of {mss_bytes} B, expected none: a real path has its own"
@@ -184,6 +188,9 @@ pub(crate) fn settings(scenario: Option<&Scenario>) -> Settings {
 
 const HANDSHAKE: &str = "got a flow with `handshake = true`, expected none: connections open before the run begins; the \
                          simulator has handshakes, by `pathcast simulate`";
+
+const AUTO: &str = "got a flow with an automatic `receive_window`, expected none or a size: live gives sockets buffers of \
+                    its own; the emulator leaves them to the kernel, by `pathcast emulate`";
 
 /// What connections begin with.
 pub(crate) fn beginning(scenario: &Scenario) -> Beginning {
@@ -233,10 +240,7 @@ impl Task {
     /// The most that this host takes, in bytes, if it receives and there is such a limit.
     pub(crate) fn receive_window(&self) -> Option<u64> {
         match self.spec.transport {
-            Transport::Tcp {
-                receive_window_bytes,
-                ..
-            } if !self.sends => receive_window_bytes,
+            Transport::Tcp { receive_window, .. } if !self.sends => receive_window.fixed_bytes(),
             _ => None,
         }
     }
@@ -298,6 +302,7 @@ mod tests {
                 "initial_window",
             ),
             ("scheme = 'quic-bbr3'", "quic-bbr3"),
+            ("scheme = 'cubic'\nreceive_window = 'auto'", "automatic"),
             ("scheme = 'cubic'\ndelay = '3 ms'", "delay"),
             ("scheme = 'cubic'\ncount = 2000", "2000 flows"),
         ] {

@@ -289,6 +289,8 @@ mod tests {
              [[flows]]\nscheme = 'udp'\nworkload = {{ kind = 'on-off', on = '1 s', \
              off = {{ kind = 'exponential', mean = '2 s' }}, rate = '1 Mbit/s' }}\n\
              [[flows]]\nscheme = 'quic-cubic'\n\
+             [[flows]]\nscheme = 'reno'\nreceive_window = 'auto'\n\
+             [[flows]]\nscheme = 'reno'\nreceive_window = {{ kind = 'auto', buffer = '1 MB' }}\n\
              [[flows]]\nscheme = 'bbr'\nworkload = {{ kind = 'on-off', on = '1 s', off = '1 s' }}\n\
              [[flows]]\nscheme = 'vegas'\nworkload = {{ kind = 'replay', repeat = true, \
              writes = [['0 s', '100 B'], ['7200 s', '3 kB']] }}\n\
@@ -299,7 +301,7 @@ mod tests {
         let written = scenario.to_toml();
         let again = Scenario::parse(&written, "again.toml").unwrap();
         assert_eq!(again, scenario, "{written}");
-        assert_eq!(again.flows().count(), 10);
+        assert_eq!(again.flows().count(), 12);
         assert_eq!(scenario.flows[0].route, [1, 0]);
         let transfer = &scenario.flows[1];
         assert!(matches!(
@@ -363,6 +365,16 @@ mod tests {
             "scheme = 'cubic'\nreceive_window = '1 kB'",
             6,
             "at least 1448 B",
+        );
+        wrong(
+            "scheme = 'cubic'\nreceive_window = 'large'",
+            6,
+            "got \"large\"",
+        );
+        wrong(
+            "scheme = 'cubic'\nreceive_window = { kind = 'auto', buffer = '100 kB' }",
+            6,
+            "buffer: got 100000 B, expected 131072 B",
         );
         wrong("scheme = 'cubic'\nworkload = 'web'", 6, "expected \"bulk\"");
         assert!(error("[[flows]]\nscheme = 'cubic'\n").contains("missing field `links`"));

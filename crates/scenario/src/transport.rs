@@ -6,6 +6,7 @@ use pathcast_path::Size;
 use pathcast_path::reader::{Read, SIZE, Table};
 
 use crate::quic::QuicScheme;
+use crate::receive_window::ReceiveWindow;
 
 /// Payload of a full packet of TCP with timestamps over IPv4 and an MTU of 1500 bytes.
 pub const DEFAULT_MSS_BYTES: u32 = 1448;
@@ -13,8 +14,6 @@ pub const DEFAULT_MSS_BYTES: u32 = 1448;
 const FULL_PAYLOAD_BYTES: u64 = DEFAULT_MSS_BYTES as u64;
 /// The smallest that Linux takes (TCP_MIN_MSS), less the timestamps.
 const MIN_MSS_BYTES: u64 = 88 - 12;
-/// The largest window that TCP can say (RFC 7323, section 2.3).
-const MAX_WINDOW_BYTES: u64 = 1 << 30;
 
 /// What carries a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +24,8 @@ pub enum Transport {
         scheme: String,
         /// The first window in packets; none: the scheme's.
         initial_window_packets: Option<u32>,
-        /// The most that the receiver takes, in bytes; none: no limit.
-        receive_window_bytes: Option<u64>,
+        /// What the receiver takes.
+        receive_window: ReceiveWindow,
         /// Whether a flow that was idle begins with a smaller window.
         slow_start_after_idle: bool,
         /// Whether queues may mark its packets instead of dropping them.
@@ -49,7 +48,7 @@ impl Transport {
         Self::Tcp {
             scheme: scheme.into(),
             initial_window_packets: None,
-            receive_window_bytes: None,
+            receive_window: ReceiveWindow::Unlimited,
             slow_start_after_idle: true,
             ecn: false,
             mss_bytes: DEFAULT_MSS_BYTES,
@@ -126,15 +125,6 @@ impl Transport {
             }
             return Ok(other);
         }
-        let window = table.get("receive_window").map(|field| {
-            let bytes = field.quantity::<Size>(SIZE)?.as_bytes();
-            if bytes < FULL_PAYLOAD_BYTES {
-                return field.wrong(format_args!(
-                    "expected at least {FULL_PAYLOAD_BYTES} B, a packet"
-                ));
-            }
-            Ok(bytes.min(MAX_WINDOW_BYTES))
-        });
         let first = table.get("initial_window");
         let yes_or_no = |key, default| table.or(key, default, |field| field.boolean());
         Ok(Self::Tcp {
@@ -142,7 +132,11 @@ impl Transport {
             initial_window_packets: first
                 .map(|field| Ok(field.whole(1, 10_000)? as u32))
                 .transpose()?,
-            receive_window_bytes: window.transpose()?,
+            receive_window: table.or(
+                "receive_window",
+                ReceiveWindow::Unlimited,
+                |field| ReceiveWindow::read(field, FULL_PAYLOAD_BYTES),
+            )?,
             slow_start_after_idle: yes_or_no("slow_start_after_idle", true)?,
             ecn: yes_or_no("ecn", false)?,
             mss_bytes: table.or("mss", DEFAULT_MSS_BYTES, |field| {
@@ -162,7 +156,7 @@ impl Transport {
     pub(crate) fn write_keys(&self, line: &mut impl FnMut(&str, &dyn Display)) {
         if let Self::Tcp {
             initial_window_packets,
-            receive_window_bytes,
+            receive_window,
             slow_start_after_idle,
             ecn,
             mss_bytes,
@@ -173,8 +167,8 @@ impl Transport {
             if let Some(packets) = initial_window_packets {
                 line("initial_window", packets);
             }
-            if let Some(bytes) = receive_window_bytes {
-                line("receive_window", &format_args!("\"{bytes} B\""));
+            if *receive_window != ReceiveWindow::Unlimited {
+                line("receive_window", receive_window);
             }
             line("slow_start_after_idle", slow_start_after_idle);
             line("ecn", ecn);

@@ -6,6 +6,7 @@
 #![deny(clippy::disallowed_methods)] // the same run on every machine
 
 mod batch;
+mod ends;
 mod network;
 mod quic;
 mod recorder;

@@ -11,15 +11,14 @@ use pathcast_quic::Identity;
 use pathcast_scenario::{
     DATAGRAM_BYTES, Datagrams, FlowSpec, Scenario, Source, Timers, Transport, Workload, Write,
 };
-use pathcast_tcp::{
-    DataSegment, Ecn, Handshake, Receiver, ReceiverConfig, Sender, SenderConfig, Start,
-};
+use pathcast_tcp::{DataSegment, Ecn, Handshake, Receiver, ReceiverConfig, Sender, Start};
 use pathcast_trace::{
     DelayHistogram, Direction, FlowReport, MessageRecord, MessageReport, PacketEvent, PacketRecord,
     QueueRecord, Record,
 };
 use rand_core::RngCore;
 
+use crate::ends::{growing_buffer, sender_config};
 use crate::network::Network;
 use crate::quic::{QuicFlow, SINK, SOURCE};
 use crate::recorder::Recorder;
@@ -147,6 +146,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 receiver: Receiver::new(ReceiverConfig {
                     accepts: start == Start::Opens,
                     rtt: (!handshake).then_some(rtt),
+                    buffer: growing_buffer(&spec.transport),
                     ..ReceiverConfig::default()
                 }),
                 framing: match spec.transport {
@@ -171,6 +171,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 let receiver = Receiver::new(ReceiverConfig {
                     accepts: handshake,
                     rtt: (!handshake).then_some(rtt),
+                    buffer: growing_buffer(&spec.transport),
                     ..ReceiverConfig::default()
                 });
                 of_requests.push((number, connect(start_of_requests), receiver));
@@ -792,35 +793,6 @@ impl Flow {
     }
 }
 
-fn sender_config(transport: &Transport, start: Start) -> SenderConfig {
-    let idle = SenderConfig {
-        packets: Some(0),
-        start,
-        ..SenderConfig::default()
-    };
-    match transport {
-        Transport::Udp | Transport::Quic(_) => idle,
-        Transport::Tcp {
-            initial_window_packets,
-            receive_window_bytes,
-            slow_start_after_idle,
-            ecn,
-            mss_bytes,
-            ..
-        } => SenderConfig {
-            mss_bytes: *mss_bytes,
-            initial_window_packets: *initial_window_packets,
-            receive_window_packets: receive_window_bytes
-                .map_or(idle.receive_window_packets, |bytes| {
-                    (bytes / u64::from(*mss_bytes)).max(1)
-                }),
-            slow_start_after_idle: *slow_start_after_idle,
-            ecn: *ecn,
-            ..idle
-        },
-    }
-}
-
 /// A policer's drop is told as a queue's, for it is a queue without room.
 const fn drop_event(reason: DropReason) -> PacketEvent {
     match reason {
@@ -866,7 +838,7 @@ fn ack_record(now: Time, flow: u32, connection: &Connection) -> Record {
         srtt_s: sender.rtt().srtt().map(Span::as_secs),
         snd_nxt_bytes: Some(next * mss),
         snd_una_bytes: Some(una * mss),
-        rwnd_bytes: None,
+        rwnd_bytes: sender.receive_window().map(|packets| packets * mss),
         retransmits: Some(sender.retransmits()),
         min_rtt_s: belief.min_rtt.or(sender.rtt().min()).map(Span::as_secs),
         bandwidth_bps: belief.bandwidth.map(bps),

@@ -18,6 +18,7 @@ mod pacer;
 mod prr;
 mod rack;
 mod rate;
+mod receive_window;
 mod receiver;
 mod rtt;
 mod scoreboard;
@@ -31,6 +32,7 @@ mod undo;
 mod window_use;
 
 pub use handshake::Handshake;
+pub use receive_window::GrowingBuffer;
 pub use receiver::{Receiver, ReceiverConfig};
 pub use rtt::RttEstimator;
 pub use segment::{AckSegment, DataSegment, Ecn, MAX_SACK_BLOCKS, SackBlock};

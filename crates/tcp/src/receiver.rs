@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use pathcast_path::{Span, Time};
 
 use crate::handshake::{Accepting, Handshake};
+use crate::receive_window::{GrowingBuffer, GrowingWindow, stamp};
 use crate::segment::{AckSegment, DataSegment, Ecn, MAX_SACK_BLOCKS, SackBlock};
 
 /// Least time for which an acknowledgment of one packet may wait for a second (Linux's TCP_ATO_MIN).
@@ -39,8 +40,10 @@ const UNKNOWN_RTT: Span = Span::from_millis(50);
 /// What a receiver takes.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverConfig {
-    /// Its buffer in packets.
+    /// Its buffer in packets, if that does not grow.
     pub window_packets: u32,
+    /// A buffer that grows with what arrives, of an application that reads at once.
+    pub buffer: Option<GrowingBuffer>,
     /// Whether the application reads by [`Receiver::read`] only, instead of at once.
     pub reads_on_demand: bool,
     /// Whether the connection opens by a SYN; else it is open from the start.
@@ -54,6 +57,7 @@ impl Default for ReceiverConfig {
     fn default() -> Self {
         Self {
             window_packets: u32::MAX,
+            buffer: None,
             reads_on_demand: false,
             accepts: false,
             rtt: None,
@@ -64,7 +68,9 @@ impl Default for ReceiverConfig {
 /// Puts packets in order and acknowledges them.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    config: ReceiverConfig,
+    window_packets: u32,
+    reads_on_demand: bool,
+    growing: Option<Box<GrowingWindow>>,
     /// The next packet in order.
     next: u64,
     /// Blocks past `next`, ascending, with gaps between them.
@@ -114,8 +120,15 @@ impl Default for Receiver {
 impl Receiver {
     /// A receiver that is connected and has got nothing.
     pub fn new(config: ReceiverConfig) -> Self {
+        let growing = config.buffer.map(GrowingWindow::new).map(Box::new);
+        let window_packets = match &growing {
+            Some(growing) => growing.first_packets() as u32,
+            None => config.window_packets,
+        };
         let mut receiver = Self {
-            config,
+            window_packets,
+            reads_on_demand: config.reads_on_demand,
+            growing,
             next: 0,
             blocks: Vec::new(),
             recent: [0; MAX_SACK_BLOCKS],
@@ -135,7 +148,7 @@ impl Receiver {
             // no packet lies before it until the connection is open
             edge: match config.accepts {
                 true => 0,
-                false => u64::from(config.window_packets),
+                false => u64::from(window_packets),
             },
             echo: Time::ZERO,
             duplicate: None,
@@ -179,7 +192,7 @@ impl Receiver {
 
     /// Packets in order that wait to be read.
     pub const fn unread(&self) -> u64 {
-        if self.config.reads_on_demand {
+        if self.reads_on_demand {
             self.next - self.read
         } else {
             0
@@ -196,13 +209,47 @@ impl Receiver {
 
     /// Packets past the next one that it takes.
     fn window(&self) -> u32 {
-        let free = u64::from(self.config.window_packets).saturating_sub(self.unread());
+        let free = u64::from(self.window_packets).saturating_sub(self.unread());
         free as u32
     }
 
     /// Takes a packet that arrived at `now`; returns an acknowledgment if one is due at once.
     #[inline(always)]
     pub fn on_data(&mut self, now: Time, segment: &DataSegment) -> Option<AckSegment> {
+        match self.growing {
+            None => self.take(now, segment),
+            Some(_) => self.take_and_grow(now, segment),
+        }
+    }
+
+    /// As [`take`](Self::take), while the window grows.
+    #[inline(never)]
+    fn take_and_grow(&mut self, now: Time, segment: &DataSegment) -> Option<AckSegment> {
+        let is_new = !segment.is_empty() && segment.seq < self.edge && !self.has(segment.seq);
+        if is_new && let Some(growing) = &mut self.growing {
+            if segment.seq == self.next {
+                growing.on_next(now, segment, self.next);
+            }
+            // an acknowledgment tells of it at once (Linux's tcp_grow_window)
+            self.quick |= u32::from(growing.open());
+        }
+        let mut answer = self.take(now, segment);
+        if let Some(answer) = &mut answer {
+            answer.stamp = stamp(now);
+        }
+        // the application reads after the acknowledgment has left
+        let last = self.blocks.last().map_or(self.next, |block| block.end);
+        if let Some(growing) = &mut self.growing {
+            match segment.seq < self.next {
+                true => growing.on_read(now, self.next, last),
+                false => growing.on_gap(self.next, last),
+            }
+        }
+        answer
+    }
+
+    #[inline(always)]
+    fn take(&mut self, now: Time, segment: &DataSegment) -> Option<AckSegment> {
         let seq = segment.seq;
         if (segment.is_empty() || seq >= self.edge)
             && let ControlFlow::Break(answer) = self.on_special(now, segment)
@@ -273,8 +320,11 @@ impl Receiver {
             let handshake = accepting.on_open(now);
             self.accepting = None;
             self.timer = None;
-            self.edge = u64::from(self.config.window_packets);
+            self.edge = u64::from(self.window_packets);
             self.handshake = Some(handshake);
+            if let Some(growing) = &mut self.growing {
+                growing.on_open(now);
+            }
             if let Some(rtt) = handshake.rtt {
                 self.on_rtt(rtt);
             }
@@ -296,7 +346,7 @@ impl Receiver {
         let mut segment = AckSegment::new(0);
         segment.is_syn = true;
         segment.echo = self.accepting.as_ref().map_or(Time::ZERO, |syn| syn.echo());
-        segment.window_packets = self.config.window_packets;
+        segment.window_packets = self.window_packets;
         segment
     }
 
@@ -368,17 +418,21 @@ impl Receiver {
         if self.timer? > now {
             return None;
         }
-        if let Some(accepting) = &mut self.accepting {
+        let mut answer = if let Some(accepting) = &mut self.accepting {
             self.timer = accepting.on_timeout(now);
-            return self.timer.map(|_| self.syn_ack());
-        }
-        Some({
+            self.timer?;
+            self.syn_ack()
+        } else {
             if self.compressed == 0 {
                 // it waited in vain: the next may wait longer (Linux's tcp_delack_timer_handler)
                 self.delay = (self.delay + self.delay).min(MAX_DELAY);
             }
             self.acknowledge()
-        })
+        };
+        if self.growing.is_some() {
+            answer.stamp = stamp(now);
+        }
+        Some(answer)
     }
 
     /// Notes a packet past a gap; returns whether it is new.
@@ -438,13 +492,19 @@ impl Receiver {
         self.timer = None;
         self.quick = self.quick.saturating_sub(1);
         self.acknowledged = self.next;
-        let window = self.window();
-        self.edge = self.edge.max(self.next + u64::from(window));
-        let mut ack = AckSegment::new(self.next);
+        let edge = match &mut self.growing {
+            None => self.next + u64::from(self.window()),
+            Some(growing) => {
+                // the packet that is being acknowledged has not been read yet
+                let held = self.blocks.iter().map(|block| block.end - block.start);
+                growing.offer(self.next, 1 + held.sum::<u64>())
+            }
+        };
+        self.edge = self.edge.max(edge);
+        let mut ack = AckSegment::new(self.next).with_ecn_echo(self.ecn_echo);
         ack.echo = self.echo;
         // the edge never goes back, whatever arrived past a gap
         ack.window_packets = (self.edge - self.next).min(u64::from(u32::MAX)) as u32;
-        ack.ecn_echo = self.ecn_echo;
         if let Some(seq) = self.duplicate.take() {
             ack.push_duplicate(seq);
         }
@@ -674,11 +734,11 @@ mod tests {
         let mut receiver = past_quick_acks();
         let mut marked = packet(16).with_ecn_capable(true);
         assert!(marked.mark());
-        assert!(receiver.on_data(at(0), &marked).unwrap().ecn_echo);
-        assert!(receiver.on_data(at(0), &packet(17)).unwrap().ecn_echo);
+        assert!(receiver.on_data(at(0), &marked).unwrap().ecn_echo());
+        assert!(receiver.on_data(at(0), &packet(17)).unwrap().ecn_echo());
         let reduced = packet(18).with_reduced(true);
         receiver.on_data(at(0), &reduced);
-        assert!(!receiver.on_data(at(0), &packet(19)).unwrap().ecn_echo);
+        assert!(!receiver.on_data(at(0), &packet(19)).unwrap().ecn_echo());
     }
 
     proptest! {

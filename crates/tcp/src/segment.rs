@@ -17,15 +17,16 @@ pub enum Ecn {
     Marked,
 }
 
-const RETRANSMISSION: u32 = 1 << 16;
-const ECN_CAPABLE: u32 = 1 << 17;
-const ECN_MARKED: u32 = 1 << 18;
-const REDUCED: u32 = 1 << 19;
-const EMPTY: u32 = 1 << 20;
-const PUSHED: u32 = 1 << 21;
-const SYN: u32 = 1 << 22;
-const FIN: u32 = 1 << 23;
-const ASKS: u32 = 1 << 24;
+const RETRANSMISSION: u64 = 1 << 16;
+const ECN_CAPABLE: u64 = 1 << 17;
+const ECN_MARKED: u64 = 1 << 18;
+const REDUCED: u64 = 1 << 19;
+const EMPTY: u64 = 1 << 20;
+const PUSHED: u64 = 1 << 21;
+const SYN: u64 = 1 << 22;
+const FIN: u64 = 1 << 23;
+const ASKS: u64 = 1 << 24;
+const ECHO_SHIFT: u32 = 32;
 
 /// A packet of data.
 ///
@@ -37,8 +38,8 @@ pub struct DataSegment {
     pub seq: u64,
     /// When it was sent: its timestamp option (RFC 7323).
     pub sent_at: Time,
-    /// Bytes missing to an MSS, and flags.
-    word: u32,
+    /// Bytes missing to an MSS, flags, and the timestamp that it echoes.
+    word: u64,
 }
 
 impl DataSegment {
@@ -52,7 +53,7 @@ impl DataSegment {
         }
     }
 
-    const fn with(mut self, flag: u32, set: bool) -> Self {
+    const fn with(mut self, flag: u64, set: bool) -> Self {
         self.word |= if set { flag } else { 0 };
         self
     }
@@ -60,7 +61,7 @@ impl DataSegment {
     /// With `bytes` of payload less than an MSS.
     #[inline]
     pub const fn with_short_by_bytes(mut self, bytes: u16) -> Self {
-        self.word |= bytes as u32;
+        self.word |= bytes as u64;
         self
     }
 
@@ -68,6 +69,13 @@ impl DataSegment {
     #[inline]
     pub const fn with_pushed(self, pushed: bool) -> Self {
         self.with(PUSHED, pushed)
+    }
+
+    /// That echoes the timestamp of an acknowledgment.
+    #[inline]
+    pub const fn with_echo(mut self, stamp: u16) -> Self {
+        self.word |= (stamp as u64) << ECHO_SHIFT;
+        self
     }
 
     /// As one that was sent before, or not.
@@ -110,6 +118,12 @@ impl DataSegment {
     #[inline]
     pub const fn as_fin(self) -> Self {
         self.with(FIN | PUSHED, true)
+    }
+
+    /// The timestamp of the last acknowledgment that the sender had got, see [`AckSegment::stamp`].
+    #[inline]
+    pub const fn echo(&self) -> u16 {
+        (self.word >> ECHO_SHIFT) as u16
     }
 
     /// Bytes of payload less than an MSS: not 0 only at the end of the data.
@@ -199,6 +213,11 @@ pub struct SackBlock {
     pub end: u64,
 }
 
+/// The bits of an acknowledgment that count its blocks, and its flags.
+const BLOCKS: u8 = 3;
+const DUPLICATE: u8 = 1 << 2;
+const ECN_ECHO: u8 = 1 << 3;
+
 /// An acknowledgment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AckSegment {
@@ -208,12 +227,12 @@ pub struct AckSegment {
     pub echo: Time,
     /// Packets past `cumulative` that the receiver takes.
     pub window_packets: u32,
-    /// A data packet was marked, and the sender has not said yet that it reduced (ECE).
-    pub ecn_echo: bool,
+    /// When it was sent, in milliseconds; 0 of a receiver whose window does not grow, for nobody needs it then.
+    pub stamp: u16,
     /// It answers a SYN.
     pub is_syn: bool,
-    duplicate: bool,
-    count: u8,
+    /// Flags, and the number of blocks.
+    bits: u8,
     /// First packet of each and one past its last, less `cumulative`: a duplicate's may lie before it.
     blocks: [(u32, u32); MAX_SACK_BLOCKS],
 }
@@ -226,31 +245,44 @@ impl AckSegment {
             cumulative,
             echo: Time::ZERO,
             window_packets: u32::MAX,
-            ecn_echo: false,
+            stamp: 0,
             is_syn: false,
-            duplicate: false,
-            count: 0,
+            bits: 0,
             blocks: [(0, 0); MAX_SACK_BLOCKS],
         }
     }
 
+    /// As one that says that a data packet was marked, and that the sender has not said yet that it reduced (ECE), or
+    /// not.
+    #[inline]
+    pub const fn with_ecn_echo(mut self, echo: bool) -> Self {
+        self.bits |= if echo { ECN_ECHO } else { 0 };
+        self
+    }
+
+    /// Whether a data packet was marked, and the sender has not said yet that it reduced (ECE).
+    #[inline]
+    pub const fn ecn_echo(&self) -> bool {
+        self.bits & ECN_ECHO != 0
+    }
+
     /// Says that packet `seq` arrived twice (DSACK, RFC 2883); to be called before `push`.
     pub fn push_duplicate(&mut self, seq: u64) {
-        debug_assert_eq!(self.count, 0);
+        debug_assert_eq!(self.block_count(), 0);
         self.push(SackBlock {
             start: seq,
             end: seq + 1,
         });
-        self.duplicate = true;
+        self.bits |= DUPLICATE;
     }
 
     /// Adds a block unless it is there already or no more fit.
     pub fn push(&mut self, block: SackBlock) {
-        let count = usize::from(self.count);
+        let count = self.block_count() as usize;
         if count < MAX_SACK_BLOCKS && !self.sacks().any(|other| other == block) {
             let offset = |seq: u64| seq.wrapping_sub(self.cumulative) as u32;
             self.blocks[count] = (offset(block.start), offset(block.end));
-            self.count += 1;
+            self.bits += 1;
         }
     }
 
@@ -269,18 +301,19 @@ impl AckSegment {
     /// The packet that arrived twice, if this is what the acknowledgment is for.
     #[inline]
     pub fn duplicate(&self) -> Option<u64> {
-        self.duplicate.then(|| self.block(0).start)
+        (self.bits & DUPLICATE != 0).then(|| self.block(0).start)
     }
 
     /// The blocks, the one with the newest packet first.
     pub fn sacks(&self) -> impl ExactSizeIterator<Item = SackBlock> + '_ {
-        (usize::from(self.duplicate)..usize::from(self.count)).map(|at| self.block(at))
+        let first = usize::from(self.bits & DUPLICATE != 0);
+        (first..self.block_count() as usize).map(|at| self.block(at))
     }
 
     /// Blocks in the option on the wire, a duplicate's included.
     #[inline]
     pub const fn block_count(&self) -> u32 {
-        self.count as u32
+        (self.bits & BLOCKS) as u32
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Sender {
     round_end: u64,
     /// One past the last packet that the receiver takes.
     receive_edge: u64,
+    /// The timestamp of the last acknowledgment.
+    echo: u16,
     last_sent_at: Option<Time>,
     /// Packets were sent since `poll_transmit` last returned none.
     in_burst: bool,
@@ -86,7 +88,9 @@ impl Sender {
             load: Load::default(),
             load_packets: (0, 0),
             round_end: 0,
-            receive_edge: config.receive_window_packets,
+            receive_edge: (config.first_receive_window_packets)
+                .map_or(config.receive_window_packets, u64::from),
+            echo: 0,
             last_sent_at: None,
             in_burst: false,
             opening: match config.start {
@@ -186,6 +190,13 @@ impl Sender {
     /// Whether the application gave packets that were never sent.
     pub fn has_unsent(&self) -> bool {
         self.scoreboard.next() < self.available
+    }
+
+    /// Packets past those acknowledged that the receiver takes; none: all that TCP can say.
+    pub fn receive_window(&self) -> Option<u64> {
+        let is_limited = self.config.receive_window_packets < MAX_WINDOW_PACKETS
+            || self.config.first_receive_window_packets.is_some();
+        is_limited.then(|| self.receive_edge - self.scoreboard.una())
     }
 
     /// Packets on their way, as far as is known.
@@ -382,6 +393,7 @@ impl Sender {
             } else {
                 0
             })
+            .with_echo(self.echo)
             .with_ecn_capable(capable)
             .with_reduced(capable && std::mem::take(&mut self.tell_reduced))
     }
@@ -447,6 +459,7 @@ impl Sender {
     /// A SYN/ACK arrived at `now`: the connection is open, if it was not. It is acknowledged by itself.
     #[cold]
     fn on_syn_ack(&mut self, now: Time, segment: &AckSegment) {
+        self.echo = segment.stamp;
         if let Some(Some(opening)) = self.opening {
             self.timeout_at = None;
             self.on_open(now, opening.on_syn_ack(now, segment.echo));
@@ -464,6 +477,7 @@ impl Sender {
         let prior_una = self.scoreboard.una();
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());
         self.update_receive_edge(segment);
+        self.echo = segment.stamp;
         // the timestamp tells the round-trip time of a packet sent twice too
         let echoed = || delivery.advanced.then(|| now.since(segment.echo));
         if let Some(rtt) = delivery.first_rtt.or_else(echoed) {
@@ -500,7 +514,7 @@ impl Sender {
         self.leave_state(&delivery, prior_una, segment.echo);
         // not what a timer found before (Linux's rs->losses)
         let lost = self.detect_losses(now, false) + u64::from(probe == Verdict::Repaired);
-        if segment.ecn_echo && matches!(self.state, State::Open) {
+        if segment.ecn_echo() && matches!(self.state, State::Open) {
             let reduction = self.reduce(now, Signal::Mark);
             self.tell_reduced = true;
             self.undo = None;
@@ -532,7 +546,7 @@ impl Sender {
                 now,
                 acked_packets: delivery.delivered,
                 lost_packets: lost,
-                marked_packets: u64::from(segment.ecn_echo) * delivery.delivered,
+                marked_packets: u64::from(segment.ecn_echo()) * delivery.delivered,
                 rtt: delivery.rtt,
                 srtt: self.rtt.srtt().unwrap_or(Span::ZERO),
                 min_rtt,

@@ -603,6 +603,47 @@ fn the_receive_window_and_the_first_window_are_kept() {
 }
 
 #[test]
+fn a_window_that_grows_ends_as_large_as_the_buffer_lets_it() {
+    // 160 of 256 parts of a buffer of 1 MB, of which a packet of 2304 B has not been read when it is acknowledged, in
+    // whole units of 128 B: 623,616 B, which are 430 packets
+    let text = |workload: &str, handshake: bool| {
+        format!(
+            "[links.far]\nrate = '100 Mbit/s'\ndelay = '100 ms'\n[[flows]]\nscheme = 'cubic'\n\
+             receive_window = {{ kind = 'auto', buffer = '1 MB' }}\nhandshake = {handshake}\n\
+             workload = {workload}\n"
+        )
+    };
+    for handshake in [false, true] {
+        let mut records: Vec<Record> = Vec::new();
+        scenario(&text("'bulk'", handshake), 60.0, 1)
+            .run_recorded(&mut |_| ControlFlow::Continue(()), &mut records)
+            .unwrap();
+        let window = |record: &Record| record.rwnd_bytes.unwrap() / 1448;
+        // three packets came before their acknowledgment is back: the window opens by two for each
+        assert!((45..=50).contains(&window(&records[0])), "{:?}", records[0]);
+        let last = &records[records.len() - 1];
+        assert!((429..=431).contains(&window(last)), "{last:?}");
+        let late: Vec<&Record> = records.iter().filter(|at| at.time_s > 10.0).collect();
+        let sent = late[late.len() - 1].snd_una_bytes.unwrap() - late[0].snd_una_bytes.unwrap();
+        let span_s = late[late.len() - 1].time_s - late[0].time_s;
+        let share = sent as f64 / span_s * 0.2 / (430.0 * 1448.0);
+        // the packets take 24 us a piece on the link besides
+        assert!((0.98..1.0).contains(&share), "{share}");
+        // packets shorter than the largest take as much memory: less of the buffer is payload
+        let small = text("'bulk'", handshake) + "mss = '536 B'\n";
+        let mut records: Vec<Record> = Vec::new();
+        scenario(&small, 20.0, 1)
+            .run_recorded(&mut |_| ControlFlow::Continue(()), &mut records)
+            .unwrap();
+        let window = records[records.len() - 1].rwnd_bytes.unwrap();
+        assert!(
+            (228_000..231_000).contains(&window),
+            "{window}, 59 of 256 parts"
+        );
+    }
+}
+
+#[test]
 fn packets_are_as_large_as_the_mss_lets_them_be() {
     let text = |workload: &str| {
         format!(

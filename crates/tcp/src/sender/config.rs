@@ -16,6 +16,8 @@ pub struct SenderConfig {
     pub last_short_by_bytes: u16,
     /// The most that the receiver takes, in packets, whatever it says.
     pub receive_window_packets: u64,
+    /// The most that it takes before it says more; none: as much as ever.
+    pub first_receive_window_packets: Option<u32>,
     /// The first window in packets; none: the controller's, which is 10 (RFC 6928). For controllers
     /// that leave recovery to the transport.
     pub initial_window_packets: Option<u32>,
@@ -50,6 +52,7 @@ impl Default for SenderConfig {
             mss_bytes: 1448,
             last_short_by_bytes: 0,
             receive_window_packets: MAX_WINDOW_PACKETS,
+            first_receive_window_packets: None,
             initial_window_packets: None,
             slow_start_after_idle: true,
             ecn: false,
