@@ -253,6 +253,7 @@ def simulate(
     packets_file: Path | None = None,
     queues_file: Path | None = None,
     queues_every_s: float = 0.01,
+    capture_file: Path | None = None,
 ) -> tuple[str, Trace | None]: ...
 def emulate(
     what: PathSpec | ScenarioSpec,

@@ -261,6 +261,7 @@ def simulate(
     packets_file: str | os.PathLike[str] | None = None,
     queues_file: str | os.PathLike[str] | None = None,
     queues_every_s: float = DEFAULT_QUEUES_EVERY_S,
+    capture_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[RunReport, Trace | None]:
     """Runs flows in the simulator. The same seed gives the same run.
@@ -277,6 +278,8 @@ def simulate(
         packets_file: write every event of every data packet here, likewise.
         queues_file: write here, likewise, how much waits for each direction of each link.
         queues_every_s: how often it is looked at, in seconds: from a microsecond to an hour.
+        capture_file: write the packets here, likewise, as tcpdump sees them on the senders' hosts: headers, as
+            pcapng.
         progress: called now and then with the virtual time; may raise to stop the run.
 
     Returns:
@@ -308,6 +311,7 @@ def simulate(
             None if packets_file is None else FilePath(packets_file),
             None if queues_file is None else FilePath(queues_file),
             queues_every_s,
+            None if capture_file is None else FilePath(capture_file),
         )
     return RunReport.from_json(report), None if trace is None else Trace(trace)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,6 +58,36 @@ def test_packets_are_written_and_add_up(path_file, tmp_path):
     delay_ms = 1e3 * table["one_way_delay_s"].drop_null().to_numpy()
     assert delay_ms.mean() == pytest.approx(report["one_way_delay_ms"]["mean"], rel=1e-6)
     assert len(pathcast.read_trace(trace)) > 1000
+
+
+def test_a_capture_is_read_by_tcpdump_and_by_ourselves(tmp_path):
+    scenario, capture, trace = (tmp_path / name for name in ("s.toml", "c.pcapng", "t.parquet"))
+    scenario.write_text(
+        "duration = '5 s'\n[links.l]\nrate = '10 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n"
+        "[[flows]]\nscheme = 'cubic'\nhandshake = true\nreceive_window = 'auto'\n"
+        "[[flows]]\nscheme = 'udp'\nworkload = { kind = 'constant-rate', rate = '100 kbit/s', "
+        "portion = '160 B' }\n"
+    )
+    queues = tmp_path / "q.parquet"
+    done = run("simulate", scenario, "--pcap", capture, "-o", trace, "--queues", queues)
+    assert done.returncode == 0, done.stderr
+    assert f"capture written to {capture}" in done.stdout.replace("\n", "")
+    ours, theirs = pathcast.read_trace(trace), pathcast.read_trace(capture)
+    sent, again = ours.columns, theirs.columns
+    assert len(again["time_s"]) == pytest.approx(len(sent["time_s"]), abs=1)
+    assert again["retransmits"].max() == sent["retransmits"].max() > 0
+    assert again["snd_una_bytes"].max() == pytest.approx(sent["snd_una_bytes"].max(), rel=0.01)
+    whole = run("simulate", scenario, "--pcap", tmp_path / "again.pcapng")
+    assert whole.returncode == 0, whole.stderr
+    assert (tmp_path / "again.pcapng").read_bytes() == capture.read_bytes()
+    if shutil.which("tcpdump"):
+        command = ["tcpdump", "-n", "-t", "-vv", "-r", str(capture)]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "(correct)" in shown.stdout
+        assert not any(word in shown.stdout for word in ("incorrect", "truncated", "[|tcp]"))
+        first = shown.stdout.split("\n    ")[1]
+        assert "Flags [S]" in first and "mss 1460,sackOK,TS val" in first and "wscale 10" in first
+        assert ", length 1448" in shown.stdout and "UDP, length 160" in shown.stdout
 
 
 def test_queues_hold_what_delays_packets(path_file, tmp_path):

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pathcast_congestion::Scheme;
 use pathcast_path::Span;
-use pathcast_sim::{NoRecorder, QueueLog, Recorder, Simulation};
+use pathcast_sim::{CaptureLog, NoRecorder, QueueLog, Recorder, Simulation};
 use pathcast_trace::{
     Metadata, PacketRecord, Record, RunReport, TableWriter, TraceError as TraceFileError,
     write_beside,
@@ -78,11 +78,11 @@ fn metadata(spec: &Simulation) -> Metadata {
 /// Runs the simulator over a path, or, without schemes, a scenario: a run report as JSON, and the trace
 /// if `record`. `trace_file` and
 /// `packets_file` are written as the run goes on, in bounded memory, and so is `queues_file`: what waits in
-/// each queue, each `queues_every_s`.
+/// each queue, each `queues_every_s`, and `capture_file`: the packets at the senders' side, as pcapng.
 #[pyfunction]
 #[pyo3(signature = (
     what, schemes, duration_s, seed, record, progress=None, trace_file=None, packets_file=None,
-    queues_file=None, queues_every_s=0.01,
+    queues_file=None, queues_every_s=0.01, capture_file=None,
 ))]
 #[allow(clippy::too_many_arguments)] // Python calls it by name
 pub fn simulate(
@@ -97,20 +97,38 @@ pub fn simulate(
     packets_file: Option<PathBuf>,
     queues_file: Option<PathBuf>,
     queues_every_s: f64,
+    capture_file: Option<PathBuf>,
 ) -> PyResult<(String, Option<Trace>)> {
     let spec = what.checked_simulation(schemes, duration_s, seed)?;
     let metadata = metadata(&spec);
     let mut raised = None;
     let (progress, told) = (progress.as_ref(), &mut raised);
     let files = (&trace_file, &packets_file);
-    let outcome = py.detach(|| match &queues_file {
-        None => run_into(&spec, &metadata, files, record, None, progress, told),
+    let mut with_queues = |capture: Option<&mut CaptureLog<'_>>| match &queues_file {
+        None => run_into(
+            &spec,
+            &metadata,
+            files,
+            record,
+            (None, capture),
+            progress,
+            told,
+        ),
         Some(queues_file) => write_beside(queues_file, |file| {
             let mut queues = QueueLog::new(file, Span::from_secs(queues_every_s))?;
-            let into = Some(&mut queues);
-            let outcome = run_into(&spec, &metadata, files, record, into, progress, told)
+            let logs = (Some(&mut queues), capture);
+            let outcome = run_into(&spec, &metadata, files, record, logs, progress, told)
                 .map_err(|error| error.to_string())?;
             queues.finish(&metadata)?;
+            Ok(outcome)
+        }),
+    };
+    let outcome = py.detach(|| match &capture_file {
+        None => with_queues(None),
+        Some(capture_file) => write_beside(capture_file, |file| {
+            let mut capture = CaptureLog::new(&spec.scenario, file);
+            let outcome = with_queues(Some(&mut capture)).map_err(|error| error.to_string())?;
+            capture.finish()?;
             Ok(outcome)
         }),
     });
@@ -136,25 +154,28 @@ fn run_whole(
     }
 }
 
+/// What a run may write beside the files of the senders and of packets.
+type Logs<'a, 'q, 'c> = (Option<&'a mut QueueLog<'q>>, Option<&'a mut CaptureLog<'c>>);
+
 /// Runs into the files of the senders and of packets, or without both into memory if `record`, and tells
-/// `queues`.
+/// `logs`.
 fn run_into(
     spec: &Simulation,
     metadata: &Metadata,
     files: (&Option<PathBuf>, &Option<PathBuf>),
     record: bool,
-    mut queues: Option<&mut QueueLog<'_>>,
+    mut logs: Logs<'_, '_, '_>,
     progress: Option<&Py<PyAny>>,
     raised: &mut Option<PyErr>,
 ) -> Result<(RunReport, Option<Vec<Record>>), TraceFileError> {
     match files {
         (None, None) if record => {
-            let mut into = (Vec::new(), queues);
+            let mut into = (Vec::new(), logs);
             let report = run_whole(spec, progress, raised, &mut into).map_err(named)?;
             Ok((report, Some(into.0)))
         }
-        (None, None) if queues.is_some() => {
-            let report = run_whole(spec, progress, raised, &mut queues).map_err(named)?;
+        (None, None) if logs.0.is_some() || logs.1.is_some() => {
+            let report = run_whole(spec, progress, raised, &mut logs).map_err(named)?;
             Ok((report, None))
         }
         (None, None) => {
@@ -162,13 +183,13 @@ fn run_into(
             Ok((report, None))
         }
         (Some(trace_file), None) => write_beside(trace_file, |file| {
-            let mut into = (TableWriter::<Record>::new(file)?, queues);
+            let mut into = (TableWriter::<Record>::new(file)?, logs);
             let report = run_whole(spec, progress, raised, &mut into)?;
             into.0.finish(metadata)?;
             Ok((report, None))
         }),
         (None, Some(packets_file)) => write_beside(packets_file, |file| {
-            let mut into = (TableWriter::<PacketRecord>::new(file)?, queues);
+            let mut into = (TableWriter::<PacketRecord>::new(file)?, logs);
             let report = run_whole(spec, progress, raised, &mut into)?;
             into.0.finish(metadata)?;
             Ok((report, None))
@@ -177,7 +198,7 @@ fn run_into(
             write_beside(packets_file, |packets| {
                 let packets = TableWriter::<PacketRecord>::new(packets)?;
                 let rows = (TableWriter::<Record>::new(file)?, packets);
-                let mut into = (rows, queues);
+                let mut into = (rows, logs);
                 let report = run_whole(spec, progress, raised, &mut into)?;
                 let (trace, packets) = into.0;
                 trace.finish(metadata)?;

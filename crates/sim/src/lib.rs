@@ -6,6 +6,7 @@
 #![deny(clippy::disallowed_methods)] // the same run on every machine
 
 mod batch;
+mod capture;
 mod ends;
 mod network;
 mod quic;
@@ -18,6 +19,7 @@ mod wire;
 mod world;
 
 pub use batch::{Ended, check_many, run_many};
+pub use capture::CaptureLog;
 pub use recorder::{NoRecorder, QueueLog, Recorder};
 pub use sampler::Sampler;
 pub use simulation::{Outcome, SimError, Simulation};

@@ -3,6 +3,7 @@
 use std::fs::File;
 
 use pathcast_path::{Span, Time};
+use pathcast_tcp::{AckSegment, DataSegment};
 use pathcast_trace::{MessageRecord, Metadata, PacketRecord, QueueRecord, Record, TableWriter};
 
 /// Is told what happens. The constants say what it wants to hear; what it does not costs nothing.
@@ -16,6 +17,10 @@ pub trait Recorder {
     /// Whether it wants to look at the queues now and then.
     const QUEUES: bool = false;
 
+    /// Whether it wants what crosses the senders' side of the network: each packet that leaves a sender and each that
+    /// reaches one.
+    const CAPTURE: bool = false;
+
     /// A sender, just after it acted upon an acknowledgment.
     fn ack(&mut self, record: Record);
 
@@ -24,6 +29,12 @@ pub trait Recorder {
 
     /// A message that an application wrote and the other one has got whole.
     fn message(&mut self, _: MessageRecord) {}
+
+    /// A data packet, or a datagram of `size_bytes` with its IP header, leaves the sender of a flow.
+    fn left(&mut self, _now: Time, _flow: u32, _size_bytes: u32, _segment: &DataSegment) {}
+
+    /// An acknowledgment, or a datagram, reaches it.
+    fn reached(&mut self, _now: Time, _flow: u32, _size_bytes: u32, _segment: &AckSegment) {}
 
     /// When it looks at the queues next.
     fn next_look(&self) -> Time {
@@ -134,6 +145,7 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
     const PACKETS: bool = A::PACKETS || B::PACKETS;
     const MESSAGES: bool = A::MESSAGES || B::MESSAGES;
     const QUEUES: bool = A::QUEUES || B::QUEUES;
+    const CAPTURE: bool = A::CAPTURE || B::CAPTURE;
     fn ack(&mut self, record: Record) {
         self.0.ack(record);
         self.1.ack(record);
@@ -145,6 +157,14 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
     fn message(&mut self, record: MessageRecord) {
         self.0.message(record);
         self.1.message(record);
+    }
+    fn left(&mut self, now: Time, flow: u32, size_bytes: u32, segment: &DataSegment) {
+        self.0.left(now, flow, size_bytes, segment);
+        self.1.left(now, flow, size_bytes, segment);
+    }
+    fn reached(&mut self, now: Time, flow: u32, size_bytes: u32, segment: &AckSegment) {
+        self.0.reached(now, flow, size_bytes, segment);
+        self.1.reached(now, flow, size_bytes, segment);
     }
     fn next_look(&self) -> Time {
         self.0.next_look().min(self.1.next_look())

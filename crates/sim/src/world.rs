@@ -469,6 +469,11 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         let Some(ack) = arrived else {
             return;
         };
+        if R::CAPTURE && (ack.flow as usize) < self.flows.len() {
+            let size_bytes = ack.size_bytes();
+            self.recorder
+                .reached(now, ack.flow, size_bytes, &ack.segment);
+        }
         if N::QUIC && ack.datagram_bytes > 0 {
             return self.deliver_quic(now, ack.flow, SOURCE, ack.segment.cumulative);
         }
@@ -551,6 +556,11 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
     fn send(&mut self, now: Time, data: Data) {
         if R::PACKETS {
             self.record_packet(now, &data, PacketEvent::Sent, None);
+        }
+        if R::CAPTURE && (data.flow as usize) < self.flows.len() {
+            let size_bytes = data.size_bytes();
+            self.recorder
+                .left(now, data.flow, size_bytes, &data.segment);
         }
         // the sender will find out by itself
         if let Err((data, reason)) = self.network.send(now, data) {

@@ -6,6 +6,7 @@
 //! probe write both; the models read columns of the first. Traces that other tools wrote are read
 //! too ([`read_with`], [`read_packets`]), and some of their formats written.
 
+pub mod capture_file;
 mod csv_reader;
 mod delay;
 mod delay_split;

@@ -84,11 +84,18 @@ def simulate(
             max=3600,
         ),
     ] = runs.DEFAULT_QUEUES_EVERY_S,
+    pcap: Annotated[
+        FilePath | None,
+        typer.Option(
+            "--pcap",
+            help="Write the packets here as tcpdump sees them at the senders: headers, as pcapng.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run flows over a path, or a whole scenario, in the simulator."""
     what, schemes = _what_to_run(file, scheme, flows, workload)
-    for written in (output, packets, queues):
+    for written in (output, packets, queues, pcap):
         if written is not None:
             check_output(written)
     spec = runs.specified(what, schemes, duration, seed)
@@ -103,9 +110,10 @@ def simulate(
             packets_file=packets,
             queues_file=queues,
             queues_every_s=queues_every,
+            capture_file=pcap,
             progress=progress,
         )
-    finish_run(run, as_json, trace=output, packets=packets, queues=queues)
+    finish_run(run, as_json, trace=output, packets=packets, queues=queues, capture=pcap)
 
 
 def emulate(
