@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use pathcast_path::{Span, Time};
+use pathcast_probe::realtime::AwakeProcessors;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_relative};
@@ -31,10 +32,14 @@ const LEAST_SLEEP_TO_POLL: Span = Span::from_nanos(5 * POLL.as_nanos());
 const POLL_SHARE: u64 = 10;
 const LONGEST_POLL: Span = Span::from_millis(1);
 
+/// Idle processors are kept awake until no packet came or left for so long.
+const AWAKE: Span = Span::from_millis(1000);
+
 /// Waits for packets from devices, or for packets that are due.
 pub(crate) struct Waiting {
     epoll: OwnedFd,
     plan: Plan,
+    awake: Option<AwakeProcessors>,
 }
 
 impl Waiting {
@@ -49,7 +54,11 @@ impl Waiting {
             epoll::add(&epoll, device, data, epoll::EventFlags::IN)?;
         }
         let plan = Plan::new(fast);
-        Ok(Self { epoll, plan })
+        Ok(Self {
+            epoll,
+            plan,
+            awake: None,
+        })
     }
 
     /// Waits until there may be something to do: the turn that ends `now` did `turn`, and the next packet is
@@ -62,10 +71,19 @@ impl Waiting {
                 let _ = clock_nanosleep_relative(ClockId::Monotonic, &timespec(QUANTUM));
             }
             Wait::ForPackets(most) => {
+                self.keep_awake(now);
                 let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; 2];
                 // interrupted or not, the next turn looks at everything
                 let _ = epoll::wait(&self.epoll, &mut events[..], Some(&timespec(most)));
             }
+        }
+    }
+
+    /// Keeps idle processors awake while packets come and go.
+    fn keep_awake(&mut self, now: Time) {
+        let in_use = now.since(self.plan.worked) < AWAKE;
+        if in_use != self.awake.is_some() {
+            self.awake = in_use.then(AwakeProcessors::ask);
         }
     }
 }
