@@ -8,6 +8,17 @@ from typing import Any
 
 from pathcast.exceptions import PathcastError
 
+#: The modules that each extra brings.
+MODULES: dict[str, tuple[str, ...]] = {
+    "probing": ("pyarrow", "arch", "scipy", "statsmodels"),
+    "cluster": ("pyarrow", "ray"),
+}
+#: The commands that need each extra.
+USES = {
+    "probing": "attainable-rate, benchmark attainable-rate",
+    "cluster": "sweep --cluster, evaluate suite --cluster",
+}
+
 
 def need(module: str, extra: str, what: str, error: type[PathcastError] = PathcastError) -> Any:  # noqa: ANN401 - a module
     """Imports a module of an extra.

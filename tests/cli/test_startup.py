@@ -2,6 +2,8 @@
 
 import ast
 import json
+import os
+import re
 import subprocess
 import sys
 
@@ -78,15 +80,69 @@ def test_a_commands_own_help_imports_it():
 def test_the_table_of_commands_says_what_the_commands_say():
     from typer.main import get_command
 
-    from pathcast.cli.commands import COMMANDS, app, load
+    from pathcast.cli.commands import COMMANDS, HIDDEN, app, load
 
     whole = get_command(app)
     for name, listed in COMMANDS.items():
         real = load(name)
-        first_paragraph = " ".join((real.help or "").split("\n\n")[0].split())
-        assert (name, real.name, listed.help) == (name, name, first_paragraph)
-        assert not (real.hidden or real.deprecated)
+        assert real.name == name
+        assert real.hidden == (listed.group == HIDDEN)
+        assert not real.deprecated
+        if real.callback is not None and real.callback.__doc__ and listed.attribute != "app":
+            said = " ".join(real.callback.__doc__.split("\n\n")[0].split())
+            assert listed.help == said, name
     assert list(whole.commands) == list(COMMANDS)
+    assert list(load("predict").commands) == ["throughput", "transfer", "download", "bound"]
+
+
+def test_the_help_of_each_command_has_an_example_and_is_short_before_its_options():
+    from typer.testing import CliRunner
+
+    from pathcast.cli.commands import COMMANDS, app
+
+    for name, listed in COMMANDS.items():
+        done = CliRunner().invoke(app, [*name.split(), "--help"], prog_name="pathcast")
+        assert done.exit_code == 0, name
+        before = done.stdout.partition("─ Options")[0]
+        assert len(before.splitlines()) <= 24, name
+        if listed.example is not None:
+            assert f"Example: pathcast {name}" in before, name
+        assert "docs/" not in done.stdout, name
+
+
+def test_examples_of_the_help_have_options_that_exist():
+    from pathcast.cli.commands import COMMANDS, load
+
+    for name, listed in COMMANDS.items():
+        known = {option for one in load(name).params for option in (*one.opts, *one.secondary_opts)}
+        asked = re.findall(r"(?<!\S)(--?[a-z-]+)", (listed.example or "").partition(" -- ")[0])
+        assert set(asked) <= known, name
+
+
+def test_former_names_work_and_are_not_listed():
+    listed = run("--help").stdout
+    for former, name in (("latency", "predict transfer"), ("bound", "predict bound")):
+        assert f"│ {name} " in listed
+        assert f"│ {former} " not in listed
+        assert run(former, "--help").returncode == 0
+    asked = ("--rtt", 0.05, "--rate", "20 Mbit/s", "--json")
+    assert run("latency", *asked).stdout == run("predict", "transfer", *asked).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("pathcast pre", ["predict"]), ("pathcast predict tr", ["transfer"]), ("pathcast simulate --du", ["--duration"])],
+)  # fmt: skip
+def test_shells_can_complete_commands_and_options(words, completed):
+    asked = {
+        "_PATHCAST_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    done = subprocess.run(
+        [str(PATHCAST)], env=os.environ | asked, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == completed
 
 
 def test_options_are_written_small():

@@ -48,7 +48,7 @@ def attainable_rate(
         FilePath | None,
         typer.Argument(
             metavar="[FILE.toml]",
-            help="A scenario of which one flow has a workload of constant rate (docs/scenario-file.md), or a path.",
+            help="A scenario of which one flow has a workload of constant rate (`pathcast help scenario-file`), or a path.",
         ),
     ] = None,
     world: Annotated[
@@ -158,7 +158,7 @@ def attainable_rate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:  # fmt: skip
-    """Estimate what rate TCP sustains on every time scale, for applications that are not greedy, by probing."""
+    """Probe for the rate that TCP sustains at each time scale, for rate-limited applications."""
     prober: Prober
     if world is World.LIVE:
         loop = (latency, window, marks, marks_every, capacity, fluid)
@@ -238,7 +238,7 @@ def _live(
 ) -> LiveProber:
     if server is None or key_file is None:
         raise ProbingError(
-            "a real path is probed between this host and a server: expected --server and --key (docs/live.md)"
+            "a real path is probed between this host and a server: expected --server and --key (`pathcast live server --help`)"
         )
     if what is None:
         scenario = LiveProber.over(scheme or "cubic", reverse=reverse)

@@ -134,7 +134,7 @@ def bound(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Bound delay and backlog of traffic by a service curve; docs/min-plus.md."""
+    """Bound the delay and backlog of traffic behind a service curve."""
     if (service_file is None) == (rate is None):
         raise ModelError("expected either --service or --rate")
     if (trace is None) == (token_bucket is None):

@@ -7,7 +7,9 @@ commands.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+from pathlib import Path as FilePath
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -16,144 +18,248 @@ from typer.main import get_command, get_group
 
 
 class Command(NamedTuple):
-    """Where a command is defined, and the line on it in `pathcast --help`."""
+    """Where a command is defined, and its entry in `pathcast --help`."""
 
     module: str
     #: A function of the module, or a `typer.Typer` whose commands follow this one's name.
     attribute: str
+    #: The heading that it is listed under; "" hides the command, which works all the same.
+    group: str
     #: The first paragraph of the command's own help.
     help: str
+    #: The arguments of an example, which the command's own help shows; None: a group.
+    example: str | None
 
 
-#: In the order of `pathcast --help`. A name of two words stands beside a command of one.
+RUN, MEASURE, PREDICT, COMPARE = "Run", "Measure", "Predict", "Compare"
+START = "Start here"
+HIDDEN = ""
+
+_TRANSFER = "Forecast how long transfers take, on a path given by numbers, a file or a trace."
+_DOWNLOAD = "Forecast how long larger downloads take, from the download of one small file."
+_BOUND = "Bound the delay and backlog of traffic behind a service curve."
+_DOCTOR = "Show what this machine can run, what it lacks, and how to get it."
+_TRANSFER_EXAMPLE = '--rtt 0.05 --rate "50 Mbit/s" --loss 1e-3 --size "5 MB"'
+_DOWNLOAD_EXAMPLE = '--bytes "1 MB" --time 1.1 --rtt 0.06'
+_BOUND_EXAMPLE = '--rate "10 Mbit/s" --latency 0.02 --token-bucket "2 Mbit/s" "100 kbit"'
+
+#: In the order of `pathcast --help`. A name of two words is a command of the group that its first word names.
 COMMANDS: dict[str, Command] = {
-    "watch": Command(
-        "watch",
-        "watch",
-        "Watch TCP flows of any process on this machine (Linux); docs/measuring.md.",
+    "demo": Command(
+        "demo",
+        "run_demo",
+        START,
+        "Measure a TCP flow, fit its loss curve, forecast it, and compare the forecast with the truth.",
+        "",
     ),
-    "attainable-rate": Command(
-        "attainable_rate",
-        "attainable_rate",
-        "Estimate what rate TCP sustains on every time scale, for applications that are not greedy, "
-        "by probing.",
+    "inspect": Command(
+        "inspect",
+        "inspect",
+        START,
+        "Describe a path, scenario or trace, and list the commands that take it.",
+        "path.toml",
     ),
-    "follow": Command(
-        "follow",
-        "follow",
-        "Follow paths as a live service does: changes found, p(cwnd) at the end; "
-        "docs/loss-curves.md.",
-    ),
-    "curve": Command(
-        "curve",
-        "curve",
-        "Show the loss curve to expect of a client, new or known; docs/loss-curves.md.",
-    ),
-    "estimate": Command(
-        "estimate",
-        "estimate",
-        "Estimate how long larger downloads take, from one small one; docs/short-flows.md.",
-    ),
-    "latency": Command(
-        "latency",
-        "forecast_latency",
-        "Say how long transfers take, on a path known by numbers or learned from a trace.",
-    ),
-    "bound": Command(
-        "bound",
-        "bound",
-        "Bound delay and backlog of traffic by a service curve; docs/min-plus.md.",
+    "doctor": Command("doctor", "doctor", START, _DOCTOR, ""),
+    "help": Command(
+        "help",
+        "help_topic",
+        START,
+        "Explain a file format or a term, or show the help of a command.",
+        "path-file",
     ),
     "simulate": Command(
-        "runs", "simulate", "Run flows over a path, or a whole scenario, in the simulator."
+        "runs",
+        "simulate",
+        RUN,
+        "Run flows over a path, or a scenario, in the simulator.",
+        "path.toml --scheme cubic --duration 60 -o trace.parquet",
     ),
     "emulate": Command(
         "runs",
         "emulate",
-        "Run the kernel's TCP over emulated links (Linux; root, or user namespaces).",
+        RUN,
+        "Run the kernel's TCP over emulated links (Linux; root or user namespaces).",
+        "path.toml --scheme cubic --duration 60 -o trace.parquet",
     ),
-    "sweep": Command(
-        "sweep",
-        "sweep",
-        "Simulate every path with every scheme, one flow, many seeds, on all cores or a cluster.",
-    ),
-    "convert": Command(
-        "convert", "convert", "Read a trace of another tool and write it as a trace of ours."
-    ),
-    "fit": Command("fit", "fit", "Find loss epochs and fit the loss curve p(cwnd)."),
-    "evaluate": Command(
-        "evaluate",
-        "evaluate",
-        "Forecast traces again and again, and compare with what then happened.",
-    ),
-    "evaluate suite": Command(
-        "suite",
-        "suite",
-        "Run the networks of the ECON paper on the kernel's TCP, and score all models against its "
-        "figures; docs/suite.md.",
-    ),
-    "demo": Command(
-        "demo",
-        "run_demo",
-        "Measure a TCP flow, fit its loss curve, forecast it, show the forecast against the truth.",
-    ),
-    "capabilities": Command(
-        "runs",
-        "capabilities",
-        "Say what the emulator can do on this machine, and why what is missing is missing.",
+    "live": Command(
+        "live",
+        "app",
+        RUN,
+        "Run flows between two hosts over the real path (Linux; root).",
+        None,
     ),
     "shell": Command(
         "shell",
         "run_shell",
-        "Run a shell or a command inside a path (Linux; without root: --outside); docs/shell.md.",
+        RUN,
+        "Run a shell or a command behind an emulated path (Linux; without root: --outside).",
+        "path.toml -- ping -c 3 192.0.2.1",
     ),
-    "path": Command("shell", "paths_app", "Show paths."),
-    "live": Command(
-        "live",
-        "app",
-        "Run flows between two hosts over the real path (Linux, root); docs/live.md.",
+    "sweep": Command(
+        "sweep",
+        "sweep",
+        RUN,
+        "Simulate each path with each scheme and many seeds, on all cores or a cluster.",
+        "path.toml --scheme cubic --scheme bbr --seeds 10",
     ),
-    "benchmark": Command("benchmark", "app", "Compare whole configurations."),
+    "watch": Command(
+        "watch",
+        "watch",
+        MEASURE,
+        "Record the TCP flows of any process on this machine (Linux).",
+        "--port 443 --duration 60 -o trace.parquet",
+    ),
+    "convert": Command(
+        "convert",
+        "convert",
+        MEASURE,
+        "Convert a trace, capture or log of another tool into a Pathcast trace.",
+        "flow.pcap -o trace.parquet",
+    ),
+    "fit": Command(
+        "fit",
+        "fit",
+        MEASURE,
+        "Find loss epochs and fit the loss curve p(cwnd).",
+        "trace.parquet -o curve.json",
+    ),
+    "follow": Command(
+        "follow",
+        "follow",
+        MEASURE,
+        "Replay traces as a live service sees them: detect path changes and track p(cwnd).",
+        "trace.parquet",
+    ),
+    "curve": Command(
+        "curve",
+        "curve",
+        MEASURE,
+        "Show the loss curve to expect of a client, known or new.",
+        "clusters.json --client 192.0.2.7",
+    ),
+    "attainable-rate": Command(
+        "attainable_rate",
+        "attainable_rate",
+        MEASURE,
+        "Probe for the rate that TCP sustains at each time scale, for rate-limited applications.",
+        '--latency 0.02 --window 8 --step "1 Mbit/s"',
+    ),
+    "path": Command("shell", "paths_app", MEASURE, "Show path files.", None),
+    "predict": Command(
+        "predict",
+        "",
+        HIDDEN,
+        "Forecast throughput, transfers and downloads; bound delays.",
+        None,
+    ),
+    "predict throughput": Command(
+        "predict",
+        "throughput",
+        PREDICT,
+        "Forecast the throughput of a flow from its trace.",
+        "trace.parquet --horizon 5 --horizon 30",
+    ),
+    "predict transfer": Command(
+        "latency", "forecast_latency", PREDICT, _TRANSFER, _TRANSFER_EXAMPLE
+    ),
+    "predict download": Command("estimate", "estimate", PREDICT, _DOWNLOAD, _DOWNLOAD_EXAMPLE),
+    "predict bound": Command("bound", "bound", PREDICT, _BOUND, _BOUND_EXAMPLE),
+    "evaluate": Command(
+        "evaluate",
+        "evaluate",
+        COMPARE,
+        "Forecast traces at many moments and score each model against what followed.",
+        "trace.parquet --horizon 10",
+    ),
+    "evaluate suite": Command(
+        "suite",
+        "suite",
+        COMPARE,
+        "Run the networks of the papers, and score all models against the papers' figures.",
+        "--world simulator --network last-mile-1 -o suite",
+    ),
+    "benchmark": Command(
+        "benchmark", "app", COMPARE, "Compare estimators over many configurations.", None
+    ),
+    # former names
+    "latency": Command("latency", "forecast_latency", HIDDEN, _TRANSFER, _TRANSFER_EXAMPLE),
+    "estimate": Command("estimate", "estimate", HIDDEN, _DOWNLOAD, _DOWNLOAD_EXAMPLE),
+    "bound": Command("bound", "bound", HIDDEN, _BOUND, _BOUND_EXAMPLE),
+    "capabilities": Command("doctor", "doctor", HIDDEN, _DOCTOR, ""),
 }
 
 
 def load(name: str) -> Any:  # noqa: ANN401 - a command of the click that typer brings
-    """Return the command of this name, imported."""
+    """Return the command of this name, imported, with its example."""
     where = COMMANDS[name]
+    if not where.attribute:
+        options: dict[str, Any] = {"no_args_is_help": True, "hidden": where.group == HIDDEN}
+        return Commands(name=name, help=where.help, prefix=f"{name} ", **options)
     found = getattr(import_module(f"pathcast.cli.{where.module}"), where.attribute)
     if isinstance(found, typer.Typer):
         command: Any = get_group(found)
         command.name = name
-        return command
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    alone.command(name=name)(found)
-    return get_command(alone)
+    else:
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(name=name)(found)
+        command = get_command(alone)
+    command.help = where.help
+    if where.example is not None:
+        command.help += f"\n\nExample: pathcast {name} {where.example}".rstrip()
+    command.hidden = where.group == HIDDEN
+    return command
 
 
 class Commands(TyperGroup):
-    """The group of all commands; until one is asked for, only its name and its line are there."""
+    """The group of all commands, or of those whose name begins with `prefix`.
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+    Until a command is asked for, only its name and its line are there.
+    """
+
+    def __init__(self, *, prefix: str = "", **options: Any) -> None:  # noqa: ANN401
+        options.setdefault("name", "pathcast")
         super().__init__(**options)
-        self.commands = {
-            name: TyperCommand(name, help=command.help) for name, command in COMMANDS.items()
-        }
+        self.prefix = prefix
+        for name, command in COMMANDS.items():
+            if not name.startswith(prefix):
+                continue
+            shown = name.removeprefix(prefix)
+            listed = TyperCommand(shown, help=command.help)
+            listed.rich_help_panel = command.group or None
+            listed.hidden = command.group == HIDDEN
+            self.commands[shown] = listed
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
         """Import the command that the arguments name, one word or two, and return it."""
         two = " ".join(args[:2])
-        if two in COMMANDS:
+        if self.prefix + two in COMMANDS:
             args = [two, *args[2:]]
-        if args[0] in COMMANDS:
-            self.commands[args[0]] = load(args[0])
+        elif not self.prefix and args[0] not in COMMANDS and _is_file(args[0]):
+            args = ["inspect", *args]
+        if self.prefix + args[0] in COMMANDS:
+            self.commands[args[0]] = load(self.prefix + args[0])
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401
+        """Complete one word, the first of a name that has two."""
+        words: dict[str, Any] = {}
+        for item in super().shell_complete(ctx, incomplete):
+            item.value = item.value.partition(" ")[0]
+            words.setdefault(item.value, item)
+        return list(words.values())
+
+
+def _is_file(argument: str) -> bool:
+    """Whether an argument in the place of a command is a file, or is meant to be one."""
+    return not argument.startswith("-") and (
+        os.path.sep in argument or "." in argument or FilePath(argument).is_file()
+    )
 
 
 app = typer.Typer(
     cls=Commands,
     help="Measure a network path once; forecast how any application will perform on it.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

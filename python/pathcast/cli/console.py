@@ -88,13 +88,21 @@ def progress_bar(what: str, total: float, unit: str = "s") -> Iterator[Callable[
 @contextlib.contextmanager
 def _shown_progress(what: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
     # here, since without a terminal nobody should wait for it
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn(f"{{task.completed:.0f}} of {{task.total:.0f}} {unit}", markup=False),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         console=err,
         transient=True,
     ) as bar:

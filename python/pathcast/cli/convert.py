@@ -22,7 +22,7 @@ def convert(
         FilePath,
         typer.Argument(
             metavar="INPUT",
-            help="A trace of any tool that docs/trace-format.md lists; - is the standard input.",
+            help="A file that `pathcast help traces` lists; - is the standard input.",
         ),
     ],
     output: Annotated[
@@ -55,7 +55,7 @@ def convert(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Read a trace of another tool and write it as a trace of ours."""
+    """Convert a trace, capture or log of another tool into a Pathcast trace."""
     for written in (output, packets):
         if written is not None:
             check_output(written)

@@ -31,8 +31,7 @@ ClustersFile = Annotated[
     typer.Option(
         "--clusters",
         metavar="FILE.json",
-        help="Add the losses of the traces to this store, as those of --prefix; "
-        "docs/loss-curves.md.",
+        help="Add the losses of the traces to this store, as those of --prefix.",
     ),
 ]
 Prefix = Annotated[
@@ -81,7 +80,7 @@ def curve(
     ] = PoolingName.POSTERIOR,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Show the loss curve to expect of a client, new or known; docs/loss-curves.md."""
+    """Show the loss curve to expect of a client, known or new."""
     clusters = LossClusters.load(file)
     found = clusters.curve(client, network=network, region=region, pooling=pooling.value)
     if not found.points:

@@ -38,7 +38,7 @@ def run_demo(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a TCP flow, fit its loss curve, forecast it, show the forecast against the truth."""
+    """Measure a TCP flow, fit its loss curve, forecast it, and compare the forecast with the truth."""
     for file in (output, trace_output):
         if file is not None:
             check_output(file)

@@ -159,7 +159,7 @@ def estimate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Estimate how long larger downloads take, from one small one; docs/short-flows.md."""
+    """Forecast how long larger downloads take, from the download of one small file."""
     if serve is not None:
         _serve(serve)
         return

@@ -16,7 +16,7 @@ from pathcast.flows import read_flows
 
 
 class Protocol(StrEnum):
-    """How forecasts are judged; docs/models.md defines both."""
+    """How forecasts are judged."""
 
     FAIR = "fair"
     PAPER = "paper"
@@ -50,7 +50,10 @@ def evaluate(
         list[float], typer.Option(metavar="SECONDS", help="How far ahead; several.")
     ] = list(models.DEFAULT_HORIZONS_S),  # noqa: B006 - typer's way to give a list's default
     protocol: Annotated[
-        Protocol, typer.Option(help="What the baselines see; docs/models.md.")
+        Protocol,
+        typer.Option(
+            help="fair: all models see the same past; paper: baselines see what the ECON paper gave them."
+        ),
     ] = Protocol.FAIR,
     chosen: Flows = None,
     cc: Cc = None,
@@ -65,7 +68,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Forecast traces again and again, and compare with what then happened."""
+    """Forecast traces at many moments and score each model against what followed."""
     flows = [
         (trace, flow)
         for file in traces

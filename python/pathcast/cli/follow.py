@@ -22,7 +22,7 @@ def follow(
     traces: Annotated[
         list[FilePath],
         typer.Argument(
-            metavar="TRACE...", help="Parquet, CSV, or of another tool; docs/trace-format.md."
+            metavar="TRACE...", help="Traces, or files of other tools; see `pathcast help traces`."
         ),
     ],
     window: Annotated[
@@ -39,7 +39,7 @@ def follow(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Follow paths as a live service does: changes found, p(cwnd) at the end; docs/loss-curves.md."""
+    """Replay traces as a live service sees them: detect path changes and track p(cwnd)."""
     followed = [
         follow_trace(trace, window_s=window, cc=cc, rtt_s=rtt)
         for file in traces

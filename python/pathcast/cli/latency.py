@@ -43,7 +43,7 @@ def forecast_latency(
     trace: Annotated[
         FilePath | None,
         typer.Argument(
-            metavar="[TRACE]", help="A flow that has measured the path; docs/trace-format.md."
+            metavar="[TRACE]", help="A flow that has measured the path; see `pathcast help traces`."
         ),
     ] = None,
     size: Annotated[
@@ -54,7 +54,9 @@ def forecast_latency(
     ] = None,
     path_file: Annotated[
         FilePath | None,
-        typer.Option("--path", metavar="PATH.toml", help="Instead of a trace: docs/path-file.md."),
+        typer.Option(
+            "--path", metavar="PATH.toml", help="Instead of a trace; see `pathcast help path-file`."
+        ),
     ] = None,
     rtt: Annotated[
         float | None,
@@ -102,12 +104,10 @@ def forecast_latency(
             "--new", help="With a trace: a new connection, not the flow's own next bytes."
         ),
     ] = False,
-    until: Annotated[
-        Until, typer.Option(help="When the time is up: docs/latency.md.")
-    ] = Until.ANSWERED,
+    until: Annotated[Until, typer.Option(help="When the clock stops.")] = Until.ANSWERED,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Say how long transfers take, on a path known by numbers or learned from a trace."""
+    """Forecast how long transfers take, on a path given by numbers, a file or a trace."""
     sizes = [parse_size(text) for text in size] if size else list(DEFAULT_SIZES_BYTES)
     round_trips = 0.0 if opened else _ROUND_TRIPS[tls]
     if opened and tls is not None:

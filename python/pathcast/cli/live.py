@@ -16,7 +16,7 @@ from pathcast.runs import DEFAULT_DURATION_S
 from pathcast.scenario import Scenario, load
 
 app = typer.Typer(
-    help="Run flows between two hosts over the real path (Linux, root); docs/live.md.",
+    help="Run flows between two hosts over the real path (Linux; root).",
     no_args_is_help=True,
 )
 
@@ -82,7 +82,7 @@ def run(
     ] = None,
     workload: Annotated[
         str | None,
-        typer.Option(metavar="TOML", help="What each flow sends; docs/scenario-file.md."),
+        typer.Option(metavar="TOML", help="What each flow sends; see `pathcast help workloads`."),
     ] = None,
     reverse: Annotated[
         bool, typer.Option("--reverse", help="Data comes from the server: a download.")

@@ -14,13 +14,13 @@ WorkloadText = Annotated[
     typer.Option(
         metavar="TOML",
         help="What each flow sends, such as \"{ kind = 'transfer', size = '5 MB' }\"; default: "
-        "bulk; docs/scenario-file.md.",
+        "bulk. See `pathcast help workloads`.",
     ),
 ]
 Traces = Annotated[
     list[FilePath],
     typer.Argument(
-        metavar="TRACE...", help="Parquet, CSV, or of another tool; docs/trace-format.md."
+        metavar="TRACE...", help="Traces, or files of other tools; see `pathcast help traces`."
     ),
 ]
 Flows = Annotated[

@@ -1,4 +1,4 @@
-"""`pathcast simulate`, `emulate` and `capabilities`: runs over a path or a scenario."""
+"""`pathcast simulate` and `emulate`: runs over a path or a scenario."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from pathcast import rootless, runs
 from pathcast import scenario as scenarios
-from pathcast.cli.console import err, finish_run, out, print_json, progress_bar, styled
+from pathcast.cli.console import err, finish_run, progress_bar
 from pathcast.cli.options import Device, Json, Seed, SuperPackets, WorkloadText
 from pathcast.exceptions import PathcastError
 from pathcast.files import check_output
@@ -19,7 +19,7 @@ from pathcast.scenario import Scenario
 WhatToRun = Annotated[
     FilePath,
     typer.Argument(
-        metavar="FILE.toml", help="A path, or a scenario; docs/path-file.md, docs/scenario-file.md."
+        metavar="FILE.toml", help="A path or a scenario; see `pathcast help path-file`."
     ),
 ]
 Schemes = Annotated[
@@ -93,7 +93,7 @@ def simulate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run flows over a path, or a whole scenario, in the simulator."""
+    """Run flows over a path, or a scenario, in the simulator."""
     what, schemes = _what_to_run(file, scheme, flows, workload)
     for written in (output, packets, queues, pcap):
         if written is not None:
@@ -137,7 +137,7 @@ def emulate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the kernel's TCP over emulated links (Linux; root, or user namespaces)."""
+    """Run the kernel's TCP over emulated links (Linux; root or user namespaces)."""
     what, schemes = _what_to_run(file, scheme, flows, workload)
     for written in (output, packets, messages):
         if written is not None:
@@ -161,25 +161,3 @@ def emulate(
     for line in rootless.caveats(trace.metadata["environment"]):
         err.print(line)
     finish_run(run, as_json, trace=output, packets=packets, messages=messages)
-
-
-def capabilities(as_json: Json = False) -> None:
-    """Say what the emulator can do on this machine, and why what is missing is missing."""
-    found = runs.capabilities()
-    if as_json:
-        print_json(vars(found) | {"can_emulate": found.can_emulate})
-        return
-    for name, there in (
-        ("network namespaces", found.root),
-        ("user namespaces, without root", found.rootless),
-        ("TUN devices", found.tun),
-        ("veth pairs", found.veth),
-        ("real-time priority", found.fifo),
-        ("tcp_probe", found.tcp_probe),
-    ):
-        out.print(styled(("yes", "green") if there else ("no ", "red"), f"  {name}"))
-    out.print(f"congestion controls: {', '.join(found.schemes) or 'none'}")
-    if found.bpf_schemes:
-        out.print(f"for a run, by BPF: {', '.join(found.bpf_schemes)}")
-    for reason in found.reasons:
-        out.print(reason)

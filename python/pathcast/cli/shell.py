@@ -49,7 +49,7 @@ def run_shell(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing at the end.")] = False,
 ) -> None:
-    """Run a shell or a command inside a path (Linux; without root: --outside); docs/shell.md."""
+    """Run a shell or a command behind an emulated path (Linux; without root: --outside)."""
     code = shell.enter(
         arguments or [],
         given=shell.Links.given(from_mahimahi, from_netem, from_rattan),
@@ -69,7 +69,7 @@ def run_shell(
 @paths_app.command(name="show")
 def show_path(
     path_file: Annotated[
-        FilePath | None, typer.Argument(metavar="PATH.toml", help="docs/path-file.md.")
+        FilePath | None, typer.Argument(metavar="PATH.toml", help="See `pathcast help path-file`.")
     ] = None,
     form: Annotated[shell.Form, typer.Option("--as", help="In whose words.")] = shell.Form.TOML,
     from_mahimahi: FromMahimahi = None,

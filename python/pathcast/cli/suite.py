@@ -81,7 +81,7 @@ def suite(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Run the networks of the ECON paper on the kernel's TCP, and score all models against its figures; docs/suite.md."""
+    """Run the networks of the papers, and score all models against the papers' figures."""
     if cluster is not None and at_once is not None:
         raise PathcastError(
             f"at-once is {at_once} and cluster is {cluster}, expected one of them: a cluster runs "

@@ -43,7 +43,7 @@ def sweep(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Run on a Ray cluster: HOST:PORT, ray://HOST:PORT or local; docs/simulator.md.",
+            help="Run on a Ray cluster: HOST:PORT, ray://HOST:PORT or local.",
         ),
     ] = None,
     output: Annotated[
@@ -51,7 +51,7 @@ def sweep(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate every path with every scheme, one flow, many seeds, on all cores or a cluster."""
+    """Simulate each path with each scheme and many seeds, on all cores or a cluster."""
     if output is not None:
         check_output(output)
     cells = [(Path.load(file), name) for file in path_files for name in scheme]

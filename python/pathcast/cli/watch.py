@@ -54,7 +54,7 @@ def watch(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Watch TCP flows of any process on this machine (Linux); docs/measuring.md."""
+    """Record the TCP flows of any process on this machine (Linux)."""
     with _ended_by_sigterm(), _progress(duration) as progress:
         report, _ = watch_flows(
             port=port,

@@ -1,0 +1,137 @@
+"""`pathcast inspect FILE`, and `pathcast FILE`: what a file is, and what takes it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pathcast.cli.console import mbps, out, print_json
+from pathcast.cli.options import Json
+from pathcast.exceptions import PathFileError
+
+#: Flows of a trace that are listed; `--json` has all.
+MOST_FLOWS = 20
+
+#: By kind of file: what one may want, and the command, `{}` being the file.
+_NEXT = {
+    "path": (
+        ("run a flow over it in the simulator", "simulate {} -o trace.parquet"),
+        ("run the kernel's TCP over it", "emulate {} -o trace.parquet"),
+        ("open a shell behind it", "shell {}"),
+        ("compare congestion controls on it", "sweep {} --scheme cubic --scheme bbr"),
+        ("forecast transfers over it", "predict transfer --path {}"),
+        ("print it with all defaults", "path show {}"),
+    ),
+    "scenario": (
+        ("run it in the simulator", "simulate {} -o trace.parquet"),
+        ("run it on the kernel's TCP", "emulate {} -o trace.parquet"),
+    ),
+    "trace": (
+        ("forecast its throughput", "predict throughput {}"),
+        ("forecast transfers over its path", "predict transfer {}"),
+        ("fit the loss curve p(cwnd)", "fit {}"),
+        ("score the forecasts on it", "evaluate {}"),
+        ("find changes of its path", "follow {}"),
+        ("convert it", "convert {} -o trace.parquet"),
+    ),
+}
+
+
+def inspect(
+    file: Annotated[
+        FilePath,
+        typer.Argument(metavar="FILE", help="A path, a scenario, or a trace of any known format."),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Describe a path, scenario or trace, and list the commands that take it."""
+    if not file.exists():
+        raise PathFileError(
+            f"{file}: there is no such file, and no such command; `pathcast --help` lists the commands"
+        )
+    kind, facts = _facts(file)
+    name = shlex.quote(str(file))
+    commands = {why: f"pathcast {command.format(name)}" for why, command in _NEXT[kind]}
+    if as_json:
+        print_json({"kind": kind, "file": str(file)} | facts | {"commands": commands})
+        return
+    out.print(f"{file}: a {kind}")
+    flows = facts.pop("flows", None)
+    for key, value in facts.items():
+        if value is not None:
+            out.print(f"  {key.replace('_', ' ')}: {value}")
+    if flows is not None:
+        _print_flows(flows)
+    out.print("what you can do with it:")
+    width = max(map(len, commands.values()))
+    for why, command in commands.items():
+        out.print(f"  {command:<{width}}  # {why}", soft_wrap=True)
+
+
+def _facts(file: FilePath) -> tuple[str, dict[str, Any]]:
+    """The kind of a file, and what is in it."""
+    if file.suffix.lower() != ".toml":
+        return "trace", _of_trace(file)
+    from pathcast.scenario import Scenario, load
+
+    found = load(file)
+    if isinstance(found, Scenario):
+        scenario = found
+        return "scenario", {
+            "name": scenario.name or None,
+            "duration_s": scenario.duration_s,
+            "schemes": ", ".join(sorted(set(scenario.schemes))),
+            "number_of_flows": len(scenario.schemes),
+            "workloads": ", ".join(sorted(set(scenario.workloads))),
+        }
+    path = found
+    bdp = path.bdp_bytes
+    return "path", {
+        "name": path.name or None,
+        "rate": "unlimited" if path.rate_bps is None else mbps(path.rate_bps),
+        "round_trip_time_ms": round(path.base_rtt_s * 1e3, 6),
+        "loss": f"{path.loss:.3g}",
+        "queue_bytes": path.queue_bytes,
+        "queue_packets": path.queue_packets,
+        "bandwidth_delay_product_bytes": None if bdp is None else round(bdp),
+    }
+
+
+def _of_trace(file: FilePath) -> dict[str, Any]:
+    from pathcast.flows import flows_of, read_flows
+
+    (trace,) = read_flows(file)
+    metadata = trace.metadata
+    flows = [
+        {
+            "flow": flow.flow,
+            "name": flow.name or None,
+            "scheme": trace.scheme(flow.flow) if flow.flow in trace.flows else None,
+            "bytes": flow.bytes,
+            "duration_s": flow.duration_s,
+        }
+        for flow in flows_of(trace)
+    ]
+    return {"source": metadata.get("source"), "records": len(trace), "flows": flows}
+
+
+def _print_flows(flows: list[dict[str, Any]]) -> None:
+    table = Table("flow", "who", "scheme", "seconds", "bytes", "mean rate")
+    for flow in flows[:MOST_FLOWS]:
+        count, duration_s = flow["bytes"], flow["duration_s"]
+        rate = "-" if count is None or duration_s <= 0 else mbps(8 * count / duration_s)
+        table.add_row(
+            str(flow["flow"]),
+            flow["name"] or "-",
+            flow["scheme"] or "-",
+            f"{duration_s:.3f}",
+            "-" if count is None else str(count),
+            rate,
+        )
+    out.print(table)
+    if len(flows) > MOST_FLOWS:
+        out.print(f"and {len(flows) - MOST_FLOWS} more; --json lists all")

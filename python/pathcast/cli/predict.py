@@ -1,0 +1,134 @@
+"""`pathcast predict throughput`: what a flow will send next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from pathcast import models
+from pathcast.cli.console import mbps, out, print_json
+from pathcast.cli.options import Cc, Flows, Json, Rtt, Traces
+from pathcast.exceptions import ModelError
+from pathcast.flows import read_flows
+from pathcast.trace import FlowSeries, Trace
+
+
+def throughput(
+    traces: Traces,
+    horizon: Annotated[
+        list[float], typer.Option(metavar="SECONDS", help="How far ahead; several.")
+    ] = [1.0, 5.0, 10.0, 30.0],  # noqa: B006 - typer's way to give a list's default
+    chosen: Flows = None,
+    at: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Forecast as of this moment of the trace; default: its end."
+        ),
+    ] = None,
+    cc: Cc = None,
+    rtt: Rtt = None,
+    as_json: Json = False,
+) -> None:
+    """Forecast the throughput of a flow from its trace."""
+    horizons = list(dict.fromkeys(horizon))
+    found = [
+        _forecast(trace, flow, horizons, at, cc, rtt)
+        for file in traces
+        for trace in read_flows(file, chosen)
+        for flow in trace.flows
+    ]
+    if as_json:
+        print_json({"flows": found})
+        return
+    for one in found:
+        _print(one)
+
+
+def _forecast(
+    trace: Trace,
+    flow: int,
+    horizons: list[float],
+    at: float | None,
+    cc: str | None,
+    rtt: float | None,
+) -> dict[str, Any]:
+    """The forecasts of one flow."""
+    series = trace.flow(flow)
+    now = float(series.time_s[-1]) if at is None else at
+    seen = _until(series, now)
+    where = f"{trace.file}, flow {flow}"
+    if not len(seen):
+        begin = float(series.time_s[0])
+        raise ModelError(f"{where}: --at is {now:g} s, before its first record at {begin:g} s")
+    scheme = models.chosen_cc(trace, flow, cc) or _guessed(trace, flow, rtt)
+    forecaster = models.Forecaster(scheme, horizons, rtt_s=rtt, on_break="restart")
+    forecaster.observe(seen)
+    payload_bytes = trace.metadata["mss_bytes"] or 0
+    rows = []
+    for horizon in horizons:
+        forecast = forecaster.forecast(now, horizon)
+        row: dict[str, Any] = {
+            "horizon_s": horizon,
+            "quantity": forecast.quantity,
+            "median": forecast.point,
+            "quantiles": dict(
+                zip(map(str, models.QUANTILE_LEVELS), forecast.quantiles, strict=True)
+            ),
+        }
+        if forecast.quantity == "packets_per_s":
+            row["throughput_bps"] = 8 * payload_bytes * forecast.point
+            row["throughput_quantiles_bps"] = {
+                level: 8 * payload_bytes * value for level, value in row["quantiles"].items()
+            }
+        rows.append(row)
+    return {
+        "trace": trace.file,
+        "flow": flow,
+        "cc": scheme,
+        "at_s": now,
+        "payload_bytes": payload_bytes,
+        "horizons": rows,
+        "basis": forecast.basis,
+    }
+
+
+def _guessed(trace: Trace, flow: int, rtt: float | None) -> str:
+    """The congestion control that a flow's window looks like."""
+    return next(fit.cc for fit in models.fit(trace, rtt_s=rtt).flows if fit.flow == flow)
+
+
+def _until(series: FlowSeries, now: float) -> FlowSeries:
+    """The records up to a moment."""
+    count = int(np.searchsorted(series.time_s, now, side="right"))
+    there = {name: values[:count] for name, values in vars(series).items() if values is not None}
+    return replace(series, **there)
+
+
+def _print(found: dict[str, Any]) -> None:
+    rows = found["horizons"]
+    low, high = (str(models.QUANTILE_LEVELS[i]) for i in (0, -1))
+    in_bits = "throughput_bps" in rows[0]
+    out.print(f"{found['trace']}, flow {found['flow']} ({found['cc']}), as of {found['at_s']:g} s:")
+    table = Table("next", "throughput" if in_bits else "mean cwnd, packets", "5 to 95 %")
+    for row in rows:
+        if in_bits:
+            quantiles = row["throughput_quantiles_bps"]
+            cells = (
+                mbps(row["throughput_bps"]),
+                f"{mbps(quantiles[low])} to {mbps(quantiles[high])}",
+            )
+        else:
+            quantiles = row["quantiles"]
+            cells = (f"{row['median']:.4g}", f"{quantiles[low]:.4g} to {quantiles[high]:.4g}")
+        table.add_row(f"{row['horizon_s']:g} s", *cells)
+    out.print(table)
+    if not in_bits:
+        out.print(
+            "the trace has no sequence numbers, so the window is forecast, not the throughput"
+        )
+    for note in found["basis"].get("notes") or ():
+        out.print(str(note))

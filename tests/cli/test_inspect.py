@@ -1,0 +1,86 @@
+"""`pathcast FILE`, `pathcast help` and `pathcast doctor`: finding one's way."""
+
+import json
+
+from conftest import ROOT, run
+from pathcast import extras
+
+LINK = ROOT / "paths/12mbps-60ms-1bdp.toml"
+
+
+def inspected(file):
+    done = run(file, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_path_is_described_with_commands_that_take_it():
+    found = inspected(LINK)
+    assert (found["kind"], found["rate"], found["queue_bytes"]) == ("path", "12 Mbit/s", 90_000)
+    assert f"pathcast simulate {LINK} -o trace.parquet" in found["commands"].values()
+
+
+def test_a_scenario_is_described():
+    found = inspected(ROOT / "scenarios/dumbbell.toml")
+    assert (found["kind"], found["number_of_flows"]) == ("scenario", 10)
+    assert found["schemes"] == "bbr, cubic"
+
+
+def test_a_trace_of_any_format_is_described_with_its_flows():
+    found = inspected(ROOT / "tests/data/flow.pcap")
+    assert (found["kind"], found["source"]) == ("trace", "pcap")
+    assert found["flows"][0]["bytes"] == 641_992
+    shown = run(ROOT / "tests/data/flow.pcap").stdout
+    assert "3.53 Mbit/s" in shown and "pathcast predict throughput" in shown
+
+
+def test_what_is_neither_a_file_nor_a_command_is_refused():
+    done = run("missing.parquet")
+    assert done.returncode == 2
+    assert "no such file, and no such command" in " ".join(done.stderr.split())
+    assert run(ROOT / "README.md").returncode == 2
+    assert run(ROOT).returncode == 2
+
+
+def test_a_name_of_a_file_is_quoted_for_the_shell(tmp_path):
+    file = tmp_path / "a b;c.toml"
+    file.write_text(LINK.read_text())
+    assert f"pathcast simulate '{file}' -o trace.parquet" in inspected(file)["commands"].values()
+
+
+def test_topics_are_listed_shown_and_guessed():
+    topics = [line.split()[0] for line in run("help").stdout.splitlines()[1:-1]]
+    assert {"path-file", "scenario-file", "traces", "workloads", "schemes"} <= set(topics)
+    for topic in topics:
+        done = run("help", topic)
+        assert done.returncode == 0 and len(done.stdout.splitlines()) < 60, topic
+    assert "Usage: pathcast predict transfer" in run("help", "predict", "transfer").stdout
+    done = run("help", "path-fil")
+    assert done.returncode == 2 and "did you mean path-file" in done.stderr
+
+
+def test_topics_say_what_the_readers_read(tmp_path):
+    text = (ROOT / "python/pathcast/cli/topics/path-file.md").read_text()
+    file = tmp_path / "path.toml"
+    file.write_text(text.split("```toml\n")[1].split("```")[0])
+    assert inspected(file)["kind"] == "path"
+    text = (ROOT / "python/pathcast/cli/topics/scenario-file.md").read_text()
+    file.write_text(text.split("```toml\n")[1].split("```")[0])
+    assert inspected(file)["number_of_flows"] == 5
+
+
+def test_each_scheme_and_extra_is_named():
+    text = (ROOT / "python/pathcast/cli/topics/schemes.md").read_text()
+    refused = run("simulate", LINK, "--scheme", "nonsense").stderr
+    names = " ".join(refused.split()).partition("expected one of ")[2].partition(", fixed:N")[0]
+    assert len(names.split(", ")) >= 12
+    assert all(name in text for name in names.split(", "))
+    assert set(extras.MODULES) == set(extras.USES)
+
+
+def test_the_doctor_says_what_is_there():
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found == json.loads(run("capabilities", "--json").stdout)
+    assert found["packages"]["probing"]["pyarrow"]
+    shown = run("doctor").stdout
+    assert "yes  simulate, predict, fit, evaluate" in shown

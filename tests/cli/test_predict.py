@@ -1,0 +1,77 @@
+"""`pathcast predict throughput`: what a flow will send next."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pathcast
+from conftest import ROOT, run
+
+PATH = "rate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\nloss = 0.001\n"
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    file = tmp_path_factory.mktemp("predict") / "trace.parquet"
+    _, trace = pathcast.simulate(pathcast.Path.parse(PATH), ["cubic"], duration_s=120, seed=5)
+    trace.write(file)
+    return file, trace
+
+
+def predicted(*arguments):
+    done = run("predict", "throughput", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    (flow,) = json.loads(done.stdout)["flows"]
+    return flow
+
+
+def test_forecasts_as_of_a_moment_hold_what_then_happened(traced):
+    file, trace = traced
+    flow = trace.flow(0)
+    hits = []
+    for at_s in np.arange(30.0, 105.0, 3.0):
+        found = predicted(file, "--at", at_s, "--horizon", 10)
+        (row,) = found["horizons"]
+        sent = np.interp([at_s, at_s + 10], flow.time_s, flow.snd_nxt_packets)
+        truth_bps = (sent[1] - sent[0]) / 10 * 8 * 1448
+        assert row["throughput_bps"] == pytest.approx(truth_bps, rel=0.35)
+        quantiles = row["throughput_quantiles_bps"]
+        hits.append(quantiles["0.05"] <= truth_bps <= quantiles["0.95"])
+    assert np.mean(hits) >= 0.7, hits
+
+
+def test_nothing_after_the_moment_is_used(traced, tmp_path):
+    file, trace = traced
+    columns = trace.columns
+    before = columns["time_s"] <= 60
+    cut = pathcast.trace.Trace.from_columns(
+        {
+            name: columns[name][before]
+            for name in ("time_s", "flow", "cwnd_packets", "srtt_s", "snd_nxt_bytes", "retransmits")
+        },
+        {"mss_bytes": 1448, "schemes": ["cubic"]},
+    )
+    cut.write(tmp_path / "cut.parquet")
+    asked = ("--at", 60, "--cc", "cubic")
+    whole, alone = predicted(file, *asked), predicted(tmp_path / "cut.parquet", *asked)
+    assert whole["horizons"] == alone["horizons"]
+
+
+def test_without_sequence_numbers_the_window_is_forecast():
+    flow = predicted(ROOT / "tests/data/reno.cwnd.csv.gz", "--at", 100)
+    assert flow["horizons"][0]["quantity"] == "mean_cwnd_packets"
+    assert "throughput_bps" not in flow["horizons"][0]
+
+
+def test_what_cannot_be_is_refused(traced):
+    file, _ = traced
+    for arguments, said in (
+        (("--at", -1), "before its first record"),
+        (("--horizon", 0), "must be a finite number > 0"),
+        (("--flow", 7), "has no flow 7"),
+        (("--rtt", -1), "rtt"),
+    ):
+        done = run("predict", "throughput", file, *arguments)
+        assert done.returncode == 2, arguments
+        assert said in " ".join(done.stderr.split()), done.stderr
