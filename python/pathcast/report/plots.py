@@ -26,6 +26,10 @@ _STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#5b6270",
+    # the page is behind them, in either theme
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "text.color": "#2b303b",
     "axes.labelcolor": "#2b303b",
     "axes.grid": True,
     "grid.color": "#e6e8ec",
@@ -52,9 +56,8 @@ def svg(width_in: float, height_in: float, draw: Callable[[Figure], None]) -> st
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
     picture = text.getvalue()
-    # the page is HTML: no XML declaration, no doctype, and it scales with the column
-    picture = picture[picture.index("<svg") :]
-    return picture.replace("<svg ", '<svg role="img" style="max-width:100%;height:auto" ', 1)
+    # the page is HTML: no XML declaration and no doctype
+    return picture[picture.index("<svg") :]
 
 
 def _take_literally(figure: Figure) -> None:

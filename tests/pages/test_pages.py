@@ -1,0 +1,128 @@
+"""Pages in a real browser: nobody is left out, nothing is cut off, both themes, narrow and wide, and on paper."""
+
+import shutil
+
+import pytest
+
+from conftest import ROOT, run
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+#: Commands that write a page, and its place.
+PAGES = {
+    "demo": (["demo", "--world", "simulator", "--duration", "60"], "report.html"),
+    "suite": (
+        ["evaluate", "suite", "--world", "simulator", "--network", "last-mile-1", "--network", "short-flows",
+         "-o", "suite"],
+        "suite/report.html",
+    ),
+    "attainable rate": (
+        ["benchmark", "attainable-rate", "--configuration", "buffer-21", "--samples", "60", "--epsilon", "0.1",
+         "--rate", "2 Mbit/s", "--rate", "5 Mbit/s", "-o", "rate"],
+        "rate/report.html",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium; `scripts/system-packages browser` installs it")
+    from playwright.sync_api import sync_playwright
+
+    arguments = ["--no-sandbox", "--disable-gpu"]
+    with sync_playwright() as tool:
+        opened = tool.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def file(request, tmp_path_factory):
+    arguments, page = PAGES[request.param]
+    folder = tmp_path_factory.mktemp("page")
+    done = run(*arguments, cwd=folder)
+    assert done.returncode in (0, 1), done.stderr
+    return folder / page
+
+
+def shown(browser, file, width, theme):
+    """The page at a width in a theme; it may load nothing."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, offline=True
+    )
+    page = context.new_page()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+    assert asked == [file.as_uri()]
+    return page
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1400])
+def test_axe_finds_nothing_serious_and_nothing_is_cut_off(browser, file, width, theme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = shown(browser, file, width, theme)
+    found = Axe().run(page).response["violations"]
+    serious = [
+        (one["id"], [node["html"][:120] for node in one["nodes"][:3]])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert not serious
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # a table or picture that is wider than its place can be scrolled to its end
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll('table, svg')].filter(one => {
+            const right = one.getBoundingClientRect().right, place = one.closest('.scroll');
+            return right > innerWidth && !(place && place.scrollWidth >= one.scrollWidth);
+        }).length"""
+    )
+    assert cut == 0
+    sizes = page.evaluate(
+        """() => [...document.querySelectorAll('p, td, th, li, dd')].map(one =>
+            parseFloat(getComputedStyle(one).fontSize))"""
+    )
+    assert min(sizes) >= 12
+    page.context.close()
+
+
+def test_on_paper_no_table_is_cut_off(browser, file):
+    # A4, landscape, less margins of 12 mm, at 96 dots an inch
+    width = 1032
+    page = shown(browser, file, width, "light")
+    page.emulate_media(media="print")
+    widest = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('table, svg')].map(one => one.getBoundingClientRect().right))"
+    )
+    assert widest <= width + 1
+    page.context.close()
+
+
+def test_a_page_that_leaves_somebody_out_is_found(browser, tmp_path):
+    """The judge itself: a picture without a name and text that can hardly be read."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    file = tmp_path / "bad.html"
+    file.write_text(
+        "<!doctype html><html lang=en><title>bad</title><main><h1>bad</h1><svg role=img></svg>"
+        "<p style='color:#bbb;background:#fff'>hardly</p></main></html>"
+    )
+    page = shown(browser, file, 1400, "light")
+    found = {one["id"] for one in Axe().run(page).response["violations"]}
+    assert {"svg-img-alt", "color-contrast"} <= found
+    page.context.close()
+
+
+def test_all_pages_have_one_style():
+    folders = [ROOT / "python/pathcast" / name for name in ("report", "experiments")]
+    templates = [
+        file for folder in folders for file in folder.rglob("*.j2") if file.name != "base.html.j2"
+    ]
+    assert len(templates) >= 3
+    for file in templates:
+        text = file.read_text()
+        assert text.startswith('{% extends "base.html.j2" %}')
+        assert "style=" not in text and "<style" not in text
