@@ -85,3 +85,23 @@ def test_variants_of_cubic_are_fitted_as_cubic(tmp_path):
         result = json.loads(done.stdout)
         assert result["flows"][0]["cc"] == cc
         assert ("econ" in result["not_applicable"]) == (cc == "bbr")
+
+
+def test_in_a_hurry_it_takes_a_shorter_flow_and_names_the_page(tmp_path):
+    done = run("demo", "--world", "simulator", "--quick", "-o", tmp_path / "r.html")
+    assert done.returncode == 0, done.stderr
+    assert "One cubic flow runs for 16 s" in done.stdout
+    assert f"open it: {(tmp_path / 'r.html').as_uri()}" in done.stdout
+    done = run("demo", "--quick", "--duration", 30, "-o", tmp_path / "r.html")
+    assert done.returncode == 2 and "--quick and --duration" in done.stderr
+
+
+def test_the_page_opens_itself_only_before_a_person_at_a_desktop(monkeypatch):
+    from pathcast.cli.demo import has_desktop
+
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    for display, terminal in (("", True), (":0", False), (":0", True)):
+        monkeypatch.setenv("DISPLAY", display)
+        monkeypatch.setattr("sys.stdout.isatty", lambda terminal=terminal: terminal, raising=False)
+        assert has_desktop() == bool(display and terminal)
