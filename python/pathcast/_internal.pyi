@@ -266,6 +266,8 @@ def emulate(
     packets_file: Path | None = None,
     messages_file: Path | None = None,
     progress: Callable[[float], None] | None = None,
+    senders: Callable[[list[tuple[float, int, float, int | None, float | None, int | None]]], None]
+    | None = None,
 ) -> tuple[str, Trace | None]: ...
 def capabilities() -> tuple[
     tuple[bool, bool, bool, bool, bool], list[str], list[str], list[str]

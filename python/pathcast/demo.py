@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import numpy as np
+
 from pathcast import runs
 from pathcast.exceptions import EmulatorError, SchemeError
 from pathcast.experiments.engine.world import World
-from pathcast.models import Evaluation, Fit, evaluate, fit
+from pathcast.models import Evaluation, Fit, Forecaster, evaluate, fit
 from pathcast.path import Path
-from pathcast.trace import Trace
+from pathcast.trace import FlowSeries, Trace
 
 #: Seconds ahead that the demo forecasts.
 HORIZONS_S = (1.0, 5.0, 10.0)
+
+#: Payload of a full packet of TCP over IPv4 with timestamps, in bytes.
+PAYLOAD_BYTES = 1448
 
 #: Congestion controls whose windows the models know.
 SCHEMES = ("cubic", "reno")
@@ -117,8 +123,18 @@ def measure(
     duration_s: float = 60.0,
     seed: int = 1,
     progress: runs.Progress | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Measured:
     """Runs one bulk flow.
+
+    Args:
+        path: what it runs over.
+        world: where.
+        scheme: its congestion control.
+        duration_s: how long it sends, in seconds.
+        seed: of all that is random in the path.
+        progress: called about ten times a second with the time that has passed.
+        say: called with each forecast that is made while the flow runs, and with how it came out.
 
     Raises:
         SchemeError: a scheme that the models do not know.
@@ -129,10 +145,72 @@ def measure(
         raise SchemeError(
             f"{scheme!r} cannot be forecast yet, expected one of {', '.join(SCHEMES)}"
         )
-    run_in = runs.emulate if world.world is World.EMULATOR else runs.simulate
-    run, trace = run_in(path, [scheme], duration_s=duration_s, seed=seed, progress=progress)
-    assert trace is not None, "both worlds record by default"  # noqa: S101
+    if world.world is World.EMULATOR:
+        live = None if say is None else LiveForecasts(scheme, duration_s / 3, say)
+        return Measured(
+            path,
+            world,
+            *runs.emulate(
+                path, [scheme], duration_s=duration_s, seed=seed, progress=progress, senders=live
+            ),
+        )
+    # it ends before anybody could follow it
+    run, trace = runs.simulate(path, [scheme], duration_s=duration_s, seed=seed, progress=progress)
+    assert trace is not None, "it records by default"  # noqa: S101
     return Measured(path, world, run, trace)
+
+
+class LiveForecasts:
+    """Forecasts a flow as it runs, and says how each forecast came out."""
+
+    #: Seconds ahead, and from one forecast to the next.
+    HORIZON_S = 5.0
+
+    def __init__(self, scheme: str, from_s: float, say: Callable[[str], None]) -> None:
+        """Nothing was seen yet; the first forecast is made at `from_s` seconds of the flow."""
+        self._forecaster = Forecaster(scheme, [self.HORIZON_S])
+        self._next_s = from_s
+        self._say = say
+        #: Moment and bytes sent when the last forecast was made, and its low and high end in bit/s.
+        self._made: tuple[float, int, float, float] | None = None
+        self._last_s = -1.0
+        self.hits = self.misses = 0
+
+    def __call__(self, states: Sequence[runs.SenderState]) -> None:
+        """Takes the state of the one flow."""
+        for state in states:
+            if state.snd_nxt_bytes is None or state.time_s <= self._last_s:
+                continue
+            self._last_s = state.time_s
+            row = (state.time_s, state.cwnd_packets, state.snd_nxt_bytes / PAYLOAD_BYTES)
+            known = (state.srtt_s, state.retransmits)
+            columns = (np.array([one], np.float64) for one in (*row, *known))
+            self._forecaster.observe(FlowSeries(*columns))
+            if state.time_s >= self._next_s:
+                self._say(f"at {state.time_s:.0f} s: {self._past(state)}{self._ahead(state)}")
+                self._next_s = state.time_s + self.HORIZON_S
+
+    def _past(self, state: runs.SenderState) -> str:
+        """How the last forecast came out."""
+        if self._made is None or state.snd_nxt_bytes is None:
+            return ""
+        at_s, sent_bytes, low_bps, high_bps = self._made
+        truth_bps = 8 * (state.snd_nxt_bytes - sent_bytes) / (state.time_s - at_s)
+        hit = low_bps <= truth_bps <= high_bps
+        self.hits, self.misses = self.hits + hit, self.misses + (not hit)
+        return f"it was {truth_bps / 1e6:.2f}, {'inside' if hit else 'outside'} the band; "
+
+    def _ahead(self, state: runs.SenderState) -> str:
+        """What the flow will do next."""
+        made = self._forecaster.forecast(state.time_s, self.HORIZON_S)
+        median, low, high = (
+            8 * PAYLOAD_BYTES * one for one in (made.point, made.quantiles[0], made.quantiles[-1])
+        )
+        self._made = (state.time_s, state.snd_nxt_bytes or 0, low, high)
+        return (
+            f"the next {self.HORIZON_S:g} s will carry {median / 1e6:.2f} Mbit/s "
+            f"(90 % band {low / 1e6:.2f} to {high / 1e6:.2f})"
+        )
 
 
 def forecast(measured: Measured, horizons_s: tuple[float, ...] = HORIZONS_S) -> Result:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from pathcast import _internal, rootless
 from pathcast.exceptions import EmulatorError, PathcastError, SchemeError, translated
@@ -19,6 +19,27 @@ from pathcast.trace import Trace
 
 #: Called now and then with the seconds of the run that have passed.
 Progress = Callable[[float], None]
+
+
+class SenderState(NamedTuple):
+    """A TCP sender at a moment of a run.
+
+    Attributes:
+        time_s: seconds since the run began.
+        flow: its number.
+        cwnd_packets: congestion window in packets of one MSS.
+        snd_nxt_bytes: payload sent at least once, in bytes; None if unknown.
+        srtt_s: smoothed round-trip time in seconds; None before the first.
+        retransmits: packets sent again; None if unknown.
+
+    """
+
+    time_s: float
+    flow: int
+    cwnd_packets: float
+    snd_nxt_bytes: int | None
+    srtt_s: float | None
+    retransmits: int | None
 
 
 @dataclass(frozen=True)
@@ -328,6 +349,7 @@ def emulate(
     packets_file: str | os.PathLike[str] | None = None,
     messages_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    senders: Callable[[list[SenderState]], None] | None = None,
 ) -> tuple[RunReport, Trace]:
     """Runs flows of the kernel's TCP in real time. Needs Linux, and root or user namespaces.
 
@@ -349,6 +371,7 @@ def emulate(
         messages_file: write when each message over TCP was written, entered and left the network, and
             was read, here as the run goes on; docs/trace-format.md.
         progress: called about ten times a second with the time that has passed.
+        senders: called as often with the state of each TCP sender. Without root it is not called.
 
     Returns:
         The report and the trace. Look at `report.valid`: a run that slipped must not be used.
@@ -390,6 +413,7 @@ def emulate(
             packets,
             messages,
             progress,
+            None if senders is None else lambda rows: senders([SenderState(*row) for row in rows]),
         )
     assert trace is not None, "the emulator always records"  # noqa: S101
     return RunReport.from_json(report), Trace(trace)

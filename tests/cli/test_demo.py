@@ -105,3 +105,30 @@ def test_the_page_opens_itself_only_before_a_person_at_a_desktop(monkeypatch):
         monkeypatch.setenv("DISPLAY", display)
         monkeypatch.setattr("sys.stdout.isatty", lambda terminal=terminal: terminal, raising=False)
         assert has_desktop() == bool(display and terminal)
+
+
+def test_forecasts_of_a_running_flow_are_said_with_how_they_came_out():
+    from pathcast.demo import LiveForecasts
+    from pathcast.runs import SenderState
+
+    # 10 Mbit/s, until the flow stops at 40 s
+    said = []
+    live = LiveForecasts("reno", 20.0, said.append)
+    for tenth in range(500):
+        sent = int(min(tenth / 10, 40.0) * 10e6 / 8)
+        live([SenderState(tenth / 10, 0, 50.0, sent, 0.05, 0)])
+    assert len(said) == 6
+    assert said[0].startswith("at 20 s: the next 5 s will carry ")
+    assert said[1].startswith("at 25 s: it was 10.00, inside the band; ")
+    assert "it was 0.00, outside the band" in said[5]
+    assert (live.hits, live.misses) == (4, 1)
+
+
+def test_the_demo_forecasts_the_kernels_flow_as_it_runs(emulator, tmp_path):
+    done = run("demo", "--world", "emulator", "--quick", "-o", tmp_path / "r.html")
+    assert done.returncode == 0, done.stderr
+    lines = re.findall(
+        r"at (\d+) s: (it was [\d.]+, \w+ the band; )?the next 5 s will carry",
+        " ".join(done.stdout.split()),
+    )
+    assert [int(at) for at, _ in lines] == [5, 10, 15] and lines[0][1] == "" and lines[1][1]

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::mem;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -15,7 +17,7 @@ use pathcast_path::Span;
 use pathcast_probe::Probe;
 use pathcast_probe::realtime::{monotonic_ns, request_fifo};
 use pathcast_scenario::Transport;
-use pathcast_trace::{RunReport, Splitter, Trace};
+use pathcast_trace::{Record, RunReport, Splitter, Trace};
 
 use crate::addresses::{End, MTU};
 use crate::applications::Applications;
@@ -52,7 +54,17 @@ pub fn emulate(
     progress: &(dyn Fn(f64) + Sync),
     stop: &AtomicBool,
 ) -> Result<(RunReport, Trace), EmulatorError> {
+    emulate_watched(options, &|elapsed_s, _| progress(elapsed_s), stop)
+}
+
+/// As [`emulate`]; `progress` also has the state of each TCP sender as of a moment ago.
+pub fn emulate_watched(
+    options: &Options,
+    progress: &(dyn Fn(f64, &[Record]) + Sync),
+    stop: &AtomicBool,
+) -> Result<(RunReport, Trace), EmulatorError> {
     options.check()?;
+    let latest = Mutex::new(Vec::new());
     let began_ns = AtomicU64::new(0);
     let abandoned = AtomicBool::new(false);
     let wall = Instant::now();
@@ -95,6 +107,7 @@ pub fn emulate(
             schemes: &schemes,
             stops: [stop, &abandoned],
             began_ns: &began_ns,
+            latest: &latest,
             conclusion: conclusion.clone(),
         };
         let conductor = spawn(scope, "pathcast-run", move || {
@@ -105,7 +118,8 @@ pub fn emulate(
             let began_ns = began_at();
             if began_ns > 0 {
                 let elapsed = Span::from_nanos(monotonic_ns() - began_ns);
-                progress(elapsed.min(options.duration).as_secs());
+                let senders = mem::take(&mut *latest.lock().expect("no panic holds it"));
+                progress(elapsed.min(options.duration).as_secs(), &senders);
             }
         }
         let findings = join(conductor)?;
@@ -158,6 +172,8 @@ struct Run<'a> {
     stops: [&'a AtomicBool; 2],
     /// When the run began, on the monotonic clock; 0 before.
     began_ns: &'a AtomicU64,
+    /// What the senders last were, until it is taken.
+    latest: &'a Mutex<Vec<Record>>,
     conclusion: Option<Conclusion>,
 }
 
@@ -321,6 +337,9 @@ impl Run<'_> {
                 const LONGEST_SLEEP_NS: u64 = 10_000_000; // so that a stop is seen
                 let rest_ns = end_ns.saturating_sub(monotonic_ns()).min(LONGEST_SLEEP_NS);
                 thread::sleep(Duration::from_nanos(rest_ns));
+                if let Ok(mut latest) = self.latest.try_lock() {
+                    *latest = probe.latest(began_ns);
+                }
             }
             let ended_ns = monotonic_ns();
             let probe = probe.stop();

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -83,7 +84,12 @@ pub struct Probe {
     fallback_because: Option<String>,
     stop: Sender<()>,
     reader: JoinHandle<Watcher>,
+    first: Vec<TcpInfo>,
+    latest: Latest,
 }
+
+/// The last look at each flow, for who follows the flows while they run.
+type Latest = Arc<Mutex<Vec<Option<Look>>>>;
 
 impl Probe {
     /// Watches `sockets` from now on; flow numbers are places in this list.
@@ -123,11 +129,14 @@ impl Probe {
         let method = source.method();
         let most_records = options.most_records.unwrap_or(usize::MAX);
         let (stop, stopped) = channel();
+        let first = flows.iter().map(|flow| flow.first).collect();
+        let latest: Latest = Arc::new(Mutex::new(vec![None; flows.len()]));
         let fifo_priority = options.fifo_priority;
         let watcher = Watcher {
             flows,
             source,
             looks: Vec::new(),
+            latest: Arc::clone(&latest),
             most_records,
             lost: 0,
             end_ns: 0,
@@ -143,7 +152,18 @@ impl Probe {
             fallback_because,
             stop,
             reader,
+            first,
+            latest,
         })
+    }
+
+    /// The state of each flow as of the last look at it, milliseconds ago; time 0 is `origin_ns` of the
+    /// monotonic clock. Flows that were not looked at yet are left out.
+    pub fn latest(&self, origin_ns: u64) -> Vec<Record> {
+        let latest = self.latest.lock().expect("no panic holds it");
+        let looks: Vec<Look> = latest.iter().flatten().copied().collect();
+        drop(latest);
+        records_of_looks(&looks, &self.first, origin_ns)
     }
 
     /// How the records are taken.
@@ -310,6 +330,7 @@ struct Watcher {
     flows: Vec<Watched>,
     source: Source,
     looks: Vec<Look>,
+    latest: Latest,
     most_records: usize,
     /// Looks that found no room.
     lost: u64,
@@ -386,12 +407,17 @@ impl Watcher {
             let Some(info) = info else { continue };
             let time_ns = monotonic_ns();
             let changed = flow.look(info, time_ns);
+            let look = Look {
+                time_ns,
+                flow: number as u32,
+                info,
+            };
+            // who reads it must not keep this thread waiting
+            if let Ok(mut latest) = self.latest.try_lock() {
+                latest[number] = Some(look);
+            }
             if changed && matches!(self.source, Source::TcpInfo | Source::SockDiag(..)) {
-                keep(Look {
-                    time_ns,
-                    flow: number as u32,
-                    info,
-                });
+                keep(look);
             }
         }
         if let Source::TcpProbe(tcp_probe) = &mut self.source {

@@ -238,13 +238,38 @@ mod linux {
     use crate::errors::EmulatorError;
     use crate::namespaces::device_kind;
 
+    /// A sender's time in seconds, flow, cwnd in packets, bytes sent, srtt in seconds and packets sent again.
+    type State = (f64, u32, f64, Option<u64>, Option<f64>, Option<u64>);
+
+    /// Calls `senders` with the states; false if it raised.
+    fn show(senders: Option<&Py<PyAny>>, states: &[Record], raised: &mut Option<PyErr>) -> bool {
+        let Some(senders) = senders.filter(|_| !states.is_empty()) else {
+            return true;
+        };
+        let row = |state: &Record| -> State {
+            let (cwnd, sent) = (state.cwnd_packets, state.snd_nxt_bytes);
+            (
+                state.time_s,
+                state.flow,
+                cwnd,
+                sent,
+                state.srtt_s,
+                state.retransmits,
+            )
+        };
+        let rows: Vec<State> = states.iter().map(row).collect();
+        let told = Python::attach(|py| senders.call1(py, (rows,)).map(|_| ()));
+        *raised = told.err();
+        raised.is_none()
+    }
+
     /// Runs the emulator over a path, or, without schemes, a scenario: a run report as JSON, and the
     /// trace. Files are written as the run goes on.
     #[pyfunction]
     #[pyo3(signature = (
         what, schemes, duration_s, seed, ipv6=false, device=None,
         super_packets=None, packets_file=None, messages_file=None,
-        progress=None
+        progress=None, senders=None
     ))]
     #[allow(clippy::too_many_arguments)] // Python calls it by name
     pub fn emulate(
@@ -259,6 +284,7 @@ mod linux {
         packets_file: Option<PathBuf>,
         messages_file: Option<PathBuf>,
         progress: Option<Py<PyAny>>,
+        senders: Option<Py<PyAny>>,
     ) -> PyResult<(String, Option<Trace>)> {
         let duration = Span::from_secs(duration_s);
         let options = match &what {
@@ -278,13 +304,16 @@ mod linux {
         };
         let (stop, raised) = (AtomicBool::new(false), Mutex::new(None));
         let outcome = py.detach(|| {
-            let watch = |elapsed_s: f64| {
+            let watch = |elapsed_s: f64, states: &[Record]| {
                 let mut raised = raised.lock().expect("no panic holds it");
-                if raised.is_none() && !tell(progress.as_ref(), elapsed_s, &mut raised) {
+                if raised.is_none()
+                    && !(tell(progress.as_ref(), elapsed_s, &mut raised)
+                        && show(senders.as_ref(), states, &mut raised))
+                {
                     stop.store(true, Ordering::Relaxed);
                 }
             };
-            pathcast_emulator::emulate(&options, &watch, &stop)
+            pathcast_emulator::emulate_watched(&options, &watch, &stop)
         });
         if let Some(error) = raised.into_inner().expect("no panic holds it") {
             // who interrupts a run wants nothing of it

@@ -72,7 +72,13 @@ def run_demo(
         )
     with progress_bar("running the flow", duration) as progress:
         measured = demo.measure(
-            path, chosen, scheme=scheme, duration_s=duration, seed=seed, progress=progress
+            path,
+            chosen,
+            scheme=scheme,
+            duration_s=duration,
+            seed=seed,
+            progress=progress,
+            say=None if as_json else out.print,
         )
     if trace_output is not None:
         measured.trace.write(trace_output)
