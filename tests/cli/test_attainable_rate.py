@@ -491,7 +491,7 @@ def test_the_command_refuses_what_makes_no_sense(tmp_path):
 
 def test_the_kernels_tcp_is_probed_as_the_simulators(emulator):
     scenario = Scenario.parse(PROBE.format(loss=""), "probe.toml")
-    options = Options(epsilon=0.05, samples=100, pilot_s=4, most_s=120)
+    options = Options(epsilon=0.125, samples=40, pilot_s=4, most_s=60)
     found, probed = estimate(EmulatedProber(scenario), [4e6], options)
     simulated, _ = estimate(SimulatedProber(scenario), [4e6], options)
     (point,) = found.points

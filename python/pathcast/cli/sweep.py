@@ -99,7 +99,7 @@ def sweep(
             str(row["path"]),
             str(row["scheme"]),
             mbps(row["goodput_bps"]),
-            "-" if error is None else mbps(error),
+            "-" if error is None else f"{error / 1e6:.3f} Mbit/s",
             "-" if loss is None else f"{loss:.3%}",
             "-" if delay is None else f"{delay:.1f} ms",
         ]
