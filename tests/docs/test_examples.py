@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -93,3 +95,12 @@ def test_a_path_file_may_name_a_trace_in_its_folder(tmp_path):
         pathcast.Path.load(file)
     with pytest.raises(pathcast.PathFileError, match="file"):
         pathcast.Path.parse(file.read_text())
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda f: f.stem)
+def test_scripts_to_begin_with_run(script):
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) >= 3
