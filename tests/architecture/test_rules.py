@@ -50,7 +50,6 @@ MOST_LINES_OF_A_FUNCTION = 100
 #: Longer functions.
 LONG_FUNCTIONS = {
     "crates/emulator/src/outcome.rs conclude",
-    "crates/scenario/src/source.rs step",
     "crates/sim/src/world.rs new",
     "crates/tcp/src/sender.rs on_ack",
     "pathcast.experiments.suite.views views",

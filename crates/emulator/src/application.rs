@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pathcast_netns::renew_receive_window;
 use pathcast_path::Time;
-use pathcast_scenario::{Datagrams, Pipe, Source, Transport, Workload};
+use pathcast_scenario::{Datagrams, Pipe, Source, Transport};
 use pathcast_trace::DelayHistogram;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -90,7 +90,7 @@ impl<'a> Application<'a> {
             Carrier::Stream(Box::new(Stream {
                 pipes: Default::default(),
                 greedy: false,
-                asks: matches!(spec.workload, Workload::RequestResponse { .. }),
+                asks: spec.workload.asks(),
                 window,
                 quic,
             }))

@@ -230,11 +230,10 @@ fn sender(ip: Ip, flow: &Flow<'_>, schemes: &Schemes, end: End) -> Result<OwnedF
         set_tcp_option(socket.as_fd(), libc::TCP_MAXSEG, mss_bytes as i32 + 12)
             .map_err(|error| EmulatorError::from_io("setting the MSS", error))?;
     }
-    let workload = &flow.spec.workload;
-    if !workload.is_greedy() {
+    if !flow.spec.workload.is_greedy() {
         // each write leaves when it is made, as in the simulator
         sockopt::set_tcp_nodelay(&socket, true).map_err(opening)?;
-    } else if flow.spec.stop.is_some() || *workload != pathcast_scenario::Workload::Bulk {
+    } else if !flow.spec.is_endless() {
         set_tcp_option(socket.as_fd(), libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES as i32)
             .map_err(|error| EmulatorError::from_io("opening a TCP socket", error))?;
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use pathcast_scenario::{Scenario, Workload};
+use pathcast_scenario::Scenario;
 use pathcast_trace::{
     FlowReport, MessageRecord, MessageReport, Metadata, PacketRecord, Record, RunReport, Source,
     Trace,
@@ -255,7 +255,7 @@ fn flow_report(
             .unwrap_or_default()
     };
     let (source, sink) = (endpoint(here), endpoint(there));
-    let asks = matches!(task.spec.workload, Workload::RequestResponse { .. });
+    let asks = task.spec.workload.asks();
     let start_s = task.start.as_secs();
     let completed_s = sink.ended_ns.map(|at_ns| time.seconds(there_side, at_ns));
     let span_s = completed_s.unwrap_or(elapsed_s) - start_s;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pathcast_netns::renew_receive_window;
 use pathcast_path::Time;
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
-use pathcast_scenario::{Source, Timers, Workload, Write};
+use pathcast_scenario::{Source, Timers, Write};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -543,8 +543,8 @@ impl Endpoint {
             socket,
             role,
             // who waits for what it wrote to arrive must be told
-            answered: matches!(workload, Workload::Transfer { .. }),
-            asks: matches!(workload, Workload::RequestResponse { .. }),
+            answered: workload.waits_for_arrivals(),
+            asks: workload.asks(),
             out: VecDeque::new(),
             watched: false,
             receive_window: task.receive_window(),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use pathcast_scenario::Workload;
 use pathcast_trace::{DelaySplit, Direction, MessageRecord, Read, Segment, Splitter};
 
 use crate::endpoints::Arrival;
@@ -21,7 +20,7 @@ fn since_ns(before_ns: u64, run_s: f64) -> u64 {
 /// Whether a flow writes messages with its data; who asks is answered with it.
 fn writes(task: &Task) -> bool {
     let workload = &task.spec.workload;
-    !workload.is_greedy() && !matches!(workload, Workload::RequestResponse { .. })
+    !workload.is_greedy() && !workload.asks()
 }
 
 /// Every message of the flows, and the parts of each flow's delays. `passages` are those of all packets, in the

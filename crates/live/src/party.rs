@@ -14,7 +14,7 @@ use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, limit_receive_window, set_sysctls, set_tcp_option};
 use pathcast_probe::realtime::monotonic_ns;
 use pathcast_probe::{Method, Observation, Probe};
-use pathcast_scenario::{Scenario, UNSENT_BYTES, Workload};
+use pathcast_scenario::{Scenario, UNSENT_BYTES};
 use pathcast_trace::Record;
 use rustix::io::Errno;
 use rustix::net::{
@@ -349,10 +349,9 @@ impl Seen {
 fn prepare(socket: &OwnedFd, task: &Task) -> io::Result<()> {
     // nothing is left of a flow when its run is over
     sockopt::set_socket_linger(socket, Some(Duration::ZERO))?;
-    let workload = &task.spec.workload;
-    if !workload.is_greedy() {
+    if !task.spec.workload.is_greedy() {
         sockopt::set_tcp_nodelay(socket, true)?;
-    } else if task.spec.stop.is_some() || *workload != Workload::Bulk {
+    } else if !task.spec.is_endless() {
         set_tcp_option(socket.as_fd(), TCP_NOTSENT_LOWAT, UNSENT_BYTES as i32)?;
     }
     if let Some(window) = task.receive_window() {

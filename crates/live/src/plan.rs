@@ -6,7 +6,7 @@ use pathcast_netns::route::Beginning;
 use pathcast_netns::{Settings, Shape};
 use pathcast_path::{Path, Time};
 use pathcast_scenario::{
-    DEFAULT_MSS_BYTES, Flow, FlowSpec, Heading, ReceiveWindow, Scenario, Transport, Workload,
+    DEFAULT_MSS_BYTES, Flow, FlowSpec, Heading, ReceiveWindow, Scenario, Transport,
 };
 use serde::{Deserialize, Serialize};
 
@@ -230,7 +230,7 @@ pub(crate) struct Task {
 impl Task {
     /// Whether this host's application is the one that acts: that sends, or that asks.
     pub(crate) fn acts(&self) -> bool {
-        self.sends != matches!(self.spec.workload, Workload::RequestResponse { .. })
+        self.sends != self.spec.workload.asks()
     }
 
     pub(crate) fn scheme(&self) -> &str {

@@ -12,7 +12,7 @@ use toml::de::DeTable;
 
 use crate::scenario::{FlowSpec, Heading, Link, Scenario};
 use crate::transport::Transport;
-use crate::workload::Workload;
+use crate::workload::{Bulk, Workload};
 
 /// The most that is written at once as datagrams: a frame of a film is less.
 const MAX_DATAGRAMS_BYTES: u64 = 1_000_000;
@@ -122,7 +122,7 @@ fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<Flo
     })?;
     let transport = Transport::read(table)?;
     let workload = match table.get("workload") {
-        None => Workload::Bulk,
+        None => Workload::Bulk(Bulk),
         Some(field) => {
             let workload = Workload::read(field, load)?;
             if transport == Transport::Udp {
@@ -131,7 +131,7 @@ fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<Flo
                 }
                 if workload
                     .largest_write()
-                    .is_some_and(|size| size > MAX_DATAGRAMS_BYTES)
+                    .is_some_and(|size| size.as_bytes() > MAX_DATAGRAMS_BYTES)
                 {
                     return field.wrong("expected at most 1 MB in a write over udp");
                 }
@@ -139,7 +139,7 @@ fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<Flo
             workload
         }
     };
-    if transport == Transport::Udp && workload == Workload::Bulk {
+    if transport == Transport::Udp && !workload.is_open_loop() {
         return udp_needs_a_rate(field, &workload);
     }
     let (start, stop) = (time("start")?, time("stop")?);
@@ -263,6 +263,7 @@ fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Transfer;
 
     const LINK: &str = "[links.core]\nrate = '12 Mbit/s'\ndelay = '30 ms'\n";
 
@@ -306,7 +307,7 @@ mod tests {
         let transfer = &scenario.flows[1];
         assert!(matches!(
             transfer.workload,
-            Workload::Transfer { count: Some(1), .. }
+            Workload::Transfer(Transfer { count: Some(1), .. })
         ));
         assert_eq!(scenario.base_rtt(transfer), Span::from_millis(90));
     }
@@ -433,7 +434,7 @@ mod tests {
     fn a_workload_may_stand_by_itself() {
         let workload = Workload::of_value("{ kind = 'transfer', size = '5 MB' }").unwrap();
         assert_eq!(workload.kind(), "transfer");
-        assert_eq!(Workload::of_value("'bulk'").unwrap(), Workload::Bulk);
+        assert_eq!(Workload::of_value("'bulk'").unwrap(), Workload::Bulk(Bulk));
         for (text, expected) in [
             ("{ kind = 'transfer' }", "missing field `size`"),
             ("'bulk'\nx = 1", "expected one line"),

@@ -47,8 +47,11 @@ pub use pipe::{Pending, Pipe};
 pub use quic::QuicScheme;
 pub use receive_window::ReceiveWindow;
 pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario};
-pub use source::{Source, Write};
+pub use source::Source;
 pub use timers::Timers;
 pub use transport::{DEFAULT_MSS_BYTES, Transport};
 pub use varying::{Shape, Varying};
-pub use workload::{Arrivals, Replay, UNSENT_BYTES, Workload};
+pub use workload::{
+    Arrivals, Bulk, ConstantRate, OnOff, Replay, RequestResponse, Transfer, UNSENT_BYTES, Workload,
+    Write,
+};

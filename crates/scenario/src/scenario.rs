@@ -6,7 +6,7 @@ use pathcast_path::{Loader, Path, PathError, Span, Time};
 
 use crate::file;
 use crate::transport::Transport;
-use crate::workload::Workload;
+use crate::workload::{Bulk, Workload};
 
 /// The largest IP packet.
 const MTU_BYTES: u64 = 1500;
@@ -61,7 +61,7 @@ impl FlowSpec {
         Self {
             count: 1,
             transport,
-            workload: Workload::Bulk,
+            workload: Workload::Bulk(Bulk),
             route: vec![0],
             heading: Heading::Forward,
             delay: Span::ZERO,
@@ -69,6 +69,11 @@ impl FlowSpec {
             every: None,
             stop: None,
         }
+    }
+
+    /// Whether it writes as much as is taken from its start on, and never stops.
+    pub fn is_endless(&self) -> bool {
+        self.stop.is_none() && matches!(self.workload, Workload::Bulk(_))
     }
 }
 

@@ -1,70 +1,42 @@
 //! The application of a flow: when it writes how much.
 
-use pathcast_path::seed::{generator, uniform};
-use pathcast_path::{Size, Span, Time};
+use pathcast_path::Time;
+use pathcast_path::seed::generator;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::varying::Varying;
-use crate::workload::{Arrivals, Workload};
-
-/// What an application does at some moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// It writes a message of this many bytes.
-    Message(u64),
-    /// From now on it writes as much as is taken.
-    Endless,
-    /// What was not sent by now it does not want to send any more.
-    Stop,
-}
-
-/// Where a workload stands.
-#[derive(Clone, Debug)]
-enum Phase {
-    /// Nothing was written yet, or the next step begins afresh.
-    Ready,
-    /// `Endless` was written, and is to be stopped at the next step.
-    Greedy,
-    /// A series of writes that began at `begin`: `written` so far, `elapsed_s` until the last.
-    Series {
-        begin: Time,
-        written: u64,
-        elapsed_s: f64,
-        end: Time,
-    },
-}
+use crate::workload::{Behavior, Next, Workload, Write};
 
 /// The application of one flow. It owns no clock: it says when it wants to write next, and is told
 /// when what it wrote has arrived.
 #[derive(Clone, Debug)]
 pub struct Source {
-    workload: Workload,
+    behavior: Behavior,
     rng: Xoshiro256PlusPlus,
-    phase: Phase,
+    /// `Endless` was written, and not stopped.
+    greedy: bool,
     /// When it acts next; none: not before something arrives, or never.
     next: Option<Time>,
     /// Messages that it may still begin.
     left: u64,
     stop: Time,
+    /// Messages answered and delivered so far: they arrive in their order.
+    answered: u64,
+    delivered: u64,
 }
 
 impl Source {
     /// The application of flow number `flow`, which begins at `start` and begins nothing new from
     /// `stop` on.
     pub fn new(workload: &Workload, start: Time, stop: Option<Time>, seed: u64, flow: u32) -> Self {
-        let left = match workload {
-            Workload::Transfer { count, .. }
-            | Workload::ConstantRate { count, .. }
-            | Workload::RequestResponse { count, .. } => count.unwrap_or(u64::MAX),
-            Workload::Bulk | Workload::OnOff { .. } | Workload::Replay(_) => u64::MAX,
-        };
         Self {
-            workload: workload.clone(),
+            behavior: Behavior::new(workload),
             rng: generator(seed, &format!("flow.{flow}.source")),
-            phase: Phase::Ready,
+            greedy: false,
             next: Some(start),
-            left,
+            left: workload.count().unwrap_or(u64::MAX),
             stop: stop.unwrap_or(Time::MAX),
+            answered: 0,
+            delivered: 0,
         }
     }
 
@@ -75,24 +47,46 @@ impl Source {
     }
 
     /// Whether it writes no more, whatever arrives. What it wrote may still be under way.
+    #[inline]
     pub const fn is_finished(&self) -> bool {
         self.left == 0
     }
 
     /// What it does at `now`; call until none.
     pub fn write(&mut self, now: Time) -> Option<Write> {
-        while self.next.is_some_and(|next| next <= now) && self.left > 0 {
-            let at = self.next.expect("checked");
-            let was_greedy = matches!(self.phase, Phase::Greedy);
+        while let Some(at) = self.next.filter(|next| *next <= now) {
             if at >= self.stop {
                 self.finish();
-                return was_greedy.then_some(Write::Stop);
+                return std::mem::take(&mut self.greedy).then_some(Write::Stop);
             }
-            if let Some(write) = self.step(at) {
-                return Some(write);
+            let (write, next) = self.behavior.step(at, &mut self.rng);
+            self.set_next(next);
+            match write {
+                Some(Write::Message(_)) => {
+                    self.left = self.left.saturating_sub(1);
+                    if self.left == 0 {
+                        self.finish();
+                    }
+                }
+                Some(Write::Endless) => {
+                    self.greedy = true;
+                    let next = self.next.unwrap_or(Time::MAX).min(self.stop);
+                    self.next = (next < Time::MAX).then_some(next);
+                }
+                Some(Write::Stop) => self.greedy = false,
+                None => continue,
             }
+            return write;
         }
         None
+    }
+
+    fn set_next(&mut self, next: Next) {
+        match next {
+            Next::At(next) => self.next = Some(next),
+            Next::Waits => self.next = None,
+            Next::Finished => self.finish(),
+        }
     }
 
     const fn finish(&mut self) {
@@ -100,204 +94,34 @@ impl Source {
         self.next = None;
     }
 
-    /// Counts a message that is written.
-    const fn count(&mut self) {
-        self.left -= 1;
-        if self.left == 0 {
-            self.next = None;
-        }
-    }
-
-    /// One step at its moment `at`; none if nothing is written in it.
-    fn step(&mut self, at: Time) -> Option<Write> {
-        match (&self.workload, self.phase.clone()) {
-            (Workload::Bulk, Phase::Ready) => {
-                self.phase = Phase::Greedy;
-                self.next = (self.stop < Time::MAX).then_some(self.stop);
-                Some(Write::Endless)
-            }
-            (Workload::Bulk, _) => None,
-            (Workload::Transfer { size, .. }, _) => {
-                let size = *size;
-                self.next = None; // until it has arrived
-                self.count();
-                Some(Write::Message(self.bytes(size)))
-            }
-            (Workload::RequestResponse { request, .. }, _) => {
-                let request = *request;
-                self.next = None;
-                self.count();
-                Some(Write::Message(self.bytes(request)))
-            }
-            (Workload::OnOff { on, rate, .. }, Phase::Ready) => {
-                let (on, greedy) = (*on, rate.is_none());
-                let end = at + self.span(on);
-                if greedy {
-                    self.phase = Phase::Greedy;
-                    self.next = Some(end.min(self.stop));
-                    return Some(Write::Endless);
-                }
-                self.phase = series(at, end);
-                None // its first portion is due now
-            }
-            (Workload::OnOff { off, .. }, Phase::Greedy) => {
-                let off = *off;
-                self.phase = Phase::Ready;
-                self.next = Some(at + self.span(off));
-                Some(Write::Stop)
-            }
-            (
-                Workload::OnOff { off, rate, .. },
-                Phase::Series {
-                    begin,
-                    written,
-                    end,
-                    ..
-                },
-            ) => {
-                let (off, (rate, portion)) = (*off, rate.expect("a series has a rate"));
-                if at >= end {
-                    self.phase = Phase::Ready;
-                    self.next = Some(end + self.span(off));
-                    return None;
-                }
-                let written = written + 1;
-                let elapsed_s = written as f64 * interval_s(rate.as_bps(), portion);
-                self.phase = Phase::Series {
-                    begin,
-                    written,
-                    elapsed_s,
-                    end,
-                };
-                self.next = Some((begin + Span::from_secs(elapsed_s)).min(end));
-                Some(Write::Message(portion.as_bytes()))
-            }
-            (Workload::ConstantRate { .. } | Workload::Replay(_), Phase::Ready) => {
-                self.phase = series(at, Time::MAX);
-                if let Workload::Replay(replay) = &self.workload {
-                    self.next = Some(at + replay.writes()[0].0);
-                }
-                None
-            }
-            (
-                Workload::ConstantRate {
-                    rate,
-                    portion,
-                    arrivals,
-                    ..
-                },
-                Phase::Series {
-                    begin,
-                    written,
-                    elapsed_s,
-                    end,
-                },
-            ) => {
-                let (portion, interval_s) = (*portion, interval_s(rate.as_bps(), *portion));
-                let written = written + 1;
-                let elapsed_s = match arrivals {
-                    // multiplied, not added up: an hour of probes does not drift
-                    Arrivals::Periodic => written as f64 * interval_s,
-                    Arrivals::Poisson => elapsed_s - libm::log(uniform(&mut self.rng)) * interval_s,
-                };
-                self.phase = Phase::Series {
-                    begin,
-                    written,
-                    elapsed_s,
-                    end,
-                };
-                self.next = Some(begin + Span::from_secs(elapsed_s));
-                self.count();
-                Some(Write::Message(portion.as_bytes()))
-            }
-            (
-                Workload::Replay(replay),
-                Phase::Series {
-                    begin,
-                    written,
-                    elapsed_s,
-                    end,
-                },
-            ) => {
-                let writes = replay.writes();
-                let (_, size) = writes[written as usize];
-                let mut written = written + 1;
-                let mut begin = begin;
-                if written as usize == writes.len() {
-                    if !replay.repeat {
-                        self.finish();
-                        return Some(Write::Message(size.as_bytes()));
-                    }
-                    written = 0;
-                    begin += replay.period();
-                }
-                self.next = Some(begin + writes[written as usize].0);
-                self.phase = Phase::Series {
-                    begin,
-                    written,
-                    elapsed_s,
-                    end,
-                };
-                Some(Write::Message(size.as_bytes()))
-            }
-            (Workload::ConstantRate { .. } | Workload::Replay(_), Phase::Greedy) => {
-                unreachable!("these write portions")
-            }
-        }
-    }
-
-    /// The size of the answer to a request that has arrived; of request-response only.
+    /// The size of the answer to the next request, which has arrived.
     pub fn answer(&mut self) -> u64 {
-        match self.workload {
-            Workload::RequestResponse { response, .. } => self.bytes(response),
-            _ => 0,
-        }
+        self.answered += 1;
+        self.behavior.answer(self.answered - 1, &mut self.rng)
     }
 
-    /// A message has arrived whole at `now`: a transfer, or the answer to a request.
+    /// The next message has arrived whole at `now`: a transfer, or the answer to a request.
     pub fn on_delivered(&mut self, now: Time) {
-        let pause = match &self.workload {
-            Workload::Transfer { pause, .. } => *pause,
-            Workload::RequestResponse { think, .. } => *think,
-            _ => return,
-        };
-        if self.left > 0 {
-            let next = now + self.span(pause);
-            self.next = Some(next);
-            if next >= self.stop {
+        let message = self.delivered;
+        self.delivered += 1;
+        if self.left > 0
+            && let Some(next) = self.behavior.on_delivered(message, now, &mut self.rng)
+        {
+            self.set_next(next);
+            if self.next.is_some_and(|next| next >= self.stop) {
                 self.finish();
             }
         }
     }
-
-    fn bytes(&mut self, size: Varying<Size>) -> u64 {
-        let bytes = size.mean.as_bytes() as f64 * size.draw(&mut self.rng);
-        (bytes.round() as u64).max(1)
-    }
-
-    fn span(&mut self, span: Varying<Span>) -> Span {
-        Span::from_secs(span.mean.as_secs() * span.draw(&mut self.rng))
-    }
-}
-
-const fn series(begin: Time, end: Time) -> Phase {
-    Phase::Series {
-        begin,
-        written: 0,
-        elapsed_s: 0.0,
-        end,
-    }
-}
-
-fn interval_s(rate_bps: f64, portion: Size) -> f64 {
-    portion.as_bytes() as f64 * 8.0 / rate_bps
 }
 
 #[cfg(test)]
 mod tests {
+    use pathcast_path::{Size, Span};
+
     use super::*;
-    use crate::varying::Shape;
-    use crate::workload::Replay;
+    use crate::varying::{Shape, Varying};
+    use crate::workload::{Arrivals, Bulk, ConstantRate, OnOff, Replay, RequestResponse, Transfer};
 
     fn at(millis: u64) -> Time {
         Time::ZERO + Span::from_millis(millis)
@@ -324,10 +148,10 @@ mod tests {
 
     #[test]
     fn bulk_goes_on_for_ever_or_until_it_is_stopped() {
-        let mut bulk = source(&Workload::Bulk, None);
+        let mut bulk = source(&Workload::Bulk(Bulk), None);
         assert_eq!(writes(&mut bulk, at(9000)), [(100, Write::Endless)]);
         assert!(!bulk.is_finished());
-        let mut bulk = source(&Workload::Bulk, Some(at(700)));
+        let mut bulk = source(&Workload::Bulk(Bulk), Some(at(700)));
         assert_eq!(
             writes(&mut bulk, at(9000)),
             [(100, Write::Endless), (700, Write::Stop)]
@@ -337,11 +161,13 @@ mod tests {
 
     #[test]
     fn probes_come_at_their_rate_and_end_with_their_count() {
-        let workload = |count, arrivals| Workload::ConstantRate {
-            rate: "800 kbit/s".parse().unwrap(),
-            portion: size(1000), // 10 ms
-            arrivals,
-            count,
+        let workload = |count, arrivals| {
+            Workload::ConstantRate(ConstantRate {
+                rate: "800 kbit/s".parse().unwrap(),
+                portion: size(1000), // 10 ms
+                arrivals,
+                count,
+            })
         };
         let mut probes = source(&workload(Some(3), Arrivals::Periodic), None);
         let message = Write::Message(1000);
@@ -357,10 +183,12 @@ mod tests {
 
     #[test]
     fn on_off_sends_and_is_silent_in_turn() {
-        let workload = |rate| Workload::OnOff {
-            on: Varying::fixed(Span::from_millis(25)),
-            off: Varying::fixed(Span::from_millis(75)),
-            rate,
+        let workload = |rate| {
+            Workload::OnOff(OnOff {
+                on: Varying::fixed(Span::from_millis(25)),
+                off: Varying::fixed(Span::from_millis(75)),
+                rate,
+            })
         };
         let rate = Some(("800 kbit/s".parse().unwrap(), size(1000)));
         let mut calls = source(&workload(rate), None);
@@ -403,11 +231,11 @@ mod tests {
 
     #[test]
     fn transfers_and_requests_wait_for_what_arrives() {
-        let transfer = Workload::Transfer {
+        let transfer = Workload::Transfer(Transfer {
             size: Varying::fixed(size(5000)),
             pause: Varying::fixed(Span::from_millis(50)),
             count: Some(2),
-        };
+        });
         let mut transfers = source(&transfer, None);
         assert_eq!(
             writes(&mut transfers, at(900)),
@@ -419,7 +247,7 @@ mod tests {
             [(350, Write::Message(5000))]
         );
         assert!(transfers.is_finished());
-        let asking = Workload::RequestResponse {
+        let asking = Workload::RequestResponse(RequestResponse {
             request: Varying::fixed(size(100)),
             response: Varying {
                 mean: size(10_000),
@@ -427,7 +255,7 @@ mod tests {
             },
             think: Varying::fixed(Span::from_millis(20)),
             count: None,
-        };
+        });
         let mut asking = source(&asking, Some(at(500)));
         assert_eq!(writes(&mut asking, at(900)), [(100, Write::Message(100))]);
         assert_ne!(asking.answer(), asking.answer());

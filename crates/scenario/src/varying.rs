@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use pathcast_path::UnitError;
 use pathcast_path::reader::{Field, Read};
 use pathcast_path::seed::uniform;
+use pathcast_path::{Size, Span, UnitError};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// How draws lie about their mean.
@@ -39,13 +39,28 @@ impl<T> Varying<T> {
     }
 
     /// A draw, as a multiple of the mean. A fixed one draws nothing from `rng`.
-    pub(crate) fn draw(&self, rng: &mut Xoshiro256PlusPlus) -> f64 {
+    fn draw(&self, rng: &mut Xoshiro256PlusPlus) -> f64 {
         match self.shape {
             Shape::Fixed => 1.0,
             Shape::Exponential => -libm::log(uniform(rng)),
             // the least value that makes the mean 1 is (a - 1) / a
             Shape::Pareto(index) => (index - 1.0) / index * libm::pow(uniform(rng), -1.0 / index),
         }
+    }
+}
+
+impl Varying<Size> {
+    /// A size drawn, at least one byte.
+    pub(crate) fn bytes(&self, rng: &mut Xoshiro256PlusPlus) -> u64 {
+        let bytes = self.mean.as_bytes() as f64 * self.draw(rng);
+        (bytes.round() as u64).max(1)
+    }
+}
+
+impl Varying<Span> {
+    /// A time drawn.
+    pub(crate) fn span(&self, rng: &mut Xoshiro256PlusPlus) -> Span {
+        Span::from_secs(self.mean.as_secs() * self.draw(rng))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use pathcast_congestion::{Scheme, SchemeError};
 use pathcast_path::{Counters, Path, Span, Time};
 use pathcast_quic::QuicError;
-use pathcast_scenario::{Heading, Scenario, Transport, Workload};
+use pathcast_scenario::{Heading, Scenario, Transport};
 use pathcast_trace::{DelayHistogram, FlowReport, Metadata, RunReport, Source};
 use thiserror::Error;
 
@@ -192,7 +192,7 @@ impl Simulation {
                 flow.heading == Heading::Forward
                     && flow.delay == Span::ZERO
                     && !matches!(flow.transport, Transport::Quic(_))
-                    && !matches!(flow.workload, Workload::RequestResponse { .. })
+                    && !flow.workload.asks()
             });
         if simple {
             let network = OnePath::new(&self.scenario.links[0].path, self.seed);

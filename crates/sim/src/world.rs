@@ -9,7 +9,7 @@ use pathcast_congestion::Scheme;
 use pathcast_path::{Counters, DropReason, Span, Time, seed};
 use pathcast_quic::Identity;
 use pathcast_scenario::{
-    DATAGRAM_BYTES, Datagrams, FlowSpec, Scenario, Source, Timers, Transport, Workload, Write,
+    DATAGRAM_BYTES, Datagrams, FlowSpec, Scenario, Source, Timers, Transport, Write,
 };
 use pathcast_tcp::{DataSegment, Ecn, Handshake, Receiver, ReceiverConfig, Sender, Start};
 use pathcast_trace::{
@@ -80,9 +80,8 @@ pub fn asking_flows(scenario: &Scenario) -> Vec<u32> {
 }
 
 /// Whether requests have a connection of their own. Over QUIC they have a stream.
-const fn asks_apart(spec: &FlowSpec) -> bool {
-    matches!(spec.workload, Workload::RequestResponse { .. })
-        && !matches!(spec.transport, Transport::Quic(_))
+fn asks_apart(spec: &FlowSpec) -> bool {
+    spec.workload.asks() && !matches!(spec.transport, Transport::Quic(_))
 }
 
 /// Everything that moves.
@@ -128,7 +127,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 let scheme = scheme.unwrap_or(Scheme::Reno); // datagrams never use it
                 Sender::new(config, scheme.controller(draws.next_u64()))
             };
-            let asks = matches!(spec.workload, Workload::RequestResponse { .. });
+            let asks = spec.workload.asks();
             let handshake = spec.transport.has_handshake();
             let rtt = scenario.idle_rtt(spec, HANDSHAKE_BYTES);
             let open = Start::After(Handshake::of_rtt(rtt));
@@ -140,7 +139,6 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             };
             let mss_bytes = spec.transport.mss_bytes();
             let stop = spec.stop.map(|stop| Time::ZERO + stop);
-            let bulk = spec.workload == Workload::Bulk && stop.is_none();
             connections.push(Connection {
                 sender: connect(start),
                 receiver: Receiver::new(ReceiverConfig {
@@ -159,10 +157,10 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                         let element = format!("flow.{number}.quic");
                         let seed = seed::generator(run_seed, &element).next_u64();
                         let mut flow = QuicFlow::new(scenario, spec, quic, identity, seed)?;
-                        flow.asks = matches!(spec.workload, Workload::RequestResponse { .. });
+                        flow.asks = asks;
                         Framing::Quic(Box::new(flow))
                     }
-                    _ if bulk => Framing::Bulk,
+                    _ if spec.is_endless() => Framing::Bulk,
                     _ => Framing::Messages(Box::new(Stream::new(mss_bytes))),
                 },
                 mss_bytes,

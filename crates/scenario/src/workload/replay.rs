@@ -1,7 +1,10 @@
 //! Recorded writes.
 
 use pathcast_path::reader::{Field, Loader, Read, SIZE, TIME, Table};
-use pathcast_path::{Size, Span};
+use pathcast_path::{Size, Span, Time};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::kind::{Kind, Next, Pace, Write};
 
 /// Recorded writes.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,14 +105,13 @@ impl Replay {
     }
 }
 
-impl Replay {
-    pub(super) const KEYS: &[&str] = &["file", "writes", "repeat"];
+impl Kind for Replay {
+    const NAME: &'static str = "replay";
+    const KEYS: &'static [&'static str] = &["file", "writes", "repeat"];
+    /// When the recording began, the last time, and the number of the next write.
+    type State = Option<(Time, usize)>;
 
-    pub(super) fn read(
-        field: Field<'_, '_>,
-        table: Table<'_, '_>,
-        load: &mut Loader<'_>,
-    ) -> Read<Self> {
+    fn read(field: Field<'_, '_>, table: Table<'_, '_>, load: &mut Loader<'_>) -> Read<Self> {
         let repeat = table.or("repeat", false, |field| field.boolean())?;
         match (table.get("file"), table.get("writes")) {
             (Some(file), None) => {
@@ -136,12 +138,42 @@ impl Replay {
         }
     }
 
-    pub(super) fn keys_to_toml(&self) -> String {
+    fn keys_to_toml(&self) -> String {
         let writes: Vec<String> = (self.writes.iter())
             .map(|(at, size)| format!("[\"{at}\", \"{size}\"]"))
             .collect();
         let (writes, repeat) = (writes.join(", "), self.repeat);
         format!("writes = [{writes}], repeat = {repeat}")
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Open
+    }
+
+    fn largest_write(&self) -> Option<Size> {
+        self.writes.iter().map(|(_, size)| *size).max()
+    }
+
+    fn step(
+        &self,
+        state: &mut Self::State,
+        at: Time,
+        _: &mut Xoshiro256PlusPlus,
+    ) -> (Option<Write>, Next) {
+        let Some((begin, number)) = state else {
+            *state = Some((at, 0));
+            return (None, Next::At(at + self.writes[0].0));
+        };
+        let write = Some(Write::Message(self.writes[*number].1.as_bytes()));
+        *number += 1;
+        if *number == self.writes.len() {
+            if !self.repeat {
+                return (write, Next::Finished);
+            }
+            *number = 0;
+            *begin += self.period();
+        }
+        (write, Next::At(*begin + self.writes[*number].0))
     }
 }
 
