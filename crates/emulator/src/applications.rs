@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 use pathcast_path::{Span, Time};
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
 use pathcast_quic::Packet;
-use pathcast_scenario::{Timers, Write};
+use pathcast_scenario::{Side, Timers, Write};
 use pathcast_trace::{Direction, Read};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::{Errno, write};
 
-use crate::application::{Application, CHUNK_BYTES, Carrier, FlowOutcome, Side, receive_datagrams};
 use crate::connection::Connection;
 use crate::datagram::send_datagrams;
 use crate::error::EmulatorError;
@@ -22,6 +21,7 @@ use crate::options::Flow;
 use crate::packet_log::Conclusion;
 use crate::quic::{Broken, QuicFlow};
 use crate::seals::SealedPacket;
+use crate::session::{CHUNK_BYTES, Carrier, FlowOutcome, Session};
 use crate::waiting::timespec;
 
 /// Messages that were read of which the log is told at once.
@@ -45,7 +45,7 @@ pub(crate) struct ApplicationsReport {
 
 /// The applications of all flows: what a thread works on.
 pub(crate) struct Applications<'a> {
-    flows: Vec<Application<'a>>,
+    flows: Vec<Session<'a>>,
     /// When each application wants to write next.
     wakes: Timers,
     /// When each end of a flow over QUIC has something to do, two for each flow.
@@ -104,7 +104,7 @@ impl<'a> Applications<'a> {
         };
         let (epoll, stop, raise) =
             make().map_err(|errno| EmulatorError::from_io("setting up epoll", errno))?;
-        let applications: Vec<Application<'a>> = flows
+        let sessions: Vec<Session<'a>> = flows
             .iter()
             .zip(connections)
             .zip(quic)
@@ -112,20 +112,20 @@ impl<'a> Applications<'a> {
                 if let Some(quic) = &mut quic {
                     quic.begin(log.is_some() && !flow.spec.workload.is_greedy());
                 }
-                Application::new(flow, connection, quic, seed)
+                Session::new(flow, connection, quic, seed)
             })
             .collect();
-        let mut wakes = Timers::new(applications.len());
-        for (number, flow) in (0..).zip(&applications) {
-            wakes.want(number, flow.source.next_write());
+        let mut wakes = Timers::new(sessions.len());
+        for (number, flow) in (0..).zip(&sessions) {
+            wakes.want(number, flow.application.next_write());
         }
         Ok((
             Self {
                 wakes,
-                timers: Timers::new(2 * applications.len()),
+                timers: Timers::new(2 * sessions.len()),
                 origin: Instant::now(),
-                open: applications.len(),
-                flows: applications,
+                open: sessions.len(),
+                flows: sessions,
                 epoll,
                 _stop: stop,
                 broken: Vec::new(),
@@ -209,7 +209,7 @@ impl<'a> Applications<'a> {
         }
         self.tell();
         ApplicationsReport {
-            flows: self.flows.into_iter().map(Application::finish).collect(),
+            flows: self.flows.into_iter().map(Session::finish).collect(),
             cpu_s: thread_cpu_s(),
             broken: self.broken,
             fifo_refused,
@@ -280,13 +280,9 @@ impl<'a> Applications<'a> {
 
     /// Whether a datagram may still be under way.
     fn datagrams_missing(&self) -> bool {
-        self.flows.iter().any(|flow| match &flow.carrier {
-            Carrier::Udp(datagrams) => {
-                let (written, delivered) = datagrams.counts();
-                delivered < written
-            }
-            Carrier::Stream(_) => false,
-        })
+        let datagrams = |flow: &&Session<'_>| matches!(flow.carrier, Carrier::Udp(_));
+        let mut flows = self.flows.iter().filter(datagrams);
+        flows.any(|flow| flow.application.is_waiting())
     }
 
     fn break_flow(&mut self, number: usize, broken: Broken) {
@@ -296,7 +292,7 @@ impl<'a> Applications<'a> {
             for socket in flow.sockets {
                 let _ = epoll::delete(&self.epoll, socket);
             }
-            if flow.outcome.completed.is_none() {
+            if flow.application.completed().is_none() {
                 self.open -= 1;
             }
         }
@@ -307,31 +303,19 @@ impl<'a> Applications<'a> {
         if self.flows[number].broken {
             return;
         }
-        while let Some(write) = self.flows[number].source.write(now) {
+        while let Some(write) = self.flows[number].application.write(now) {
             let flow = &mut self.flows[number];
             let side = match (&mut flow.carrier, write) {
-                (Carrier::Udp(datagrams), Write::Message(bytes)) => {
-                    let numbers = datagrams.write(now, bytes);
-                    send_datagrams(flow.sockets[0].as_fd(), &mut self.chunk, numbers, bytes);
+                (Carrier::Udp(datagrams), Write::Message(message)) => {
+                    let (socket, bytes) = (flow.sockets[0].as_fd(), message.bytes);
+                    send_datagrams(socket, &mut self.chunk, datagrams.write(message), bytes);
                     continue;
                 }
-                (Carrier::Udp(_), Write::Endless | Write::Stop) => continue,
-                (Carrier::Stream(stream), Write::Endless) => {
-                    stream.greedy = true;
-                    Side::Source
-                }
-                (Carrier::Stream(stream), Write::Stop) => {
-                    stream.greedy = false;
-                    continue;
-                }
-                (Carrier::Stream(stream), Write::Message(bytes)) => {
-                    let side = if stream.asks {
-                        Side::Sink
-                    } else {
-                        Side::Source
-                    };
-                    stream.pipes[side as usize].offer(now, now, bytes);
-                    side
+                (Carrier::Udp(_), Write::Endless) | (_, Write::Stop) => continue,
+                (Carrier::Stream(_), Write::Endless) => Side::Source,
+                (Carrier::Stream(stream), Write::Message(message)) => {
+                    stream.pipes[message.from as usize].offer(now, message);
+                    message.from
                 }
             };
             if let Err(broken) = self.write_more(number, side as usize, now) {
@@ -344,13 +328,9 @@ impl<'a> Applications<'a> {
     /// Notes when the application wants to write next, or that it is done.
     fn rest(&mut self, number: usize, now: Time) {
         let flow = &mut self.flows[number];
-        self.wakes.want(number as u32, flow.source.next_write());
-        let delivered = match &flow.carrier {
-            Carrier::Udp(_) => true,
-            Carrier::Stream(stream) => stream.pipes.iter().all(|pipe| pipe.ends.is_empty()),
-        };
-        if flow.source.is_finished() && delivered && flow.outcome.completed.is_none() {
-            flow.outcome.completed = Some(now);
+        self.wakes
+            .want(number as u32, flow.application.next_write());
+        if flow.application.complete(now, flow.is_carried()) {
             self.open -= 1;
         }
     }
@@ -359,10 +339,12 @@ impl<'a> Applications<'a> {
     fn write_more(&mut self, number: usize, side: usize, now: Time) -> Result<(), Broken> {
         let at = self.instant(now);
         let flow = &mut self.flows[number];
+        let greedy = flow.application.is_greedy() && side == Side::Source as usize;
         let Carrier::Stream(stream) = &mut flow.carrier else {
             return Ok(());
         };
-        let full = stream.write(side, flow.sockets[side].as_fd(), &self.chunk, at)?;
+        let socket = flow.sockets[side].as_fd();
+        let full = stream.write(side, greedy, socket, &self.chunk, at)?;
         let over_quic = stream.quic.is_some();
         if full != flow.watched[side] {
             flow.watched[side] = full;
@@ -391,10 +373,7 @@ impl<'a> Applications<'a> {
         let flow = &mut self.flows[number];
         let socket = flow.sockets[side].as_fd();
         let stream = match &mut flow.carrier {
-            Carrier::Udp(datagrams) => {
-                let (outcome, chunk) = (&mut flow.outcome, &mut self.chunk);
-                return receive_datagrams(datagrams, outcome, socket, chunk, now);
-            }
+            Carrier::Udp(_) => return flow.receive_datagrams(side, &mut self.chunk, now),
             Carrier::Stream(stream) => stream,
         };
         stream.take_in(side, socket, &mut self.chunk, at, now)?;
@@ -402,27 +381,24 @@ impl<'a> Applications<'a> {
         let now = now.max(since(self.origin, Instant::now()));
         let (over_quic, pipe) = (stream.quic.is_some(), 1 - side);
         let mut any = false;
-        while let Some(message) = stream.pipes[pipe].take_delivered() {
+        while let Some(whole) = stream.pipes[pipe].take_delivered() {
             any = true;
             if self.log.is_some() {
                 self.reads.push(Read {
                     flow: number as u32,
                     direction: direction(side != Side::Source as usize),
-                    number: stream.pipes[pipe].messages.1 - 1,
-                    first: message.first,
-                    end: message.end,
-                    written_ns: message.written.as_nanos(),
+                    number: whole.message.number,
+                    first: whole.first,
+                    end: whole.end,
+                    written_ns: whole.written.as_nanos(),
                     read_ns: now.as_nanos(),
                 });
             }
-            if side == Side::Source as usize {
-                // a request: the far end answers at once; the clock began with it
-                let bytes = flow.source.answer();
-                stream.pipes[0].offer(message.clock, now, bytes);
+            if let Some(response) = flow.application.on_delivered(now, &whole.message) {
+                stream.pipes[Side::Source as usize].offer(now, response);
                 break;
             }
-            flow.outcome.note(now, message.clock);
-            flow.source.on_delivered(now);
+            flow.outcome.note(now, &whole.message);
         }
         if self.reads.len() >= READS_AT_ONCE {
             self.tell();

@@ -22,7 +22,6 @@
 //! ```
 
 mod addresses;
-mod application;
 mod applications;
 mod capabilities;
 mod connection;
@@ -41,6 +40,7 @@ mod quic;
 mod receive_buffers;
 mod run;
 mod seals;
+mod session;
 mod shell;
 // what happens to a child between fork and exec has no safe wrapper in the libraries we use
 #[allow(unsafe_code)]

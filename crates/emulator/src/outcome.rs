@@ -13,11 +13,11 @@ use pathcast_trace::{
 };
 use rustix::system::uname;
 
-use crate::application::FlowOutcome;
 use crate::applications::ApplicationsReport;
 use crate::options::{Flow, Options};
 use crate::pump::PumpReport;
 use crate::quic::QuicOutcome;
+use crate::session::FlowOutcome;
 use crate::verdict::{Evidence, PACKETS_FOR_STALLS, slip_bound, stall_bound};
 
 /// What a run left when its threads had ended.

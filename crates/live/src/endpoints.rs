@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pathcast_netns::renew_receive_window;
 use pathcast_path::Time;
 use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
-use pathcast_scenario::{Source, Timers, Write};
+use pathcast_scenario::{Application, Message, Timers, Write};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -77,13 +77,11 @@ struct Out {
 }
 
 enum Role {
-    /// Writes what its source says; of messages that are answered: what is still to come of each
-    /// answer, its size, and when it was asked for.
+    /// Writes what its application says; of messages that are answered: what is still to come of each
+    /// answer, and which message arrives, or has arrived, by it.
     Acts {
-        source: Source,
-        greedy: bool,
-        answers: VecDeque<(u64, u64, u64)>,
-        shut: bool,
+        application: Box<Application>,
+        answers: VecDeque<(u64, Message)>,
     },
     /// Reads messages and answers them.
     Reads(Reader),
@@ -138,8 +136,8 @@ impl Endpoints {
             let event = epoll::EventData::new_u64(number.into());
             epoll::add(&epoll, &socket, event, epoll::EventFlags::IN).map_err(setting_up)?;
             let endpoint = Endpoint::new(task, socket, seed);
-            if let Role::Acts { source, .. } = &endpoint.role {
-                wakes.want(number, source.next_write());
+            if let Role::Acts { application, .. } = &endpoint.role {
+                wakes.want(number, application.next_write());
             }
             flows.push(endpoint);
         }
@@ -256,45 +254,43 @@ impl Endpoints {
         let begin_ns = self.begin_ns;
         let flow = &mut self.flows[number];
         let Role::Acts {
-            source,
-            greedy,
+            application,
             answers,
-            ..
         } = &mut flow.role
         else {
             return Ok(());
         };
-        while let Some(write) = source.write(now) {
-            match write {
-                Write::Endless => *greedy = true,
-                Write::Stop => *greedy = false,
-                Write::Message(bytes) => {
-                    if flow.out.len().max(answers.len()) >= MOST_WAITING
-                        || self.waiting >= MOST_WAITING_IN_ALL
-                    {
-                        return Err(Errno::NOBUFS);
-                    }
-                    let answer = match (flow.asks, flow.answered) {
-                        (true, _) => source.answer(),
-                        (false, answered) => answered.into(),
-                    };
-                    let written_ns = begin_ns.saturating_add(now.as_nanos());
-                    let head = Head::new(bytes, written_ns, answer);
-                    if answer > 0 {
-                        answers.push_back((answer, answer, written_ns));
-                        self.waiting += 1;
-                    }
-                    flow.outcome.written += 1;
-                    self.waiting += 1;
-                    flow.out.push_back(Out {
-                        head: Some(head),
-                        bytes: head.bytes,
-                        sent: 0,
-                    });
-                }
+        while let Some(write) = application.write(now) {
+            let Write::Message(message) = write else {
+                continue;
+            };
+            if flow.out.len().max(answers.len()) >= MOST_WAITING
+                || self.waiting >= MOST_WAITING_IN_ALL
+            {
+                return Err(Errno::NOBUFS);
             }
+            // the head of a request says how much to answer
+            let (answer, arrives) = match flow.asks {
+                true => {
+                    let response = application.respond(&message);
+                    (response.bytes, response)
+                }
+                false => (flow.answered.into(), message),
+            };
+            let head = Head::new(message.bytes, clock_ns(begin_ns, &message), answer);
+            if answer > 0 {
+                answers.push_back((answer, arrives));
+                self.waiting += 1;
+            }
+            flow.outcome.written += 1;
+            self.waiting += 1;
+            flow.out.push_back(Out {
+                head: Some(head),
+                bytes: head.bytes,
+                sent: 0,
+            });
         }
-        self.wakes.want(number as u32, source.next_write());
+        self.wakes.want(number as u32, application.next_write());
         self.write_more(number)
     }
 
@@ -331,7 +327,9 @@ impl Endpoints {
                 self.waiting -= 1;
             }
         }
-        if let Role::Acts { greedy: true, .. } = flow.role {
+        if let Role::Acts { application, .. } = &flow.role
+            && application.is_greedy()
+        {
             full = true;
             for _ in 0..CHUNKS_A_TURN {
                 match send(&flow.socket, &self.chunk, SendFlags::NOSIGNAL) {
@@ -360,18 +358,16 @@ impl Endpoints {
 
     /// Says that there is no more, if there is none.
     fn rest(&mut self, number: usize) -> Result<(), Errno> {
+        let now = self.now();
         let flow = &mut self.flows[number];
         let Role::Acts {
-            source,
-            greedy: false,
+            application,
             answers,
-            shut,
         } = &mut flow.role
         else {
             return Ok(());
         };
-        if source.is_finished() && flow.out.is_empty() && answers.is_empty() && !*shut {
-            *shut = true;
+        if application.complete(now, flow.out.is_empty() && answers.is_empty()) {
             if flow.asks {
                 flow.outcome.ended_ns = Some(monotonic_ns());
             }
@@ -450,7 +446,8 @@ impl Endpoints {
         let now = self.now();
         let flow = &mut self.flows[number];
         let Role::Acts {
-            source, answers, ..
+            application,
+            answers,
         } = &mut flow.role
         else {
             return Ok(());
@@ -458,23 +455,23 @@ impl Endpoints {
         let mut whole = Vec::new();
         while size > 0 {
             // more than was asked for
-            let (left, bytes, written_ns) = answers.front_mut().ok_or(Errno::PROTO)?;
+            let (left, message) = answers.front_mut().ok_or(Errno::PROTO)?;
             let part = size.min(*left);
             (*left, size) = (*left - part, size - part);
             if *left == 0 {
                 whole.push(Arrival {
                     flow: flow.flow,
-                    bytes: *bytes,
-                    written_ns: *written_ns,
+                    bytes: message.bytes,
+                    written_ns: clock_ns(self.begin_ns, message),
                     arrived_ns: now_ns,
                 });
+                application.on_delivered(now, message);
                 answers.pop_front();
                 self.waiting -= 1;
-                source.on_delivered(now);
             }
         }
         let asks = flow.asks;
-        self.wakes.want(number as u32, source.next_write());
+        self.wakes.want(number as u32, application.next_write());
         if asks {
             for arrival in whole {
                 self.note(arrival);
@@ -495,7 +492,7 @@ impl Endpoints {
         let flow = &mut self.flows[number];
         match &flow.role {
             // it answers to the end, and says that there is no more only then
-            Role::Acts { shut: true, .. } => {}
+            Role::Acts { application, .. } if application.completed().is_some() => {}
             Role::Acts { .. } => return Err(Errno::CONNRESET),
             Role::Reads(_) | Role::Counts => {
                 flow.outcome.ended_ns = Some(now_ns);
@@ -527,13 +524,10 @@ impl Endpoint {
 
     fn new(task: &Task, socket: OwnedFd, seed: u64) -> Self {
         let workload = &task.spec.workload;
-        let stop = task.spec.stop.map(|stop| Time::ZERO + stop);
         let role = match (task.acts(), workload.is_greedy()) {
             (true, _) => Role::Acts {
-                source: Source::new(workload, task.start, stop, seed, task.number),
-                greedy: false,
+                application: Box::new(Application::new(&task.spec, task.start, seed, task.number)),
                 answers: VecDeque::new(),
-                shut: false,
             },
             (false, true) => Role::Counts,
             (false, false) => Role::Reads(Reader::default()),
@@ -552,6 +546,11 @@ impl Endpoint {
             over: false,
         }
     }
+}
+
+/// When the latency of a message begins, by the clock of this host.
+const fn clock_ns(begin_ns: u64, message: &Message) -> u64 {
+    begin_ns.saturating_add(message.clock.as_nanos())
 }
 
 #[cfg(test)]

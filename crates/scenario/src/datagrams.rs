@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use pathcast_path::Time;
 
+use crate::application::Message;
+
 /// Payload of a full datagram: an Ethernet payload less the headers of IPv4 and UDP.
 pub const DATAGRAM_BYTES: u32 = 1500 - 20 - 8;
 
@@ -13,37 +15,35 @@ pub const DATAGRAM_BYTES: u32 = 1500 - 20 - 8;
 const OPEN_MESSAGES: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
-struct Message {
+struct Open {
     first: u64,
     missing: u64,
-    written: Time,
+    message: Message,
 }
 
 /// The messages of a flow without a transport that answers: datagrams leave as they are written.
 #[derive(Clone, Debug, Default)]
 pub struct Datagrams {
     next: u64,
-    open: VecDeque<Message>,
-    written: u64,
-    delivered: u64,
+    open: VecDeque<Open>,
     delivered_bytes: u64,
     last_arrival: Option<Time>,
 }
 
 impl Datagrams {
-    /// The application writes `bytes` at `now`, more than none: the numbers of the datagrams that
-    /// leave. All are full but the last, which has [`Datagrams::last_bytes`].
-    pub fn write(&mut self, now: Time, bytes: u64) -> Range<u64> {
-        let (first, count) = (self.next, bytes.div_ceil(u64::from(DATAGRAM_BYTES)));
+    /// The application writes a message of some bytes: the numbers of the datagrams that leave. All are
+    /// full but the last, which has [`Datagrams::last_bytes`].
+    pub fn write(&mut self, message: Message) -> Range<u64> {
+        let count = message.bytes.div_ceil(u64::from(DATAGRAM_BYTES));
+        let first = self.next;
         self.next += count;
-        self.written += 1;
         if self.open.len() == OPEN_MESSAGES {
             self.open.pop_front();
         }
-        self.open.push_back(Message {
+        self.open.push_back(Open {
             first,
             missing: count,
-            written: now,
+            message,
         });
         first..self.next
     }
@@ -53,20 +53,18 @@ impl Datagrams {
         ((bytes - 1) % DATAGRAM_BYTES as u64) as u32 + 1
     }
 
-    /// Datagram `seq` arrives with `bytes` of payload; when its message was written, if that is whole
-    /// now.
-    pub fn on_arrival(&mut self, now: Time, seq: u64, bytes: u32) -> Option<Time> {
+    /// Datagram `seq` arrives with `bytes` of payload; its message, if that is whole now.
+    pub fn on_arrival(&mut self, now: Time, seq: u64, bytes: u32) -> Option<Message> {
         self.delivered_bytes += u64::from(bytes);
         self.last_arrival = Some(now);
         let after = self.open.partition_point(|message| message.first <= seq);
         let at = after.checked_sub(1)?;
-        let message = self.open.get_mut(at)?;
-        message.missing = message.missing.checked_sub(1)?;
-        if message.missing > 0 {
+        let open = self.open.get_mut(at)?;
+        open.missing = open.missing.checked_sub(1)?;
+        if open.missing > 0 {
             return None;
         }
-        let written = message.written;
-        self.delivered += 1;
+        let message = open.message;
         while self
             .open
             .front()
@@ -74,12 +72,7 @@ impl Datagrams {
         {
             self.open.pop_front();
         }
-        Some(written)
-    }
-
-    /// Messages written and messages that arrived whole.
-    pub const fn counts(&self) -> (u64, u64) {
-        (self.written, self.delivered)
+        Some(message)
     }
 
     /// Payload bytes that arrived.
@@ -96,27 +89,38 @@ impl Datagrams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::application::Side;
+
+    const fn message(clock: Time, bytes: u64) -> Message {
+        Message {
+            from: Side::Source,
+            number: 0,
+            bytes,
+            clock,
+        }
+    }
 
     #[test]
     fn a_message_is_there_when_all_its_datagrams_are_in_any_order() {
         let at = Time::from_nanos;
         let mut flow = Datagrams::default();
-        assert_eq!(flow.write(at(1), 3000), 0..3);
-        assert_eq!(flow.write(at(2), 1472), 3..4);
+        let (large, small) = (message(at(1), 3000), message(at(2), 1472));
+        assert_eq!(flow.write(large), 0..3);
+        assert_eq!(flow.write(small), 3..4);
         assert_eq!(Datagrams::last_bytes(3000), 3000 - 2 * 1472);
         assert_eq!(Datagrams::last_bytes(1472), 1472);
         assert_eq!(flow.on_arrival(at(5), 2, 56), None);
-        assert_eq!(flow.on_arrival(at(6), 3, 1472), Some(at(2)));
+        assert_eq!(flow.on_arrival(at(6), 3, 1472), Some(small));
         assert_eq!(flow.on_arrival(at(7), 0, 1472), None);
-        assert_eq!(flow.on_arrival(at(8), 1, 1472), Some(at(1)));
-        assert_eq!((flow.counts(), flow.delivered_bytes()), ((2, 2), 4472));
+        assert_eq!(flow.on_arrival(at(8), 1, 1472), Some(large));
+        assert_eq!(flow.delivered_bytes(), 4472);
     }
 
     #[test]
     fn lost_messages_do_not_pile_up() {
         let mut flow = Datagrams::default();
         for _ in 0..3 * OPEN_MESSAGES {
-            flow.write(Time::ZERO, 1);
+            flow.write(message(Time::ZERO, 1));
         }
         assert_eq!(flow.open.len(), OPEN_MESSAGES);
         assert_eq!(flow.on_arrival(Time::ZERO, 0, 1), None);

@@ -1,9 +1,9 @@
 //! What runs over which links: links, flows and their workloads, described once (a TOML file) and
 //! run in any world.
 //!
-//! [`Scenario`] is the description. [`Network`] carries packets over its links, and [`Source`] is the
-//! application of a flow, which says when it writes how much. Both are pure, so that the simulator
-//! (virtual time) and the emulator (real time) run the same.
+//! [`Scenario`] is the description. [`Network`] carries packets over its links, and [`Application`] is the
+//! application of a flow, which says when it writes what, and when it is complete. Both are pure, so that
+//! the simulator (virtual time), the emulator and `live` (real time) run the same.
 //!
 //! ```
 //! use pathcast_scenario::Scenario;
@@ -28,6 +28,7 @@
 
 #![deny(clippy::disallowed_methods)] // the same run on every machine
 
+mod application;
 mod datagrams;
 mod file;
 mod network;
@@ -41,13 +42,13 @@ mod transport;
 mod varying;
 mod workload;
 
+pub use application::{Application, Message, Side};
 pub use datagrams::{DATAGRAM_BYTES, Datagrams};
 pub use network::{Exit, Network, Way, route};
 pub use pipe::{Pending, Pipe};
 pub use quic::QuicScheme;
 pub use receive_window::ReceiveWindow;
 pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario};
-pub use source::Source;
 pub use timers::Timers;
 pub use transport::{DEFAULT_MSS_BYTES, Transport};
 pub use varying::{Shape, Varying};

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use pathcast_path::Time;
 
+use crate::application::Message;
+
 /// One way over a connection of TCP or QUIC.
 #[derive(Clone, Debug, Default)]
 pub struct Pipe {
@@ -15,8 +17,6 @@ pub struct Pipe {
     pub offered: u64,
     /// Bytes that arrived.
     pub arrived: u64,
-    /// Messages written, and arrived whole.
-    pub messages: (u64, u64),
 }
 
 /// A message that has not arrived whole.
@@ -26,35 +26,30 @@ pub struct Pending {
     pub first: u64,
     /// The one after its last.
     pub end: u64,
-    /// When its clock began: that of an answer with the request.
-    pub clock: Time,
+    /// What it is.
+    pub message: Message,
     /// When it was written.
     pub written: Time,
 }
 
 impl Pipe {
-    /// The application writes a message of `bytes` bytes at `written`, whose clock began at `clock`.
-    pub fn offer(&mut self, clock: Time, written: Time, bytes: u64) {
-        self.pending.push_back(bytes);
+    /// The application writes a message at `written`.
+    pub fn offer(&mut self, written: Time, message: Message) {
+        let end = self.offered + message.bytes;
+        self.pending.push_back(message.bytes);
         self.ends.push_back(Pending {
             first: self.offered,
-            end: self.offered + bytes,
-            clock,
+            end,
+            message,
             written,
         });
-        self.offered += bytes;
-        self.messages.0 += 1;
+        self.offered = end;
     }
 
     /// The next message that is whole.
     pub fn take_delivered(&mut self) -> Option<Pending> {
-        let message = *self.ends.front()?;
-        if message.end > self.arrived {
-            return None;
-        }
-        self.ends.pop_front();
-        self.messages.1 += 1;
-        Some(message)
+        self.ends.front().filter(|next| next.end <= self.arrived)?;
+        self.ends.pop_front()
     }
 
     /// Writes messages, in chunks of `most` bytes at most, by `take`, which is told whether a chunk is its

@@ -1,4 +1,4 @@
-//! The application of a flow: when it writes how much.
+//! When the application of a flow writes how much.
 
 use pathcast_path::Time;
 use pathcast_path::seed::generator;
@@ -6,8 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::workload::{Behavior, Next, Workload, Write};
 
-/// The application of one flow. It owns no clock: it says when it wants to write next, and is told
-/// when what it wrote has arrived.
+/// The workload of one flow as it runs, until its count or its time is over.
 #[derive(Clone, Debug)]
 pub struct Source {
     behavior: Behavior,
@@ -19,13 +18,10 @@ pub struct Source {
     /// Messages that it may still begin.
     left: u64,
     stop: Time,
-    /// Messages answered and delivered so far: they arrive in their order.
-    answered: u64,
-    delivered: u64,
 }
 
 impl Source {
-    /// The application of flow number `flow`, which begins at `start` and begins nothing new from
+    /// That of flow number `flow`, which begins at `start` and begins nothing new from
     /// `stop` on.
     pub fn new(workload: &Workload, start: Time, stop: Option<Time>, seed: u64, flow: u32) -> Self {
         Self {
@@ -35,8 +31,6 @@ impl Source {
             next: Some(start),
             left: workload.count().unwrap_or(u64::MAX),
             stop: stop.unwrap_or(Time::MAX),
-            answered: 0,
-            delivered: 0,
         }
     }
 
@@ -53,6 +47,7 @@ impl Source {
     }
 
     /// What it does at `now`; call until none.
+    #[inline]
     pub fn write(&mut self, now: Time) -> Option<Write> {
         while let Some(at) = self.next.filter(|next| *next <= now) {
             if at >= self.stop {
@@ -81,6 +76,7 @@ impl Source {
         None
     }
 
+    #[inline]
     fn set_next(&mut self, next: Next) {
         match next {
             Next::At(next) => self.next = Some(next),
@@ -94,16 +90,14 @@ impl Source {
         self.next = None;
     }
 
-    /// The size of the answer to the next request, which has arrived.
-    pub fn answer(&mut self) -> u64 {
-        self.answered += 1;
-        self.behavior.answer(self.answered - 1, &mut self.rng)
+    /// The size of the answer to message number `request`.
+    pub fn answer(&mut self, request: u64) -> u64 {
+        self.behavior.answer(request, &mut self.rng)
     }
 
-    /// The next message has arrived whole at `now`: a transfer, or the answer to a request.
-    pub fn on_delivered(&mut self, now: Time) {
-        let message = self.delivered;
-        self.delivered += 1;
+    /// Message number `message`, or the answer to it, has arrived whole at `now`.
+    #[inline]
+    pub fn on_delivered(&mut self, now: Time, message: u64) {
         if self.left > 0
             && let Some(next) = self.behavior.on_delivered(message, now, &mut self.rng)
         {
@@ -241,7 +235,7 @@ mod tests {
             writes(&mut transfers, at(900)),
             [(100, Write::Message(5000))]
         );
-        transfers.on_delivered(at(300));
+        transfers.on_delivered(at(300), 0);
         assert_eq!(
             writes(&mut transfers, at(900)),
             [(350, Write::Message(5000))]
@@ -258,8 +252,8 @@ mod tests {
         });
         let mut asking = source(&asking, Some(at(500)));
         assert_eq!(writes(&mut asking, at(900)), [(100, Write::Message(100))]);
-        assert_ne!(asking.answer(), asking.answer());
-        asking.on_delivered(at(490));
+        assert_ne!(asking.answer(0), asking.answer(1));
+        asking.on_delivered(at(490), 0);
         assert!(asking.is_finished() && asking.next_write().is_none());
     }
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use pathcast_path::{Span, Time};
 use pathcast_quic::{Identity, Packet, Pair, QuicError, Sender, Settings};
-use pathcast_scenario::{FlowSpec, Heading, Pipe, QuicScheme, Scenario};
+use pathcast_scenario::{FlowSpec, Heading, Pipe, QuicScheme, Scenario, Side};
 use pathcast_trace::{Direction, MessageRecord, Read, Record, Segment, Splitter};
 
 use crate::wire::{IP_BYTES, UDP_IP_BYTES};
 
 /// The end that sends the flow's data, and the other.
-pub const SOURCE: usize = 0;
-pub const SINK: usize = 1;
+pub const SOURCE: usize = Side::Source as usize;
+pub const SINK: usize = Side::Sink as usize;
 
 /// What is due now has its next turn after all else, as in the emulator.
 const SOON: Span = Span::from_nanos(1000);
@@ -63,10 +63,6 @@ pub struct QuicFlow {
     datagram_bytes: u16,
     /// With the data, and against it: requests.
     pub pipes: [Pipe; 2],
-    /// The application writes as much as is taken.
-    pub greedy: bool,
-    /// Whether the far end asks for the data.
-    pub asks: bool,
     under: [Under; 2],
     /// Buffers of datagrams that have arrived.
     spare: Vec<Vec<u8>>,
@@ -91,8 +87,6 @@ impl QuicFlow {
             pair: Pair::connect(&settings, identity, seed, travel)?,
             datagram_bytes: settings.datagram_bytes,
             pipes: Default::default(),
-            greedy: false,
-            asks: false,
             under: Default::default(),
             spare: Vec::new(),
             acknowledgments: 0,
@@ -156,10 +150,10 @@ impl QuicFlow {
         self.pair.handle_timeout(end, since_zero(now));
     }
 
-    /// Writes what the application has and the connection takes.
-    pub fn write(&mut self, end: usize) {
+    /// Writes what the application has and the connection takes: messages, or without an end.
+    pub fn write(&mut self, end: usize, greedy: bool) {
         let (pair, pipe) = (&mut self.pair, &mut self.pipes[end]);
-        let written = match self.greedy && end == SOURCE {
+        let written = match greedy {
             true => pair.write_greedily(end).map(drop),
             false => pipe.write(u64::MAX, |bytes, _| pair.write(end, bytes)),
         };
@@ -235,19 +229,9 @@ impl QuicFlow {
         }
     }
 
-    /// Whether all that was written has arrived.
+    /// Whether all data that was written has arrived.
     pub fn is_delivered(&self) -> bool {
-        self.pipes.iter().all(|pipe| pipe.ends.is_empty())
-            && self.pipes[SOURCE].arrived == self.pair.end(SOURCE).written()
-    }
-
-    /// Messages written and arrived whole.
-    pub const fn counts(&self) -> (u64, u64) {
-        let [data, requests] = &self.pipes;
-        match self.asks {
-            true => (requests.messages.0, data.messages.1),
-            false => data.messages,
-        }
+        self.pipes[SOURCE].arrived == self.pair.end(SOURCE).written()
     }
 }
 

@@ -7,18 +7,17 @@
 use std::collections::VecDeque;
 
 use pathcast_path::Time;
-use pathcast_scenario::UNSENT_BYTES;
+use pathcast_scenario::{Message, UNSENT_BYTES};
 
-/// A message in packets of the connection.
+/// A message, or what is written without an end, in packets of the connection.
 #[derive(Clone, Copy, Debug)]
-struct Message {
+struct Piece {
     first: u64,
     /// One past its last packet; [`u64::MAX`] while it has no end.
     end: u64,
     bytes: u64,
-    written: Time,
-    /// It was written as much as is taken, and is no message that somebody waits for.
-    is_endless: bool,
+    /// None: it was written as much as is taken, and nobody waits for it.
+    message: Option<Message>,
     way: Way,
 }
 
@@ -44,12 +43,8 @@ impl Way {
 /// A message that has arrived whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
-    /// Its number, from 0.
-    pub number: u64,
-    /// Its size.
-    pub bytes: u64,
-    /// When its clock began.
-    pub written: Time,
+    /// What it is.
+    pub message: Message,
     /// What was noted of it.
     pub way: Way,
 }
@@ -58,16 +53,14 @@ pub struct Delivered {
 #[derive(Clone, Debug)]
 pub struct Stream {
     mss_bytes: u64,
-    messages: VecDeque<Message>,
+    pieces: VecDeque<Piece>,
     /// Packets before the first of the next message.
     packets: u64,
     /// The packet after all messages that ends the connection.
     fin: Option<u64>,
-    /// How many of `messages`, from the front, have arrived whole.
+    /// How many of `pieces`, from the front, have arrived whole.
     arrived: usize,
-    /// Messages written and arrived whole, and the bytes of the latter.
-    written: u64,
-    delivered: u64,
+    /// Bytes of what has arrived whole.
     delivered_bytes: u64,
 }
 
@@ -76,44 +69,24 @@ impl Stream {
     pub const fn new(mss_bytes: u32) -> Self {
         Self {
             mss_bytes: mss_bytes as u64,
-            messages: VecDeque::new(),
+            pieces: VecDeque::new(),
             packets: 0,
             fin: None,
             arrived: 0,
-            written: 0,
-            delivered: 0,
             delivered_bytes: 0,
         }
     }
 
-    /// The application writes `bytes`; returns the packets to supply. `written` is when its clock for
-    /// this message begins.
-    pub fn write(&mut self, written: Time, bytes: u64) -> u64 {
-        let packets = bytes.div_ceil(self.mss_bytes);
-        let (first, end) = (self.packets, self.packets + packets);
-        self.written += 1;
-        self.push(Message {
-            first,
-            end,
-            bytes,
-            written,
-            is_endless: false,
-            way: Way::UNKNOWN,
-        });
+    /// The application writes a message; returns the packets to supply.
+    pub fn write(&mut self, message: Message) -> u64 {
+        let packets = message.bytes.div_ceil(self.mss_bytes);
+        self.push(self.packets + packets, message.bytes, Some(message));
         packets
     }
 
     /// The application begins to write without an end; returns the packets to supply.
-    pub fn write_endless(&mut self, written: Time) -> u64 {
-        let (first, end, bytes) = (self.packets, u64::MAX, u64::MAX);
-        self.push(Message {
-            first,
-            end,
-            bytes,
-            written,
-            is_endless: true,
-            way: Way::UNKNOWN,
-        });
+    pub fn write_endless(&mut self) -> u64 {
+        self.push(u64::MAX, u64::MAX, None);
         u64::MAX
     }
 
@@ -129,15 +102,21 @@ impl Stream {
         self.fin == Some(seq)
     }
 
-    fn push(&mut self, message: Message) {
-        self.packets = message.end;
-        self.messages.push_back(message);
+    fn push(&mut self, end: u64, bytes: u64, message: Option<Message>) {
+        self.pieces.push_back(Piece {
+            first: self.packets,
+            end,
+            bytes,
+            message,
+            way: Way::UNKNOWN,
+        });
+        self.packets = end;
     }
 
     /// What has no end ends: with what the application wrote before it stops, when `next` is the first packet
     /// that was never sent. Returns the packets in all.
     pub fn stop(&mut self, next: u64) -> u64 {
-        if let Some(last) = self.messages.back_mut()
+        if let Some(last) = self.pieces.back_mut()
             && last.end == u64::MAX
         {
             let sent_bytes = next.saturating_sub(last.first) * self.mss_bytes;
@@ -151,7 +130,7 @@ impl Stream {
 
     /// Whether packet `seq` is the last of a message, and the bytes by which it is then shorter than an MSS.
     pub fn end_of_message(&self, seq: u64) -> Option<u16> {
-        let message = self.messages.get(self.position(seq))?;
+        let message = self.pieces.get(self.position(seq))?;
         (message.end == seq + 1).then(|| {
             let full = (message.end - message.first) * self.mss_bytes;
             (full - message.bytes) as u16
@@ -161,16 +140,16 @@ impl Stream {
     /// Where the message of packet `seq` lies among those that are not forgotten.
     fn position(&self, seq: u64) -> usize {
         // nearly always the last message that is not acknowledged
-        match self.messages.back() {
-            Some(last) if last.first <= seq => self.messages.len() - 1,
-            _ => self.messages.partition_point(|message| message.end <= seq),
+        match self.pieces.back() {
+            Some(last) if last.first <= seq => self.pieces.len() - 1,
+            _ => self.pieces.partition_point(|message| message.end <= seq),
         }
     }
 
     /// Packet `seq` is sent, for the first time or again.
     pub fn note_sent(&mut self, now: Time, seq: u64) {
         let at = self.position(seq);
-        if let Some(message) = self.messages.get_mut(at)
+        if let Some(message) = self.pieces.get_mut(at)
             && message.end == seq + 1
             && message.way.entered == Time::MAX
         {
@@ -181,7 +160,7 @@ impl Stream {
     /// Packet `seq`, sent at `sent`, arrives for the first time.
     pub fn note_arrived(&mut self, now: Time, seq: u64, sent: Time) {
         let at = self.position(seq);
-        if let Some(message) = self.messages.get_mut(at) {
+        if let Some(message) = self.pieces.get_mut(at) {
             // the last of its packets to arrive is what completes it
             (message.way.sent, message.way.left) = (sent, now);
         }
@@ -191,61 +170,62 @@ impl Stream {
     /// none.
     pub fn take_delivered(&mut self, delivered: u64) -> Option<Delivered> {
         loop {
-            let message = self.messages.get(self.arrived)?;
-            if message.end > delivered {
+            let piece = self.pieces.get(self.arrived)?;
+            if piece.end > delivered {
                 return None;
             }
             self.arrived += 1;
-            self.delivered_bytes += message.bytes;
-            if !message.is_endless {
-                self.delivered += 1;
-                return Some(Delivered {
-                    number: self.delivered - 1,
-                    bytes: message.bytes,
-                    written: message.written,
-                    way: message.way,
-                });
+            self.delivered_bytes += piece.bytes;
+            if let Some(message) = piece.message {
+                let way = piece.way;
+                return Some(Delivered { message, way });
             }
         }
     }
 
     /// All packets before `una` are acknowledged: what arrived of them may be forgotten.
     pub fn forget(&mut self, una: u64) {
-        while self.arrived > 0 && self.messages.front().is_some_and(|m| m.end <= una) {
-            self.messages.pop_front();
+        while self.arrived > 0 && self.pieces.front().is_some_and(|m| m.end <= una) {
+            self.pieces.pop_front();
             self.arrived -= 1;
         }
     }
 
     /// Bytes that have arrived in order, when all packets before `delivered` have.
     pub fn delivered_bytes(&self, delivered: u64) -> u64 {
-        let partial = self.messages.get(self.arrived).map_or(0, |message| {
+        let partial = self.pieces.get(self.arrived).map_or(0, |message| {
             delivered.saturating_sub(message.first) * self.mss_bytes
         });
         self.delivered_bytes + partial
     }
 
-    /// Messages written and messages that arrived whole.
-    pub const fn counts(&self) -> (u64, u64) {
-        (self.written, self.delivered)
-    }
-
     /// Whether all that was written has arrived.
     pub fn is_delivered(&self) -> bool {
-        self.arrived == self.messages.len()
+        self.arrived == self.pieces.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pathcast_scenario::Side;
+
     use super::*;
+
+    const fn message(clock: Time, bytes: u64) -> Message {
+        Message {
+            from: Side::Source,
+            number: 0,
+            bytes,
+            clock,
+        }
+    }
 
     #[test]
     fn the_last_packet_of_a_message_ends_it_and_may_be_short() {
         let mut stream = Stream::new(1448);
-        assert_eq!(stream.write(Time::ZERO, 100), 1);
-        assert_eq!(stream.write(Time::ZERO, 2 * 1448), 2);
-        assert_eq!(stream.write(Time::ZERO, 1449), 2);
+        assert_eq!(stream.write(message(Time::ZERO, 100)), 1);
+        assert_eq!(stream.write(message(Time::ZERO, 2 * 1448)), 2);
+        assert_eq!(stream.write(message(Time::ZERO, 1449)), 2);
         let ends: Vec<Option<u16>> = (0..5).map(|seq| stream.end_of_message(seq)).collect();
         assert_eq!(ends, [Some(1348), None, Some(0), None, Some(1447)]);
     }
@@ -254,11 +234,12 @@ mod tests {
     fn messages_are_delivered_in_order_and_forgotten_when_acknowledged() {
         let at = Time::from_nanos;
         let mut stream = Stream::new(1448);
-        stream.write(at(1), 3000);
-        stream.write(at(2), 10);
+        stream.write(message(at(1), 3000));
+        stream.write(message(at(2), 10));
         assert_eq!(stream.take_delivered(2), None);
         assert_eq!(stream.delivered_bytes(2), 2896);
-        let written = |stream: &mut Stream| stream.take_delivered(4).map(|message| message.written);
+        let written =
+            |stream: &mut Stream| stream.take_delivered(4).map(|whole| whole.message.clock);
         assert_eq!(written(&mut stream), Some(at(1)));
         assert_eq!(written(&mut stream), Some(at(2)));
         assert_eq!(stream.take_delivered(4), None);
@@ -267,45 +248,45 @@ mod tests {
         stream.forget(3);
         assert_eq!(stream.end_of_message(3), Some(1438)); // not acknowledged yet
         stream.forget(4);
-        assert!(stream.messages.is_empty());
+        assert!(stream.pieces.is_empty());
     }
 
     #[test]
     fn the_way_of_a_message_is_that_of_the_packet_that_completed_it() {
         let at = Time::from_nanos;
         let mut stream = Stream::new(1448);
-        stream.write(at(1), 3000);
+        stream.write(message(at(1), 3000));
         for (now, seq) in [(2, 0), (3, 1), (4, 2), (9, 1)] {
             stream.note_sent(at(now), seq); // the second was lost and is sent again
         }
         for (now, seq, sent) in [(7, 0, 2), (8, 2, 4), (14, 1, 9)] {
             stream.note_arrived(at(now), seq, at(sent));
         }
-        let message = stream.take_delivered(3).unwrap();
+        let whole = stream.take_delivered(3).unwrap();
         let way = Way {
             entered: at(4),
             sent: at(9),
             left: at(14),
         };
-        assert_eq!((message.number, message.bytes, message.way), (0, 3000, way));
+        assert_eq!((whole.message.bytes, whole.way), (3000, way));
     }
 
     #[test]
     fn what_has_no_end_ends_with_what_waits_in_the_socket() {
         let mut stream = Stream::new(1448);
-        assert_eq!(stream.write_endless(Time::ZERO), u64::MAX);
+        assert_eq!(stream.write_endless(), u64::MAX);
         assert_eq!(stream.end_of_message(1_000_000), None);
         assert_eq!(stream.delivered_bytes(10), 14_480);
         // 128 KiB were written at first: 90 packets, of which 12 had been sent
         assert_eq!(stream.stop(12), 90);
-        assert_eq!(stream.write(Time::ZERO, 5), 1);
+        assert_eq!(stream.write(message(Time::ZERO, 5)), 1);
         assert_eq!(stream.take_delivered(90), None); // nobody waits for it
-        assert_eq!((stream.counts(), stream.is_delivered()), ((1, 0), false));
-        assert_eq!(stream.take_delivered(91).unwrap().bytes, 5);
+        assert!(!stream.is_delivered());
+        assert_eq!(stream.take_delivered(91).unwrap().message.bytes, 5);
         assert_eq!(stream.end_of_message(90), Some(1443));
         // as much as was left of the first 128 KiB was made up each time that half had gone
         let mut stream = Stream::new(1448);
-        stream.write_endless(Time::ZERO);
+        stream.write_endless();
         assert_eq!(
             stream.stop(50),
             50 + (131_072 - (50 * 1448 - 65_536)) / 1448

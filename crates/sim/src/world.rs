@@ -9,7 +9,7 @@ use pathcast_congestion::Scheme;
 use pathcast_path::{Counters, DropReason, Span, Time, seed};
 use pathcast_quic::Identity;
 use pathcast_scenario::{
-    DATAGRAM_BYTES, Datagrams, FlowSpec, Scenario, Source, Timers, Transport, Write,
+    Application, DATAGRAM_BYTES, Datagrams, FlowSpec, Message, Scenario, Timers, Transport, Write,
 };
 use pathcast_tcp::{DataSegment, Ecn, Handshake, Receiver, ReceiverConfig, Sender, Start};
 use pathcast_trace::{
@@ -20,7 +20,7 @@ use rand_core::RngCore;
 
 use crate::ends::{growing_buffer, sender_config};
 use crate::network::Network;
-use crate::quic::{QuicFlow, SINK, SOURCE};
+use crate::quic::{QuicFlow, SINK, SOURCE, direction};
 use crate::recorder::Recorder;
 use crate::simulation::SimError;
 use crate::stream::{Delivered, Stream};
@@ -53,20 +53,19 @@ enum Framing {
     Quic(Box<QuicFlow>),
 }
 
-/// An application and what became of what it wrote.
+/// An application and how its messages fared.
 struct Flow {
     scheme: String,
     kind: &'static str,
     /// It writes as much as is taken, not messages.
     is_greedy: bool,
-    source: Source,
+    application: Application,
     start: Time,
     /// The connection that carries requests, if there are any.
     requests: Option<u32>,
     /// Its connection ends with a FIN when it writes no more.
     closes: bool,
     latency: Option<Box<DelayHistogram>>,
-    completed: Option<Time>,
 }
 
 /// The connections of flows, as a network must know them: one for each flow, then one for each flow
@@ -138,7 +137,6 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 (true, true) => (Start::Accepts, Start::Opens),
             };
             let mss_bytes = spec.transport.mss_bytes();
-            let stop = spec.stop.map(|stop| Time::ZERO + stop);
             connections.push(Connection {
                 sender: connect(start),
                 receiver: Receiver::new(ReceiverConfig {
@@ -156,8 +154,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                         };
                         let element = format!("flow.{number}.quic");
                         let seed = seed::generator(run_seed, &element).next_u64();
-                        let mut flow = QuicFlow::new(scenario, spec, quic, identity, seed)?;
-                        flow.asks = asks;
+                        let flow = QuicFlow::new(scenario, spec, quic, identity, seed)?;
                         Framing::Quic(Box::new(flow))
                     }
                     _ if spec.is_endless() => Framing::Bulk,
@@ -181,12 +178,11 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 },
                 kind: spec.workload.kind(),
                 is_greedy: spec.workload.is_greedy(),
-                source: Source::new(&spec.workload, flow.start, stop, run_seed, number),
+                application: Application::new(spec, flow.start, run_seed, number),
                 start: flow.start,
                 requests: None,
                 closes: handshake && !asks,
                 latency: None,
-                completed: None,
             });
         }
         let mut asking = Vec::new();
@@ -203,7 +199,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
         let mut timers = Timers::new(2 * connections.len() + flows.len());
         for (id, flow) in (2 * connections.len() as u32..).zip(&flows) {
-            timers.want(id, flow.source.next_write());
+            timers.want(id, flow.application.next_write());
         }
         // the run may end when nothing is under way, which takes counting all drops
         let datagrams = scenario
@@ -330,8 +326,8 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         let connection = &mut self.connections[data.flow as usize];
         if let Framing::Datagrams(datagrams) = &mut connection.framing {
             let bytes = DATAGRAM_BYTES - u32::from(data.segment.short_by_bytes());
-            if let Some(written) = datagrams.on_arrival(now, data.segment.seq, bytes) {
-                self.flows[data.flow as usize].delivered(now, written);
+            if let Some(message) = datagrams.on_arrival(now, data.segment.seq, bytes) {
+                self.flows[data.flow as usize].deliver(now, &message);
             }
             return;
         }
@@ -395,33 +391,24 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             let Framing::Messages(stream) = framing else {
                 return;
             };
-            let Some(message) = stream.take_delivered(receiver.delivered()) else {
+            let Some(whole) = stream.take_delivered(receiver.delivered()) else {
                 break;
             };
-            let written = message.written;
             if R::MESSAGES {
-                let direction = match requests {
-                    true => Direction::Back,
-                    false => Direction::Data,
-                };
-                self.recorder
-                    .message(message_record(now, owner, direction, &message));
+                self.recorder.message(message_record(now, owner, &whole));
             }
             let flow = &mut self.flows[owner as usize];
-            if requests {
-                // the far end answers at once; the clock began with the request
-                let bytes = flow.source.answer();
+            if let Some(response) = flow.deliver(now, &whole.message) {
                 if let Some(handshake) = receiver.handshake() {
                     self.connections[owner as usize]
                         .sender
                         .on_open(now, handshake);
                 }
-                self.write(now, owner, written, Write::Message(bytes));
+                self.write(now, owner, Write::Message(response));
             } else {
-                flow.delivered(now, written);
+                let next = flow.application.next_write();
                 let id = self.application(owner);
-                self.timers
-                    .want(id, self.flows[owner as usize].source.next_write());
+                self.timers.want(id, next);
             }
         }
         if !requests {
@@ -436,24 +423,17 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
 
     /// Counts a flow out that writes no more and whose writes have all arrived.
     fn complete_if_done(&mut self, now: Time, flow: u32) {
-        let Flow {
-            source,
-            requests,
-            completed,
-            ..
-        } = &mut self.flows[flow as usize];
-        let delivered = |connection: u32| match &self.connections[connection as usize].framing {
-            Framing::Messages(stream) => stream.is_delivered(),
-            Framing::Datagrams(_) => true,
-            Framing::Quic(quic) => quic.is_delivered(),
+        let application = &mut self.flows[flow as usize].application;
+        if !application.is_finished() {
+            return;
+        }
+        let is_carried = match &self.connections[flow as usize].framing {
             Framing::Bulk => false,
+            Framing::Datagrams(_) => true, // nobody repairs them
+            Framing::Messages(stream) => stream.is_delivered() && !application.is_waiting(),
+            Framing::Quic(quic) => quic.is_delivered() && !application.is_waiting(),
         };
-        if completed.is_none()
-            && source.is_finished()
-            && delivered(flow)
-            && requests.is_none_or(delivered)
-        {
-            *completed = Some(now);
+        if application.complete(now, is_carried) {
             self.open -= 1;
         }
     }
@@ -509,11 +489,15 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
     /// Ends the connection of a flow that closes it and writes no more. The FIN goes with the last data if
     /// that has not left yet.
     fn close_if_done(&mut self, now: Time, flow: u32) {
-        let Flow { source, closes, .. } = &mut self.flows[flow as usize];
+        let Flow {
+            application,
+            closes,
+            ..
+        } = &mut self.flows[flow as usize];
         let Connection {
             sender, framing, ..
         } = &mut self.connections[flow as usize];
-        if !*closes || !source.is_finished() || !sender.is_open() {
+        if !*closes || !application.is_finished() || !sender.is_open() {
             return;
         }
         *closes = false;
@@ -592,30 +576,28 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
 
     /// Lets the application of `flow` write what is due.
     fn write_due(&mut self, now: Time, flow: u32) {
-        while let Some(write) = self.flows[flow as usize].source.write(now) {
+        while let Some(write) = self.flows[flow as usize].application.write(now) {
             let to = self.flows[flow as usize].requests.unwrap_or(flow);
-            self.write(now, to, now, write);
+            self.write(now, to, write);
         }
         let id = self.application(flow);
-        let next_write = self.flows[flow as usize].source.next_write();
+        let next_write = self.flows[flow as usize].application.next_write();
         self.timers.want(id, next_write);
         self.close_if_done(now, flow);
         self.complete_if_done(now, flow);
     }
 
-    /// Puts a write that began at `written` into `connection`.
-    fn write(&mut self, now: Time, connection: u32, written: Time, write: Write) {
+    /// Puts a write into `connection`.
+    fn write(&mut self, now: Time, connection: u32, write: Write<Message>) {
         let Connection {
             sender, framing, ..
         } = &mut self.connections[connection as usize];
         match (framing, write) {
             (Framing::Bulk, Write::Message(_) | Write::Endless) => sender.supply(u64::MAX),
-            (Framing::Messages(stream), Write::Message(bytes)) => {
-                sender.supply(stream.write(written, bytes));
+            (Framing::Messages(stream), Write::Message(message)) => {
+                sender.supply(stream.write(message));
             }
-            (Framing::Messages(stream), Write::Endless) => {
-                sender.supply(stream.write_endless(written));
-            }
+            (Framing::Messages(stream), Write::Endless) => sender.supply(stream.write_endless()),
             (Framing::Messages(stream), Write::Stop) => {
                 let (_, next) = sender.una_and_next();
                 sender.end_at(stream.stop(next));
@@ -627,10 +609,10 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                     stream.take_delivered(delivered);
                 }
             }
-            (Framing::Datagrams(datagrams), Write::Message(bytes)) => {
+            (Framing::Datagrams(datagrams), Write::Message(message)) => {
                 let flow = connection;
-                let numbers = datagrams.write(now, bytes);
-                let short = (DATAGRAM_BYTES - Datagrams::last_bytes(bytes)) as u16;
+                let numbers = datagrams.write(message);
+                let short = (DATAGRAM_BYTES - Datagrams::last_bytes(message.bytes)) as u16;
                 let last = numbers.end - 1;
                 for seq in numbers {
                     let short = if seq == last { short } else { 0 };
@@ -747,30 +729,29 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
 }
 
 impl Flow {
-    /// A message written at `written` has arrived whole.
-    fn delivered(&mut self, now: Time, written: Time) {
-        self.latency
-            .get_or_insert_with(|| Box::new(DelayHistogram::coarse()))
-            .record(now.since(written).as_nanos());
-        self.source.on_delivered(now);
+    /// A message has arrived whole; the response, if it is a request.
+    fn deliver(&mut self, now: Time, message: &Message) -> Option<Message> {
+        let response = self.application.on_delivered(now, message);
+        if response.is_none() {
+            self.latency
+                .get_or_insert_with(|| Box::new(DelayHistogram::coarse()))
+                .record(now.since(message.clock).as_nanos());
+        }
+        response
     }
 
     fn report(&self, connection: &Connection, end: Time) -> FlowReport {
         let delivered = connection.receiver.delivered();
-        let (delivered_bytes, counts, completed) = match &connection.framing {
-            Framing::Bulk => (delivered * u64::from(connection.mss_bytes), None, None),
-            Framing::Messages(stream) => {
-                let bytes = stream.delivered_bytes(delivered);
-                (bytes, Some(stream.counts()), self.completed)
-            }
+        let (written, arrived) = self.application.counts();
+        let completed = self.application.completed();
+        let (delivered_bytes, completed) = match &connection.framing {
+            Framing::Bulk => (delivered * u64::from(connection.mss_bytes), completed),
+            Framing::Messages(stream) => (stream.delivered_bytes(delivered), completed),
             Framing::Datagrams(datagrams) => {
-                let last = self.completed.and(datagrams.last_arrival());
-                (datagrams.delivered_bytes(), Some(datagrams.counts()), last)
+                let last = completed.and(datagrams.last_arrival());
+                (datagrams.delivered_bytes(), last)
             }
-            Framing::Quic(quic) => {
-                let bytes = quic.pipes[SOURCE].arrived;
-                (bytes, Some(quic.counts()), self.completed)
-            }
+            Framing::Quic(quic) => (quic.pipes[SOURCE].arrived, completed),
         };
         let retransmits = match &connection.framing {
             Framing::Quic(quic) => quic.sender().resent_packets,
@@ -785,18 +766,20 @@ impl Flow {
             start_s: self.start.as_secs(),
             completed_s: completed.map(Time::as_secs),
             delivered_bytes,
-            messages: counts
-                .filter(|_| !self.is_greedy)
-                .map(|(written, delivered)| MessageReport {
-                    written,
-                    delivered,
-                    latency_ms: self
-                        .latency
-                        .as_ref()
-                        .map(|latency| latency.latency_ms())
-                        .unwrap_or_default(),
-                    delay_split_ms: None,
-                }),
+            messages: (!self.is_greedy).then(|| MessageReport {
+                // over TCP a request counts when it has arrived
+                written: match self.requests {
+                    Some(_) => self.application.answered(),
+                    None => written,
+                },
+                delivered: arrived,
+                latency_ms: self
+                    .latency
+                    .as_ref()
+                    .map(|latency| latency.latency_ms())
+                    .unwrap_or_default(),
+                delay_split_ms: None,
+            }),
         }
     }
 }
@@ -809,21 +792,16 @@ const fn drop_event(reason: DropReason) -> PacketEvent {
     }
 }
 
-fn message_record(
-    read: Time,
-    flow: u32,
-    direction: Direction,
-    message: &Delivered,
-) -> MessageRecord {
+fn message_record(read: Time, flow: u32, Delivered { message, way }: &Delivered) -> MessageRecord {
     MessageRecord {
         flow,
-        direction,
+        direction: direction(message.from as usize),
         message: message.number,
         bytes: message.bytes,
-        written_s: message.written.as_secs(),
-        entered_s: message.way.entered.as_secs(),
-        sent_s: message.way.sent.as_secs(),
-        left_s: message.way.left.as_secs(),
+        written_s: message.clock.as_secs(),
+        entered_s: way.entered.as_secs(),
+        sent_s: way.sent.as_secs(),
+        left_s: way.left.as_secs(),
         read_s: read.as_secs(),
     }
 }

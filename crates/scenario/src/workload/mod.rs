@@ -99,6 +99,7 @@ macro_rules! workloads {
                 }
             }
 
+            #[inline]
             pub(crate) fn step(
                 &mut self,
                 at: Time,
@@ -109,6 +110,7 @@ macro_rules! workloads {
                 }
             }
 
+            #[inline]
             pub(crate) fn on_delivered(
                 &mut self,
                 message: u64,

@@ -1,7 +1,7 @@
 //! What the hosts do with flows over QUIC.
 
 use pathcast_path::Time;
-use pathcast_scenario::Write;
+use pathcast_scenario::{Message, Pending, Write};
 use pathcast_tcp::{AckSegment, DataSegment};
 use pathcast_trace::Read;
 
@@ -44,22 +44,15 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
     /// The application of a flow writes.
     #[cold]
     #[inline(never)]
-    pub(super) fn write_quic(&mut self, now: Time, flow: u32, write: Write) {
+    pub(super) fn write_quic(&mut self, now: Time, flow: u32, write: Write<Message>) {
         let Some(quic) = self.quic(flow) else { return };
         let end = match write {
-            Write::Message(bytes) => {
-                let end = if quic.asks { SINK } else { SOURCE };
-                quic.pipes[end].offer(now, now, bytes);
-                end
+            Write::Message(message) => {
+                quic.pipes[message.from as usize].offer(now, message);
+                message.from as usize
             }
-            Write::Endless => {
-                quic.greedy = true;
-                SOURCE
-            }
-            Write::Stop => {
-                quic.greedy = false;
-                return;
-            }
+            Write::Endless => SOURCE,
+            Write::Stop => return,
         };
         self.drive_quic(now, flow, end);
     }
@@ -68,8 +61,9 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
     #[inline(never)]
     fn drive_quic(&mut self, now: Time, flow: u32, end: usize) {
         loop {
+            let greedy = end == SOURCE && self.flows[flow as usize].application.is_greedy();
             let Some(quic) = self.quic(flow) else { return };
-            quic.write(end);
+            quic.write(end, greedy);
             let mut any = false;
             while let Some((number, size_bytes)) =
                 self.quic(flow).and_then(|quic| quic.transmit(end, now))
@@ -140,9 +134,9 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         let delivered = self.read_quic(now, flow, end);
         // to acknowledge, and because acknowledgments make room
         self.drive_quic(now, flow, end);
-        if end == SINK && (delivered || self.flows[flow as usize].source.is_finished()) {
+        if end == SINK && (delivered || self.flows[flow as usize].application.is_finished()) {
             let id = self.application(flow);
-            let next = self.flows[flow as usize].source.next_write();
+            let next = self.flows[flow as usize].application.next_write();
             self.timers.want(id, next);
             self.complete_if_done(now, flow);
         }
@@ -164,28 +158,30 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         let Framing::Quic(quic) = &mut self.connections[flow as usize].framing else {
             return false;
         };
-        let application = &mut self.flows[flow as usize];
+        let owner = &mut self.flows[flow as usize];
         let mut any = false;
-        while let Some(message) = quic.pipes[1 - end].take_delivered() {
+        while let Some(Pending {
+            first,
+            end: past,
+            message,
+            written,
+        }) = quic.pipes[1 - end].take_delivered()
+        {
             any = true;
             if R::MESSAGES {
                 let read = Read {
                     flow,
                     direction: direction(1 - end),
-                    number: quic.pipes[1 - end].messages.1 - 1,
-                    first: message.first,
-                    end: message.end,
-                    written_ns: message.written.as_nanos(),
+                    number: message.number,
+                    first,
+                    end: past,
+                    written_ns: written.as_nanos(),
                     read_ns: now.as_nanos(),
                 };
                 quic.tell(read, |record| self.recorder.message(record));
             }
-            if end == SOURCE {
-                // the far end answers immediately; the clock began with the request
-                let bytes = application.source.answer();
-                quic.pipes[SOURCE].offer(message.clock, now, bytes);
-            } else {
-                application.delivered(now, message.clock);
+            if let Some(response) = owner.deliver(now, &message) {
+                quic.pipes[SOURCE].offer(now, response);
             }
         }
         any

@@ -1,16 +1,17 @@
-//! The application of one flow, both ends, and what carries its data.
+//! The application of one flow, the sockets of both its ends, and what carries its data.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use pathcast_netns::renew_receive_window;
 use pathcast_path::Time;
-use pathcast_scenario::{Datagrams, Pipe, Source, Transport};
+use pathcast_scenario::{Application, Datagrams, Message, Pipe, Side, Transport};
 use pathcast_trace::DelayHistogram;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::connection::Connection;
+use crate::datagram::receive_datagram;
 use crate::options::Flow;
 use crate::quic::{Broken, QuicFlow, QuicOutcome};
 
@@ -34,19 +35,12 @@ pub(crate) struct FlowOutcome {
 }
 
 impl FlowOutcome {
-    /// A message whose clock began at `written` has arrived whole.
-    pub(crate) fn note(&mut self, now: Time, written: Time) {
+    /// A message has arrived whole.
+    pub(crate) fn note(&mut self, now: Time, message: &Message) {
         self.latency
             .get_or_insert_with(|| Box::new(DelayHistogram::coarse()))
-            .record(now.since(written).as_nanos());
+            .record(now.since(message.clock).as_nanos());
     }
-}
-
-/// Which end of a flow's data.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Source,
-    Sink,
 }
 
 pub(crate) enum Carrier {
@@ -58,17 +52,14 @@ pub(crate) enum Carrier {
 pub(crate) struct Stream {
     /// With the data, and against it: requests.
     pub(crate) pipes: [Pipe; 2],
-    /// It writes as much as is taken.
-    pub(crate) greedy: bool,
-    pub(crate) asks: bool,
     /// What the receiver's window is to be.
     window: Option<u64>,
     /// None over TCP, which is the kernel's.
     pub(crate) quic: Option<Box<QuicFlow>>,
 }
 
-pub(crate) struct Application<'a> {
-    pub(crate) source: Source,
+pub(crate) struct Session<'a> {
+    pub(crate) application: Application,
     pub(crate) sockets: [&'a OwnedFd; 2],
     /// Whether the sockets are watched for room to write.
     pub(crate) watched: [bool; 2],
@@ -77,7 +68,7 @@ pub(crate) struct Application<'a> {
     pub(crate) broken: bool,
 }
 
-impl<'a> Application<'a> {
+impl<'a> Session<'a> {
     pub(crate) fn new(
         flow: &Flow<'_>,
         connection: &'a Connection,
@@ -85,18 +76,15 @@ impl<'a> Application<'a> {
         seed: u64,
     ) -> Self {
         let spec = flow.spec;
-        let stop = spec.stop.map(|stop| Time::ZERO + stop);
         let stream = |window| {
             Carrier::Stream(Box::new(Stream {
                 pipes: Default::default(),
-                greedy: false,
-                asks: spec.workload.asks(),
                 window,
                 quic,
             }))
         };
         Self {
-            source: Source::new(&spec.workload, flow.start, stop, seed, flow.number),
+            application: Application::new(spec, flow.start, seed, flow.number),
             sockets: [&connection.sender, &connection.receiver],
             watched: [false; 2],
             carrier: match spec.transport {
@@ -117,21 +105,41 @@ impl<'a> Application<'a> {
         }
     }
 
+    /// Takes in the datagrams that have arrived at one end.
+    pub(crate) fn receive_datagrams(
+        &mut self,
+        side: usize,
+        chunk: &mut [u8],
+        now: Time,
+    ) -> Result<(), Broken> {
+        let Carrier::Udp(datagrams) = &mut self.carrier else {
+            return Ok(());
+        };
+        while let Some((seq, bytes)) = receive_datagram(self.sockets[side].as_fd(), chunk)? {
+            if let Some(message) = datagrams.on_arrival(now, seq, bytes) {
+                self.application.on_delivered(now, &message);
+                self.outcome.note(now, &message);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all that was written has arrived, as far as somebody sees to it.
+    pub(crate) fn is_carried(&self) -> bool {
+        matches!(self.carrier, Carrier::Udp(_)) || !self.application.is_waiting()
+    }
+
     pub(crate) fn finish(self) -> FlowOutcome {
         let mut outcome = self.outcome;
+        outcome.messages = self.application.counts();
+        outcome.completed = self.application.completed();
         match self.carrier {
             Carrier::Udp(datagrams) => {
                 outcome.delivered_bytes = datagrams.delivered_bytes();
-                outcome.messages = datagrams.counts();
                 outcome.completed = outcome.completed.and(datagrams.last_arrival());
             }
             Carrier::Stream(stream) => {
-                let [data, requests] = stream.pipes;
-                outcome.delivered_bytes = data.arrived;
-                outcome.messages = match stream.asks {
-                    true => (requests.messages.0, data.messages.1),
-                    false => data.messages,
-                };
+                outcome.delivered_bytes = stream.pipes[Side::Source as usize].arrived;
                 outcome.quic = stream.quic.map(|quic| Box::new(quic.finish()));
             }
         }
@@ -140,15 +148,16 @@ impl<'a> Application<'a> {
 }
 
 impl Stream {
-    /// Writes what is taken now; whether there is more, for which the socket must have room first.
+    /// Writes what is taken now, messages or without an end; whether there is more, for which the socket
+    /// must have room first.
     pub(crate) fn write(
         &mut self,
         side: usize,
+        greedy: bool,
         socket: BorrowedFd<'_>,
         chunk: &[u8],
         now: Instant,
     ) -> Result<bool, Broken> {
-        let greedy = self.greedy && side == Side::Source as usize;
         let pipe = &mut self.pipes[side];
         if let Some(quic) = &mut self.quic {
             loop {
@@ -220,20 +229,4 @@ impl Stream {
         }
         Ok(())
     }
-}
-
-/// What arrives at `socket` of a flow of datagrams.
-pub(crate) fn receive_datagrams(
-    datagrams: &mut Datagrams,
-    outcome: &mut FlowOutcome,
-    socket: BorrowedFd<'_>,
-    chunk: &mut [u8],
-    now: Time,
-) -> Result<(), Broken> {
-    while let Some((seq, bytes)) = crate::datagram::receive_datagram(socket.as_fd(), chunk)? {
-        if let Some(written) = datagrams.on_arrival(now, seq, bytes) {
-            outcome.note(now, written);
-        }
-    }
-    Ok(())
 }
