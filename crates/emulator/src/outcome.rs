@@ -67,43 +67,10 @@ pub(crate) fn conclude(
     options: &Options,
     flows: &[Flow<'_>],
     schemes: &Schemes,
-    findings: Findings,
+    mut findings: Findings,
     wall: Instant,
 ) -> (RunReport, Trace) {
-    let mut environment = BTreeMap::from([
-        (
-            "kernel".to_string(),
-            uname().release().to_string_lossy().into_owned(),
-        ),
-        (
-            "load_average".to_string(),
-            findings.load_average.trim().to_string(),
-        ),
-        (
-            "pathcast".to_string(),
-            env!("CARGO_PKG_VERSION").to_string(),
-        ),
-        ("device".to_string(), findings.device.to_string()),
-        (
-            "super_packets".to_string(),
-            if findings.super_packets { "yes" } else { "no" }.to_string(),
-        ),
-        (
-            "rootless".to_string(),
-            if in_user_namespace() { "yes" } else { "no" }.to_string(),
-        ),
-        (
-            "slip_bound_us".to_string(),
-            bound(options).as_nanos().div_ceil(1000).to_string(),
-        ),
-    ]);
-    if !findings.settings_refused.is_empty() {
-        environment.insert(
-            "settings_refused".into(),
-            findings.settings_refused.join("; "),
-        );
-    }
-    environment.extend(origins(schemes));
+    let mut environment = circumstances(options, schemes, &findings);
     let only_path = options.only_path();
     let schemes = flows
         .iter()
@@ -115,18 +82,12 @@ pub(crate) fn conclude(
         seed: Some(options.seed),
         ..Metadata::new(Source::Emulator)
     };
-    let Some(FlowFindings { measured, pump }) = findings.flows else {
+    let Some(FlowFindings { measured, pump }) = findings.flows.take() else {
         let reason = "stopped before the flows were connected".to_string();
         let report = stopped_report(options, flows, reason, wall);
-        metadata.valid = false;
-        metadata.environment = environment;
-        return (
-            report,
-            Trace {
-                metadata,
-                records: Vec::new(),
-            },
-        );
+        (metadata.valid, metadata.environment) = (false, environment);
+        let records = Vec::new();
+        return (report, Trace { metadata, records });
     };
 
     let elapsed_s = (measured.ended_ns - measured.began_ns) as f64 * 1e-9;
@@ -140,32 +101,14 @@ pub(crate) fn conclude(
     observation
         .records
         .sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
+    environment.extend(measuring(&observation, &pump, applications, &findings));
     environment.extend(quic.environment());
-    environment.insert("measured_by".into(), observation.method.to_string());
-    if let Some(reason) = &observation.fallback_because {
-        environment.insert("no_tcp_probe".into(), reason.clone());
-    }
-    let fifo_refused = [
-        &findings.fifo_refused,
-        &pump.fifo_refused,
-        &observation.fifo_refused,
-        &applications.fifo_refused,
-    ];
-    let fifo = match fifo_refused.into_iter().flatten().next() {
-        None => "yes".to_string(),
-        Some(reason) => format!("no: {reason}"),
-    };
-    environment.insert("fifo".into(), fifo);
-    environment.insert("pump_cpu_s".into(), format!("{:.3}", pump.cpu_s));
-    environment.insert("data_packets_offered".into(), pump.data_offered.to_string());
     let held_back = held_back(&measured.watched, &observation.flows, elapsed_s);
     if !held_back.is_empty() {
         environment.insert("held_back".into(), held_back.join("; "));
     }
 
     let evidence = Evidence {
-        device_drops: findings.device_drops,
-        outdated: findings.outdated,
         socket_drops: if quic.is_empty() {
             0
         } else {
@@ -182,10 +125,8 @@ pub(crate) fn conclude(
             &observation.flows,
             elapsed_s,
         ),
-        ..evidence(options, &observation, &pump)
+        ..evidence(options, &findings, &observation, &pump)
     };
-    let p999_us = pump.slips.quantile_ns(0.999) as f64 * 1e-3;
-    environment.insert("slip_p999_us".into(), format!("{p999_us:.1}"));
     environment.insert("data_packets_dropped".into(), evidence.drops.to_string());
     environment.insert(
         "drops_to_repair".into(),
@@ -201,11 +142,9 @@ pub(crate) fn conclude(
         .iter()
         .zip(&applications.flows)
         .map(|(flow, outcome)| {
-            let watched = measured
-                .watched
-                .iter()
-                .position(|&i| i == flow.number as usize);
-            let totals = watched.map(|at| &observation.flows[at]);
+            let mut watched = measured.watched.iter();
+            let at = watched.position(|&i| i == flow.number as usize);
+            let totals = at.map(|at| &observation.flows[at]);
             flow_report(flow, outcome, totals, elapsed_s)
         });
     let dropped = evidence.drops + pump.datagram_drops;
@@ -221,13 +160,66 @@ pub(crate) fn conclude(
         invalid_because,
         slip_us: Some(pump.slips.slip_us()),
     };
-    (
-        report,
-        Trace {
-            metadata,
-            records: observation.records,
-        },
-    )
+    let records = observation.records;
+    (report, Trace { metadata, records })
+}
+
+/// What a run ran on and over.
+fn circumstances(
+    options: &Options,
+    schemes: &Schemes,
+    findings: &Findings,
+) -> BTreeMap<String, String> {
+    let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_string();
+    let refused = findings.settings_refused.join("; ");
+    [
+        ("kernel", uname().release().to_string_lossy().into_owned()),
+        ("load_average", findings.load_average.trim().to_string()),
+        ("pathcast", env!("CARGO_PKG_VERSION").to_string()),
+        ("device", findings.device.to_string()),
+        ("super_packets", yes_or_no(findings.super_packets)),
+        ("rootless", yes_or_no(in_user_namespace())),
+        (
+            "slip_bound_us",
+            bound(options).as_nanos().div_ceil(1000).to_string(),
+        ),
+    ]
+    .into_iter()
+    .chain((!refused.is_empty()).then_some(("settings_refused", refused)))
+    .map(|(key, value)| (key.to_string(), value))
+    .chain(origins(schemes))
+    .collect()
+}
+
+/// How a run was measured, and by which means it was driven.
+fn measuring(
+    observation: &Observation,
+    pump: &PumpReport,
+    applications: &ApplicationsReport,
+    findings: &Findings,
+) -> impl Iterator<Item = (String, String)> {
+    let fifo_refused = [
+        &findings.fifo_refused,
+        &pump.fifo_refused,
+        &observation.fifo_refused,
+        &applications.fifo_refused,
+    ];
+    let fifo = match fifo_refused.into_iter().flatten().next() {
+        None => "yes".to_string(),
+        Some(reason) => format!("no: {reason}"),
+    };
+    let p999_us = pump.slips.quantile_ns(0.999) as f64 * 1e-3;
+    let no_tcp_probe = observation.fallback_because.clone();
+    [
+        ("measured_by", observation.method.to_string()),
+        ("fifo", fifo),
+        ("pump_cpu_s", format!("{:.3}", pump.cpu_s)),
+        ("data_packets_offered", pump.data_offered.to_string()),
+        ("slip_p999_us", format!("{p999_us:.1}")),
+    ]
+    .into_iter()
+    .chain(no_tcp_probe.map(|reason| ("no_tcp_probe", reason)))
+    .map(|(key, value)| (key.to_string(), value))
 }
 
 /// Where schemes are from that the kernel did not have by itself.
@@ -315,8 +307,13 @@ fn stopped_report(
     }
 }
 
-/// What the counters of the path and of the senders say of each other.
-fn evidence(options: &Options, observation: &Observation, pump: &PumpReport) -> Evidence {
+/// What the counters of devices, path and senders say of each other.
+fn evidence(
+    options: &Options,
+    findings: &Findings,
+    observation: &Observation,
+    pump: &PumpReport,
+) -> Evidence {
     let end_ns = observation.end_ns;
     let drops_until = |time_ns: u64| {
         let drops = pump
@@ -339,6 +336,8 @@ fn evidence(options: &Options, observation: &Observation, pump: &PumpReport) -> 
             Span::ZERO
         },
         stall_bound: stall_bound(options.base_rtt()),
+        device_drops: findings.device_drops,
+        outdated: findings.outdated,
         device_errors: pump.device_errors,
         records_lost: observation.records_lost,
         drops: drops_until(end_ns),

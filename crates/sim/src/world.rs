@@ -1,87 +1,33 @@
 //! The event loop: hosts at both ends of a network, in virtual time.
 
+mod conclude;
+mod hosts;
 mod quic;
+mod records;
 
-use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use pathcast_congestion::Scheme;
-use pathcast_path::{Counters, DropReason, Span, Time, seed};
-use pathcast_quic::Identity;
-use pathcast_scenario::{
-    Application, DATAGRAM_BYTES, Datagrams, FlowSpec, Message, Scenario, Timers, Transport, Write,
-};
-use pathcast_tcp::{DataSegment, Ecn, Handshake, Receiver, ReceiverConfig, Sender, Start};
-use pathcast_trace::{
-    DelayHistogram, Direction, FlowReport, MessageRecord, MessageReport, PacketEvent, PacketRecord,
-    QueueRecord, Record,
-};
-use rand_core::RngCore;
+use pathcast_path::Time;
+use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Message, Scenario, Timers, Transport, Write};
+use pathcast_tcp::{DataSegment, Ecn};
+use pathcast_trace::{DelayHistogram, PacketEvent};
 
-use crate::ends::{growing_buffer, sender_config};
+pub use self::hosts::{Connection, asking_flows};
+
+use self::hosts::{Flow, Framing, Hosts};
+use self::records::{ack_record, drop_event, message_record};
 use crate::network::Network;
-use crate::quic::{QuicFlow, SINK, SOURCE, direction};
+use crate::quic::{SINK, SOURCE};
 use crate::recorder::Recorder;
 use crate::simulation::SimError;
-use crate::stream::{Delivered, Stream};
-use crate::wire::{Ack, Data, HANDSHAKE_BYTES, MSS_BYTES};
+use crate::wire::{Ack, Data, MSS_BYTES};
 
 /// Events between two looks at the progress callback.
 const EVENTS_PER_PROGRESS: u32 = 1 << 16;
 /// Events at one moment after which a run is taken to go round in circles: more than the packets of
 /// any window that fits into memory.
 const MAX_EVENTS_AT_ONCE: u64 = 1 << 28;
-
-/// One direction of a TCP connection, a flow of datagrams, or a connection of QUIC.
-pub struct Connection {
-    pub sender: Sender,
-    pub receiver: Receiver,
-    framing: Framing,
-    /// Payload of a full packet.
-    mss_bytes: u32,
-}
-
-/// What is written into a connection.
-enum Framing {
-    /// Bytes without an end.
-    Bulk,
-    /// Messages of TCP.
-    Messages(Box<Stream>),
-    /// Messages without TCP.
-    Datagrams(Box<Datagrams>),
-    /// What carries them, both ways: sender and receiver idle.
-    Quic(Box<QuicFlow>),
-}
-
-/// An application and how its messages fared.
-struct Flow {
-    scheme: String,
-    kind: &'static str,
-    /// It writes as much as is taken, not messages.
-    is_greedy: bool,
-    application: Application,
-    start: Time,
-    /// The connection that carries requests, if there are any.
-    requests: Option<u32>,
-    /// Its connection ends with a FIN when it writes no more.
-    closes: bool,
-    latency: Option<Box<DelayHistogram>>,
-}
-
-/// The connections of flows, as a network must know them: one for each flow, then one for each flow
-/// over TCP that asks for what it gets.
-pub fn asking_flows(scenario: &Scenario) -> Vec<u32> {
-    (0..)
-        .zip(scenario.flows())
-        .filter(|(_, flow)| asks_apart(flow.spec))
-        .map(|(number, _)| number)
-        .collect()
-}
-
-/// Whether requests have a connection of their own. Over QUIC they have a stream.
-fn asks_apart(spec: &FlowSpec) -> bool {
-    spec.workload.asks() && !matches!(spec.transport, Transport::Quic(_))
-}
 
 /// Everything that moves.
 pub struct World<'a, N, R> {
@@ -111,92 +57,12 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         mut network: N,
         recorder: &'a mut R,
     ) -> Result<Self, SimError> {
-        let mut identity = None;
-        let mut draws = seed::generator(run_seed, "flow.scheme");
-        let mut connections = Vec::new();
-        let mut flows = Vec::new();
-        let mut of_requests = Vec::new();
-        let groups = (0..).zip(&scenario.flows);
-        let groups = groups.flat_map(|(i, spec)| (0..spec.count).map(move |_| i));
-        for ((number, flow), group) in (0..).zip(scenario.flows_with_seed(run_seed)).zip(groups) {
-            let scheme = schemes[group];
-            let spec = flow.spec;
-            let mut connect = |start| {
-                let config = sender_config(&spec.transport, start);
-                let scheme = scheme.unwrap_or(Scheme::Reno); // datagrams never use it
-                Sender::new(config, scheme.controller(draws.next_u64()))
-            };
-            let asks = spec.workload.asks();
-            let handshake = spec.transport.has_handshake();
-            let rtt = scenario.idle_rtt(spec, HANDSHAKE_BYTES);
-            let open = Start::After(Handshake::of_rtt(rtt));
-            // who writes first opens the connection
-            let (start, start_of_requests) = match (handshake, asks) {
-                (false, _) => (open, open),
-                (true, false) => (Start::Opens, open),
-                (true, true) => (Start::Accepts, Start::Opens),
-            };
-            let mss_bytes = spec.transport.mss_bytes();
-            connections.push(Connection {
-                sender: connect(start),
-                receiver: Receiver::new(ReceiverConfig {
-                    accepts: start == Start::Opens,
-                    rtt: (!handshake).then_some(rtt),
-                    buffer: growing_buffer(&spec.transport),
-                    ..ReceiverConfig::default()
-                }),
-                framing: match spec.transport {
-                    Transport::Udp => Framing::Datagrams(Box::default()),
-                    Transport::Quic(quic) => {
-                        let identity = match &identity {
-                            Some(identity) => identity,
-                            None => &*identity.insert(Identity::new()?),
-                        };
-                        let element = format!("flow.{number}.quic");
-                        let seed = seed::generator(run_seed, &element).next_u64();
-                        let flow = QuicFlow::new(scenario, spec, quic, identity, seed)?;
-                        Framing::Quic(Box::new(flow))
-                    }
-                    _ if spec.is_endless() => Framing::Bulk,
-                    _ => Framing::Messages(Box::new(Stream::new(mss_bytes))),
-                },
-                mss_bytes,
-            });
-            if asks_apart(spec) {
-                let receiver = Receiver::new(ReceiverConfig {
-                    accepts: handshake,
-                    rtt: (!handshake).then_some(rtt),
-                    buffer: growing_buffer(&spec.transport),
-                    ..ReceiverConfig::default()
-                });
-                of_requests.push((number, connect(start_of_requests), receiver));
-            }
-            flows.push(Flow {
-                scheme: match scheme {
-                    Some(scheme) => scheme.to_string(),
-                    None => spec.transport.scheme().to_string(),
-                },
-                kind: spec.workload.kind(),
-                is_greedy: spec.workload.is_greedy(),
-                application: Application::new(spec, flow.start, run_seed, number),
-                start: flow.start,
-                requests: None,
-                closes: handshake && !asks,
-                latency: None,
-            });
-        }
-        let mut asking = Vec::new();
-        for (flow, sender, receiver) in of_requests {
-            flows[flow as usize].requests = Some(connections.len() as u32);
-            let mss_bytes = connections[flow as usize].mss_bytes;
-            asking.push(flow);
-            connections.push(Connection {
-                sender,
-                receiver,
-                framing: Framing::Messages(Box::new(Stream::new(mss_bytes))),
-                mss_bytes,
-            });
-        }
+        let Hosts {
+            connections,
+            flows,
+            asking,
+            over_quic,
+        } = Hosts::new(scenario, schemes, run_seed)?;
         let mut timers = Timers::new(2 * connections.len() + flows.len());
         for (id, flow) in (2 * connections.len() as u32..).zip(&flows) {
             timers.want(id, flow.application.next_write());
@@ -206,7 +72,6 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             .flows
             .iter()
             .any(|flow| flow.transport == Transport::Udp);
-        let over_quic = identity.is_some();
         let keeps_drops = R::PACKETS || datagrams || over_quic;
         if keeps_drops {
             network.keep_drops();
@@ -277,32 +142,6 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             if self.open == 0 && self.network.in_flight() == 0 {
                 return Ok(now);
             }
-        }
-    }
-
-    /// Tells the recorder how long the queues were at each of its looks up to `now`, before the event at `now`.
-    #[cold]
-    fn look_at_queues(&mut self, now: Time) {
-        loop {
-            let at = self.recorder.next_look();
-            if at > now {
-                return;
-            }
-            let mut number = 0;
-            let recorder = &mut *self.recorder;
-            self.network.look_at_queues(at, &mut |backlog_bytes| {
-                recorder.queue(QueueRecord {
-                    time_s: at.as_secs(),
-                    link: number / 2,
-                    direction: match number % 2 {
-                        0 => Direction::Data,
-                        _ => Direction::Back,
-                    },
-                    backlog_bytes,
-                });
-                number += 1;
-            });
-            recorder.looked();
         }
     }
 
@@ -625,211 +464,5 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             (Framing::Bulk, Write::Stop) | (Framing::Datagrams(_), _) => return,
         }
         self.send_data(now, connection);
-    }
-
-    fn record_packet(
-        &mut self,
-        at: Time,
-        data: &Data,
-        event: PacketEvent,
-        one_way_delay: Option<Span>,
-    ) {
-        // requests go the other way and would be taken for the flow's data
-        if (data.flow as usize) < self.flows.len() {
-            self.recorder.packet(PacketRecord {
-                time_s: at.as_secs(),
-                flow: data.flow,
-                seq: data.segment.seq,
-                size_bytes: data.size_bytes(),
-                event,
-                one_way_delay_s: one_way_delay.map(Span::as_secs),
-                direction: Direction::Data,
-            });
-        }
-    }
-
-    /// What became of everything, `end` being how far the run got.
-    ///
-    /// # Errors
-    /// Packets were sent, and none arrived.
-    pub fn finish(
-        mut self,
-        end: Time,
-    ) -> Result<(Vec<FlowReport>, Counters, DelayHistogram), SimError> {
-        self.check_quic()?;
-        let counters = self.network.counters();
-        if counters.enqueued > 0 && counters.delivered == 0 {
-            return Err(self.stalled(end, "nothing that was sent has arrived"));
-        }
-        let flows = self.flows.iter().zip(&self.connections);
-        let reports = flows.map(|(flow, connection)| flow.report(connection, end));
-        Ok((reports.collect(), counters, self.one_way_delay))
-    }
-
-    /// The error of a run that can make no progress, with the state it was left in.
-    fn stalled(&self, at: Time, why: &'static str) -> SimError {
-        let Counters {
-            enqueued,
-            delivered,
-            ..
-        } = self.network.counters();
-        let mut state = format!(
-            "{enqueued} packets sent, {delivered} arrived, {} dropped, {} under way",
-            self.network.counters().dropped(),
-            self.network.in_flight()
-        );
-        let next = self.network.next_data().min(self.network.next_ack());
-        if next < Time::MAX {
-            let next_s = next.as_secs();
-            let _ = write!(state, ", the next thing on the path at {next_s} s");
-        }
-        const FLOWS: usize = 3;
-        for (number, (flow, connection)) in self
-            .flows
-            .iter()
-            .zip(&self.connections)
-            .enumerate()
-            .take(FLOWS)
-        {
-            if let Framing::Quic(quic) = &connection.framing {
-                let sender = quic.sender();
-                let _ = write!(
-                    state,
-                    "; flow {number} ({}, {}): window of {} bytes, {} of {} acknowledged",
-                    flow.scheme,
-                    flow.kind,
-                    sender.window_bytes,
-                    sender.acknowledged_bytes,
-                    sender.sent_bytes
-                );
-                continue;
-            }
-            let sender = &connection.sender;
-            let (una, next) = sender.una_and_next();
-            let _ = write!(
-                state,
-                "; flow {number} ({}, {}): window of {} packets, {una} of {next} acknowledged",
-                flow.scheme,
-                flow.kind,
-                sender.cwnd()
-            );
-            if let Some(timer) = sender.next_timer() {
-                let _ = write!(state, ", timer at {} s", timer.as_secs());
-            }
-        }
-        if self.flows.len() > FLOWS {
-            let _ = write!(state, "; and {} more flows", self.flows.len() - FLOWS);
-        }
-        SimError::Stalled {
-            at_s: at.as_secs().to_string(),
-            why,
-            state,
-        }
-    }
-}
-
-impl Flow {
-    /// A message has arrived whole; the response, if it is a request.
-    fn deliver(&mut self, now: Time, message: &Message) -> Option<Message> {
-        let response = self.application.on_delivered(now, message);
-        if response.is_none() {
-            self.latency
-                .get_or_insert_with(|| Box::new(DelayHistogram::coarse()))
-                .record(now.since(message.clock).as_nanos());
-        }
-        response
-    }
-
-    fn report(&self, connection: &Connection, end: Time) -> FlowReport {
-        let delivered = connection.receiver.delivered();
-        let (written, arrived) = self.application.counts();
-        let completed = self.application.completed();
-        let (delivered_bytes, completed) = match &connection.framing {
-            Framing::Bulk => (delivered * u64::from(connection.mss_bytes), completed),
-            Framing::Messages(stream) => (stream.delivered_bytes(delivered), completed),
-            Framing::Datagrams(datagrams) => {
-                let last = completed.and(datagrams.last_arrival());
-                (datagrams.delivered_bytes(), last)
-            }
-            Framing::Quic(quic) => (quic.pipes[SOURCE].arrived, completed),
-        };
-        let retransmits = match &connection.framing {
-            Framing::Quic(quic) => quic.sender().resent_packets,
-            _ => connection.sender.retransmits(),
-        };
-        let span_s = completed.unwrap_or(end).since(self.start).as_secs();
-        FlowReport {
-            scheme: self.scheme.clone(),
-            goodput_bps: delivered_bytes as f64 * 8.0 / span_s.max(f64::MIN_POSITIVE),
-            retransmits,
-            workload: self.kind.to_string(),
-            start_s: self.start.as_secs(),
-            completed_s: completed.map(Time::as_secs),
-            delivered_bytes,
-            messages: (!self.is_greedy).then(|| MessageReport {
-                // over TCP a request counts when it has arrived
-                written: match self.requests {
-                    Some(_) => self.application.answered(),
-                    None => written,
-                },
-                delivered: arrived,
-                latency_ms: self
-                    .latency
-                    .as_ref()
-                    .map(|latency| latency.latency_ms())
-                    .unwrap_or_default(),
-                delay_split_ms: None,
-            }),
-        }
-    }
-}
-
-/// A policer's drop is told as a queue's, for it is a queue without room.
-const fn drop_event(reason: DropReason) -> PacketEvent {
-    match reason {
-        DropReason::Queue | DropReason::Aqm | DropReason::Policer => PacketEvent::DroppedByQueue,
-        DropReason::Loss => PacketEvent::DroppedByLoss,
-    }
-}
-
-fn message_record(read: Time, flow: u32, Delivered { message, way }: &Delivered) -> MessageRecord {
-    MessageRecord {
-        flow,
-        direction: direction(message.from as usize),
-        message: message.number,
-        bytes: message.bytes,
-        written_s: message.clock.as_secs(),
-        entered_s: way.entered.as_secs(),
-        sent_s: way.sent.as_secs(),
-        left_s: way.left.as_secs(),
-        read_s: read.as_secs(),
-    }
-}
-
-fn ack_record(now: Time, flow: u32, connection: &Connection) -> Record {
-    let Connection {
-        sender, mss_bytes, ..
-    } = connection;
-    let mss = u64::from(*mss_bytes);
-    let (una, next) = sender.una_and_next();
-    let controller = sender.controller();
-    let ssthresh = controller.ssthresh();
-    let belief = controller.belief();
-    let bps = |packets_per_s: f64| packets_per_s * f64::from(8 * mss_bytes);
-    Record {
-        time_s: now.as_secs(),
-        flow,
-        cwnd_packets: sender.cwnd() as f64,
-        ssthresh_packets: ssthresh.is_finite().then(|| ssthresh.floor()),
-        srtt_s: sender.rtt().srtt().map(Span::as_secs),
-        snd_nxt_bytes: Some(next * mss),
-        snd_una_bytes: Some(una * mss),
-        rwnd_bytes: sender.receive_window().map(|packets| packets * mss),
-        retransmits: Some(sender.retransmits()),
-        min_rtt_s: belief.min_rtt.or(sender.rtt().min()).map(Span::as_secs),
-        bandwidth_bps: belief.bandwidth.map(bps),
-        pacing_bps: controller.pacing_rate().map(bps),
-        delivery_bps: sender.delivery_rate().map(bps),
-        mode: Some(belief.mode),
     }
 }

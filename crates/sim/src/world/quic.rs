@@ -5,7 +5,8 @@ use pathcast_scenario::{Message, Pending, Write};
 use pathcast_tcp::{AckSegment, DataSegment};
 use pathcast_trace::Read;
 
-use super::{Framing, World};
+use super::World;
+use super::hosts::Framing;
 use crate::network::Network;
 use crate::quic::{QuicFlow, SINK, SOURCE, direction};
 use crate::recorder::Recorder;

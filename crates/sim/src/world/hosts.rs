@@ -1,0 +1,192 @@
+//! The hosts of a simulation when it begins: the applications of its flows, and what connects them.
+
+use pathcast_congestion::{Controller, Scheme};
+use pathcast_path::{Span, Time, seed};
+use pathcast_quic::Identity;
+use pathcast_scenario::{Application, Datagrams, FlowSpec, Message, Scenario, Transport};
+use pathcast_tcp::{Handshake, Receiver, ReceiverConfig, Sender, Start};
+use pathcast_trace::DelayHistogram;
+use rand_core::RngCore;
+
+use crate::ends::{growing_buffer, sender_config};
+use crate::quic::QuicFlow;
+use crate::simulation::SimError;
+use crate::stream::Stream;
+use crate::wire::HANDSHAKE_BYTES;
+
+/// One direction of a TCP connection, a flow of datagrams, or a connection of QUIC.
+pub struct Connection {
+    pub sender: Sender,
+    pub receiver: Receiver,
+    pub(super) framing: Framing,
+    /// Payload of a full packet.
+    pub(super) mss_bytes: u32,
+}
+
+/// What is written into a connection.
+pub(super) enum Framing {
+    /// Bytes without an end.
+    Bulk,
+    /// Messages of TCP.
+    Messages(Box<Stream>),
+    /// Messages without TCP.
+    Datagrams(Box<Datagrams>),
+    /// What carries them, both ways: sender and receiver idle.
+    Quic(Box<QuicFlow>),
+}
+
+/// An application and how its messages fared.
+pub(super) struct Flow {
+    pub(super) scheme: String,
+    pub(super) kind: &'static str,
+    /// It writes as much as is taken, not messages.
+    pub(super) is_greedy: bool,
+    pub(super) application: Application,
+    pub(super) start: Time,
+    /// The connection that carries requests, if there are any.
+    pub(super) requests: Option<u32>,
+    /// Its connection ends with a FIN when it writes no more.
+    pub(super) closes: bool,
+    pub(super) latency: Option<Box<DelayHistogram>>,
+}
+
+/// All of them.
+pub(super) struct Hosts {
+    /// Connection i carries the data of flow i; those after the flows' carry requests.
+    pub(super) connections: Vec<Connection>,
+    pub(super) flows: Vec<Flow>,
+    /// The flow of each connection of requests.
+    pub(super) asking: Vec<u32>,
+    pub(super) over_quic: bool,
+}
+
+/// The connections of flows, as a network must know them: one for each flow, then one for each flow
+/// over TCP that asks for what it gets.
+pub fn asking_flows(scenario: &Scenario) -> Vec<u32> {
+    (0..)
+        .zip(scenario.flows())
+        .filter(|(_, flow)| asks_apart(flow.spec))
+        .map(|(number, _)| number)
+        .collect()
+}
+
+/// Whether requests have a connection of their own. Over QUIC they have a stream.
+fn asks_apart(spec: &FlowSpec) -> bool {
+    spec.workload.asks() && !matches!(spec.transport, Transport::Quic(_))
+}
+
+impl Hosts {
+    /// Those of `scenario`; `schemes` are those of its groups of flows.
+    pub(super) fn new(
+        scenario: &Scenario,
+        schemes: &[Option<Scheme>],
+        run_seed: u64,
+    ) -> Result<Self, SimError> {
+        let mut identity = None;
+        let mut draws = seed::generator(run_seed, "flow.scheme");
+        let mut connections = Vec::new();
+        let mut flows = Vec::new();
+        let mut of_requests = Vec::new();
+        let groups = (0..).zip(&scenario.flows);
+        let groups = groups.flat_map(|(i, spec)| (0..spec.count).map(move |_| i));
+        for ((number, flow), group) in (0..).zip(scenario.flows_with_seed(run_seed)).zip(groups) {
+            let (spec, scheme) = (flow.spec, schemes[group]);
+            let rtt = scenario.idle_rtt(spec, HANDSHAKE_BYTES);
+            let mut connect = |start, framing| {
+                let scheme = scheme.unwrap_or(Scheme::Reno); // datagrams never use it
+                let controller = scheme.controller(draws.next_u64());
+                Connection::new(&spec.transport, rtt, start, controller, framing)
+            };
+            let asks = spec.workload.asks();
+            let handshake = spec.transport.has_handshake();
+            let open = Start::After(Handshake::of_rtt(rtt));
+            // who writes first opens the connection
+            let (start, start_of_requests) = match (handshake, asks) {
+                (false, _) => (open, open),
+                (true, false) => (Start::Opens, open),
+                (true, true) => (Start::Accepts, Start::Opens),
+            };
+            let messages = || Framing::Messages(Box::new(Stream::new(spec.transport.mss_bytes())));
+            let framing = match spec.transport {
+                Transport::Udp => Framing::Datagrams(Box::default()),
+                Transport::Quic(quic) => {
+                    let identity = match &identity {
+                        Some(identity) => identity,
+                        None => &*identity.insert(Identity::new()?),
+                    };
+                    let element = format!("flow.{number}.quic");
+                    let seed = seed::generator(run_seed, &element).next_u64();
+                    let flow = QuicFlow::new(scenario, spec, quic, identity, seed)?;
+                    Framing::Quic(Box::new(flow))
+                }
+                Transport::Tcp { .. } if spec.is_endless() => Framing::Bulk,
+                Transport::Tcp { .. } => messages(),
+            };
+            connections.push(connect(start, framing));
+            if asks_apart(spec) {
+                of_requests.push((number, connect(start_of_requests, messages())));
+            }
+            flows.push(Flow {
+                scheme: match scheme {
+                    Some(scheme) => scheme.to_string(),
+                    None => spec.transport.scheme().to_string(),
+                },
+                kind: spec.workload.kind(),
+                is_greedy: spec.workload.is_greedy(),
+                application: Application::new(spec, flow.start, run_seed, number),
+                start: flow.start,
+                requests: None,
+                closes: handshake && !asks,
+                latency: None,
+            });
+        }
+        let mut asking = Vec::new();
+        for (flow, connection) in of_requests {
+            flows[flow as usize].requests = Some(connections.len() as u32);
+            asking.push(flow);
+            connections.push(connection);
+        }
+        Ok(Self {
+            connections,
+            flows,
+            asking,
+            over_quic: identity.is_some(),
+        })
+    }
+}
+
+impl Connection {
+    /// Over a path of this round-trip time, whose sender begins with `start`.
+    fn new(
+        transport: &Transport,
+        rtt: Span,
+        start: Start,
+        controller: Box<dyn Controller>,
+        framing: Framing,
+    ) -> Self {
+        Self {
+            sender: Sender::new(sender_config(transport, start), controller),
+            receiver: Receiver::new(ReceiverConfig {
+                accepts: start == Start::Opens,
+                rtt: (!transport.has_handshake()).then_some(rtt),
+                buffer: growing_buffer(transport),
+                ..ReceiverConfig::default()
+            }),
+            framing,
+            mss_bytes: transport.mss_bytes(),
+        }
+    }
+}
+
+impl Flow {
+    /// A message has arrived whole; the response, if it is a request.
+    pub(super) fn deliver(&mut self, now: Time, message: &Message) -> Option<Message> {
+        let response = self.application.on_delivered(now, message);
+        if response.is_none() {
+            self.latency
+                .get_or_insert_with(|| Box::new(DelayHistogram::coarse()))
+                .record(now.since(message.clock).as_nanos());
+        }
+        response
+    }
+}
