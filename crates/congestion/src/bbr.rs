@@ -24,7 +24,7 @@
 #[cfg(test)]
 mod tests;
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Belief, Congestion, Controller, LossState, Mode, RateSample};

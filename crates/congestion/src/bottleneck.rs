@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use crate::controller::{Ack, Congestion, Controller, LossState, RateSample, Signal};
 use crate::random::SplitMix64;

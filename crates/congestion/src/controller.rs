@@ -1,6 +1,6 @@
 //! What a transport and its congestion controller say to each other.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 /// How fast the path delivered, measured on the packet that an acknowledgment is for
 /// (draft-cheng-iccrg-delivery-rate-estimation-02).

@@ -18,7 +18,7 @@
 //! (section 2.2). Otherwise losses do not matter. Packets are paced at twice the window's rate
 //! (section 2.3).
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller};

@@ -13,7 +13,7 @@
 //! [`CubicConfig::linux`] differs from the RFC where Linux does: `W_est` keeps its small slope past
 //! the last maximum, and slow start ends by HyStart. HyStart++ (RFC 9406) is there by choice.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 use pathcast_window_law::{CUBIC_BETA, RENO_FRIENDLY_SLOPE, cubic_beyond, cubic_k_s};
 
 use crate::INITIAL_WINDOW;

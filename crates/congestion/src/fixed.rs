@@ -1,6 +1,6 @@
 //! A fixed window, whatever happens: a yardstick, and a way to measure a path with a known load.
 
-use pathcast_path::Time;
+use pathcast_base::Time;
 
 use crate::controller::{Ack, Congestion, Controller};
 

@@ -4,7 +4,7 @@
 //! closely spaced acknowledgments is as long as half the smallest RTT (and half of what batches of
 //! acknowledgments may add), or the smallest RTT of the round has grown by an eighth.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use crate::controller::Ack;
 

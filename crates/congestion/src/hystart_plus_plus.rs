@@ -1,7 +1,7 @@
 //! HyStart++ (RFC 9406): when the RTT of a round trip has grown, grow four times more slowly for up
 //! to five round trips, and leave slow start only if the RTT does not come down again.
 
-use pathcast_path::Span;
+use pathcast_base::Span;
 
 use crate::controller::Ack;
 

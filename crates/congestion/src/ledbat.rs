@@ -23,7 +23,7 @@
 //! without clocks in common cannot have): queueing on the way back counts too. The window grows only
 //! while it is used, instead of RFC 6817's bound of a packet over the flight size.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use crate::controller::{Ack, Congestion, Controller};
 use crate::reno::slow_start;

@@ -6,7 +6,7 @@
 //! intervals of 4 to 16 round trips; if two intervals in a row lost at least a fifth and delivered at
 //! nearly one rate, that rate is taken for the policer's and used for 48 round trips.
 
-use pathcast_path::Time;
+use pathcast_base::Time;
 
 use crate::controller::{Ack, RateSample};
 
@@ -126,9 +126,10 @@ impl Policer {
 
 #[cfg(test)]
 mod tests {
+    use pathcast_base::Span;
+
     use super::*;
     use crate::controller::tests::ack;
-    use pathcast_path::Span;
 
     /// Rounds of 100 ms with `delivered` and `lost` packets, the loss at the end; the rates in use.
     fn rounds(policer: &mut Policer, count: u32, delivered: u64, lost: u64) -> Vec<Option<f64>> {

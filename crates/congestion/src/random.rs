@@ -1,6 +1,6 @@
 //! The few random choices that some controllers make: a seeded generator of 8 bytes.
 
-use pathcast_path::Time;
+use pathcast_base::Time;
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Reno: additive increase, multiplicative decrease (RFC 5681), counted in packets as Linux does.
 
-use pathcast_path::Time;
+use pathcast_base::Time;
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller};

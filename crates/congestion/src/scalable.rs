@@ -9,7 +9,7 @@
 //! It takes ln(1/(1 - b)) / ln(1 + a) = 13.4 round trips to recover from a loss. Below 100 packets
 //! Linux grows by 1/cwnd for each packet instead, as Reno does.
 
-use pathcast_path::Time;
+use pathcast_base::Time;
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller};

@@ -144,7 +144,7 @@ impl fmt::Display for Scheme {
 
 #[cfg(test)]
 mod tests {
-    use pathcast_path::Span;
+    use pathcast_base::Span;
 
     use super::*;
     use crate::bottleneck::{Bottleneck, run_and_look};

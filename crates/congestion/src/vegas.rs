@@ -11,7 +11,7 @@
 //! start doubles every round trip and not every other one, and losses halve the window as Reno's do.
 //! `crates/kernel-schemes/bpf/vegas.bpf.c` is the same for the kernel.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Belief, Congestion, Controller};

@@ -24,7 +24,7 @@
 //! the interval of the acknowledgment that showed the loss. The paper leaves open how to use a window
 //! beside the rate; this one is two round trips' worth and does not bind.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller};

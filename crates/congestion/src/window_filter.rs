@@ -1,7 +1,7 @@
 //! Extremes over a sliding window: the largest rate of the last rounds, the smallest RTT of the
 //! last seconds.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 /// Largest value of the last `N` rounds, the current one included. Exact; a sample costs two
 /// comparisons, a new round `N`.

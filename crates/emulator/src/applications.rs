@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pathcast_base::clock::{monotonic_ns, thread_cpu_s};
 use pathcast_path::{Span, Time};
-use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
+use pathcast_probe::realtime::request_fifo;
 use pathcast_quic::Packet;
 use pathcast_scenario::{Side, Timers, Write};
 use pathcast_trace::{Direction, Read};

@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pathcast_base::clock::{RunClock, thread_cpu_s};
 use pathcast_netns::{Device, Protocol, Segment, SuperBuffer, read_headers};
 use pathcast_path::{Counters, Dropped, PacketInfo, Time};
-use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
+use pathcast_probe::realtime::request_fifo;
 use pathcast_scenario::{Network, Scenario, Way, route};
 use pathcast_trace::DelayHistogram;
 
@@ -75,24 +76,6 @@ impl PumpReport {
     }
 }
 
-/// The clock that the network lives by: zero when the pump was made.
-#[derive(Clone, Copy)]
-struct Clock {
-    origin_ns: u64,
-}
-
-impl Clock {
-    #[inline]
-    fn now(self) -> Time {
-        Time::from_nanos(monotonic_ns() - self.origin_ns)
-    }
-
-    #[inline]
-    fn monotonic_ns(self, at: Time) -> u64 {
-        self.origin_ns + at.as_nanos()
-    }
-}
-
 /// Which packets a pump carries.
 enum Carried {
     /// Those of groups of flows, by their addresses. Of each group: where its data goes, and whether
@@ -114,7 +97,8 @@ struct Crossing {
 
 /// Carries packets between two devices.
 pub(crate) struct Pump<'a> {
-    clock: Clock,
+    /// The clock that the network lives by: zero when the pump was made.
+    clock: RunClock,
     near: &'a Device,
     far: &'a Device,
     network: Network<Packet>,
@@ -150,9 +134,7 @@ impl<'a> Pump<'a> {
             (to, spec.transport.is_tcp())
         });
         Ok(Self {
-            clock: Clock {
-                origin_ns: monotonic_ns(),
-            },
+            clock: RunClock::start(),
             near,
             far,
             network: Network::new(scenario, seed),

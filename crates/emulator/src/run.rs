@@ -11,11 +11,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use pathcast_base::clock::monotonic_ns;
 use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, Shape};
 use pathcast_path::Span;
 use pathcast_probe::Probe;
-use pathcast_probe::realtime::{monotonic_ns, request_fifo};
+use pathcast_probe::realtime::request_fifo;
 use pathcast_scenario::Transport;
 use pathcast_trace::{Record, RunReport, Splitter, Trace};
 

@@ -13,13 +13,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use pathcast_base::clock::monotonic_ns;
 use pathcast_kernel_schemes::{Schemes, check_name};
 use pathcast_netns::{
     Device, DeviceKind, Namespace, Shape, configure, index, ipv4_address, route, set_sysctls,
     switch_on_loopback,
 };
 use pathcast_path::{Counters, Direction, Path, Span};
-use pathcast_probe::realtime::monotonic_ns;
 use pathcast_scenario::{FlowSpec, Link, Scenario, Transport};
 use pathcast_trace::{Metadata, PacketRecord, Slip, Source, TableWriter, TraceError};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

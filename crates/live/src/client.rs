@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pathcast_probe::realtime::monotonic_ns;
+use pathcast_base::clock::monotonic_ns;
 use pathcast_scenario::Scenario;
 use pathcast_trace::{Record, Trace, read_parquet, write_packets, write_rows};
 use rustix::rand::{GetRandomFlags, getrandom};

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pathcast_base::clock::{RunClock, monotonic_ns, thread_cpu_s};
 use pathcast_netns::renew_receive_window;
 use pathcast_path::Time;
-use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
+use pathcast_probe::realtime::request_fifo;
 use pathcast_scenario::{Application, Message, Timers, Write};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
@@ -116,7 +117,7 @@ pub(crate) struct Endpoints {
     waiting: usize,
     /// Flows that this end has not seen the end of.
     open: usize,
-    begin_ns: u64,
+    clock: RunClock,
 }
 
 impl Endpoints {
@@ -150,7 +151,9 @@ impl Endpoints {
             arrivals: Vec::new(),
             missed: 0,
             waiting: 0,
-            begin_ns,
+            clock: RunClock {
+                origin_ns: begin_ns,
+            },
         })
     }
 
@@ -169,7 +172,7 @@ impl Endpoints {
             if self.open == 0 {
                 done.store(true, Ordering::Relaxed);
             }
-            if monotonic_ns() >= self.begin_ns {
+            if monotonic_ns() >= self.clock.origin_ns {
                 let now = self.now();
                 while let Some((_, flow)) = self.wakes.pop(now) {
                     self.step(flow as usize, |endpoints, flow| {
@@ -213,15 +216,12 @@ impl Endpoints {
 
     /// Time since the run's beginning, which has come.
     fn now(&self) -> Time {
-        Time::from_nanos(monotonic_ns().saturating_sub(self.begin_ns))
+        self.clock.now()
     }
 
     fn sleep_ns(&self) -> u64 {
         let now_ns = monotonic_ns();
-        let due_ns = self
-            .wakes
-            .next()
-            .map(|at| self.begin_ns.saturating_add(at.as_nanos()));
+        let due_ns = self.wakes.next().map(|at| self.clock.monotonic_ns(at));
         due_ns.map_or(LONGEST_SLEEP_NS, |due| {
             due.saturating_sub(now_ns).min(LONGEST_SLEEP_NS)
         })
@@ -251,7 +251,7 @@ impl Endpoints {
 
     /// Lets the application write what is due at `now`.
     fn write_due(&mut self, number: usize, now: Time) -> Result<(), Errno> {
-        let begin_ns = self.begin_ns;
+        let clock = self.clock;
         let flow = &mut self.flows[number];
         let Role::Acts {
             application,
@@ -277,7 +277,7 @@ impl Endpoints {
                 }
                 false => (flow.answered.into(), message),
             };
-            let head = Head::new(message.bytes, clock_ns(begin_ns, &message), answer);
+            let head = Head::new(message.bytes, clock.monotonic_ns(message.clock), answer);
             if answer > 0 {
                 answers.push_back((answer, arrives));
                 self.waiting += 1;
@@ -462,7 +462,7 @@ impl Endpoints {
                 whole.push(Arrival {
                     flow: flow.flow,
                     bytes: message.bytes,
-                    written_ns: clock_ns(self.begin_ns, message),
+                    written_ns: self.clock.monotonic_ns(message.clock),
                     arrived_ns: now_ns,
                 });
                 application.on_delivered(now, message);
@@ -546,11 +546,6 @@ impl Endpoint {
             over: false,
         }
     }
-}
-
-/// When the latency of a message begins, by the clock of this host.
-const fn clock_ns(begin_ns: u64, message: &Message) -> u64 {
-    begin_ns.saturating_add(message.clock.as_nanos())
 }
 
 #[cfg(test)]

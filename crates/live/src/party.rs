@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pathcast_base::clock::monotonic_ns;
 use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, limit_receive_window, set_sysctls, set_tcp_option};
-use pathcast_probe::realtime::monotonic_ns;
 use pathcast_probe::{Method, Observation, Probe};
 use pathcast_scenario::{Scenario, UNSENT_BYTES};
 use pathcast_trace::Record;

@@ -11,8 +11,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pathcast_base::clock::monotonic_ns;
 use pathcast_kernel_schemes::{Schemes, available};
-use pathcast_probe::realtime::monotonic_ns;
 use pathcast_scenario::Scenario;
 use pathcast_trace::{Metadata, Source, Trace, write_parquet};
 use rustix::system::uname;

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use pathcast_base::clock::{monotonic_ns, thread_cpu_s};
 use pathcast_netns::Host;
-use pathcast_probe::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
+use pathcast_probe::realtime::request_fifo;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::{Errno, read, write};

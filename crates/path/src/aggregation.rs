@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
+use pathcast_base::{Span, Time};
+
 use crate::reader::{Field, Read};
-use crate::units::{Span, Time};
 
 /// When a burst is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

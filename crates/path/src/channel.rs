@@ -1,9 +1,10 @@
 //! One direction of a path: its elements in a row.
 
+use pathcast_base::Time;
+
 use crate::fast::FastChannel;
 use crate::packet::{Arrival, Counters, DropReason, Dropped, PacketInfo};
 use crate::staged::StagedChannel;
-use crate::units::Time;
 
 /// One direction of a path, for packets that carry a `P`.
 ///

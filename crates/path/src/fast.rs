@@ -3,12 +3,13 @@
 //! When a packet comes, the moment at which it will leave the link is known, so that it goes on the
 //! wire at once and the link needs no events of its own.
 
+use pathcast_base::{Span, Time};
+
 use crate::delay::DelayLine;
 use crate::link::ConstantLink;
 use crate::loss::Loss;
 use crate::packet::{Counters, DropReason};
 use crate::queue::VirtualDropTail;
-use crate::units::{Span, Time};
 
 #[derive(Clone, Debug)]
 pub(crate) struct FastChannel<P> {

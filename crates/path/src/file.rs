@@ -11,9 +11,9 @@ use crate::link::LinkSpec;
 use crate::loss::LossSpec;
 use crate::path::{Change, Direction, Path};
 use crate::policer::PolicerSpec;
+use crate::queue::QueueLimit;
 use crate::queue::QueueSpec;
 use crate::reader::{Field, Loader, RATE, Read, Table};
-use crate::units::QueueLimit;
 
 const DIRECTION_KEYS: [&str; 7] = [
     "rate",

@@ -32,15 +32,15 @@ mod path;
 mod policer;
 pub mod queue;
 pub mod reader;
-pub mod seed;
 mod staged;
-mod units;
 mod writer;
+
+pub use pathcast_base::{Bandwidth, Probability, Size, Span, Time, UnitError, seed};
 
 pub use aggregation::{AggregationSpec, Aggregator};
 pub use channel::Channel;
 pub use packet::{Arrival, Counters, DropReason, Dropped, Drops, PacketInfo, Queued};
 pub use path::{Change, Direction, Path};
 pub use policer::{Policer, PolicerSpec};
+pub use queue::QueueLimit;
 pub use reader::{Loader, PathError};
-pub use units::{Bandwidth, Probability, QueueLimit, Size, Span, Time, UnitError};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// An Ethernet payload: the largest packet that the project's hosts send.
 pub(crate) const FULL_PACKET_BYTES: u64 = 1500;
 
-use crate::units::Time;
+use pathcast_base::Time;
 
 /// What a path must know of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

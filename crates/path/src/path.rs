@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use pathcast_base::seed::generator;
+use pathcast_base::{Bandwidth, Span, Time};
 use toml::de::DeTable;
 
 use crate::aggregation::{AggregationSpec, Aggregator};
@@ -13,11 +15,10 @@ use crate::link::{ConstantLink, LinkSpec, OpportunityLink, PoissonClock, Stepped
 use crate::loss::LossSpec;
 use crate::packet::FULL_PACKET_BYTES;
 use crate::policer::{Policer, PolicerSpec};
+use crate::queue::QueueLimit;
 use crate::queue::{Discipline, Limits, Queue, QueueSpec, VirtualDropTail};
 use crate::reader::{Loader, PathError, Read, Trouble, document};
-use crate::seed::generator;
 use crate::staged::{Link, StagedChannel, WireChange};
-use crate::units::{Bandwidth, QueueLimit, Span, Time};
 
 /// One direction of a path, as written in a path file.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,10 @@
 //! Token-bucket policer: drops what exceeds a rate and a burst, and delays nothing.
 
+use pathcast_base::{Bandwidth, Time};
+
 use crate::packet::FULL_PACKET_BYTES;
+use crate::queue::QueueLimit;
 use crate::reader::{Field, RATE, Read};
-use crate::units::{Bandwidth, QueueLimit, Time};
 
 /// A policer as a path file describes it.
 #[derive(Clone, Copy, Debug, PartialEq)]

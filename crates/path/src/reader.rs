@@ -3,10 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use pathcast_base::{Probability, Span, UnitError};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-use crate::units::{Probability, Span, UnitError};
 
 /// A rate, in errors.
 pub const RATE: &str = "a rate with its unit, such as \"12 Mbit/s\"";

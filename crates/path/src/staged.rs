@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use pathcast_base::Time;
+
 use crate::aggregation::Aggregator;
 use crate::delay::{Delay, DelayLine, DelaySpec, ShuffledLine};
 use crate::link::{ConstantLink, HEADER_BYTES, OPPORTUNITY_BYTES, OpportunityLink, SteppedLink};
@@ -12,7 +14,6 @@ use crate::loss::Loss;
 use crate::packet::{Arrival, Counters, DropReason, Dropped, Drops, PacketInfo, Queued};
 use crate::policer::Policer;
 use crate::queue::Queue;
-use crate::units::Time;
 
 /// The link, if there is one.
 #[derive(Clone, Debug)]

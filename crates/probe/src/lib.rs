@@ -17,11 +17,12 @@
 //! ```no_run
 //! use std::net::TcpStream;
 //! use std::os::fd::AsFd;
-//! use pathcast_probe::{Options, Probe, realtime};
+//! use pathcast_base::clock::monotonic_ns;
+//! use pathcast_probe::{Options, Probe};
 //!
 //! let stream = TcpStream::connect("192.0.2.1:5001")?;
 //! let probe = Probe::attach(&[stream.as_fd()], &Options::default())?;
-//! let start_ns = realtime::monotonic_ns();
+//! let start_ns = monotonic_ns();
 //! // ... send ...
 //! let seen = probe.finish(start_ns);
 //! println!("{} records by {}", seen.records.len(), seen.method);

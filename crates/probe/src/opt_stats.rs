@@ -4,8 +4,9 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use pathcast_base::clock::realtime_offset_ns;
+
 use crate::netlink::{attributes, u32_at, u64_at};
-use crate::realtime::realtime_offset_ns;
 use crate::sys;
 use crate::tcp_info::TcpInfo;
 

@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use pathcast_base::clock::{monotonic_ns, thread_cpu_s};
 use pathcast_trace::Record;
 use rustix::net::sockopt::socket_cookie;
 use rustix::net::{getpeername, getsockname};
 
 use crate::error::ProbeError;
 use crate::method::Method;
-use crate::realtime::{monotonic_ns, request_fifo, thread_cpu_s};
+use crate::realtime::request_fifo;
 use crate::sample::{Look, Retransmits, records_of_events, records_of_looks};
 use crate::sock_diag::SocketId;
 use crate::source::{Source, diag_of, opt_stats_of};

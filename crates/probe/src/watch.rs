@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
+use pathcast_base::clock::monotonic_ns;
 use pathcast_trace::{
     Metadata, Record, Source, TableWriter, Trace, TraceError, WatchReport, write_beside,
     write_parquet,
@@ -19,7 +20,6 @@ use crate::error::ProbeError;
 use crate::method::Method;
 use crate::own::Own;
 use crate::owner::{Cgroup, in_namespace_of};
-use crate::realtime::monotonic_ns;
 use crate::selection::Selection;
 use crate::sock_diag::{Destroyed, Diag};
 use crate::tcp_probe::Recording;

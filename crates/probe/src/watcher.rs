@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use pathcast_base::clock::{monotonic_ns, thread_cpu_s};
 use pathcast_trace::{Record, WatchReport};
 
 use crate::error::ProbeError;
 use crate::flow::Flow;
 use crate::owner::{Cgroup, processes_of, sockets_of};
-use crate::realtime::{monotonic_ns, thread_cpu_s};
 use crate::sample::Event;
 use crate::selection::Selection;
 use crate::sock_diag::{Destroyed, Diag, Socket, SocketId};

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pathcast_probe::realtime::monotonic_ns;
+use pathcast_base::clock::monotonic_ns;
 use pathcast_probe::{
     Keep, Method, Options, Probe, Selection, TcpInfo, Watch, WatchOptions, tcp_probe_available,
 };

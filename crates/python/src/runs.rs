@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use pathcast_base::clock::thread_cpu_s;
 use pathcast_congestion::Scheme;
 use pathcast_path::Span;
 use pathcast_sim::{CaptureLog, NoRecorder, QueueLog, Recorder, Simulation};
@@ -12,7 +13,6 @@ use pathcast_trace::{
     write_beside,
 };
 use pyo3::prelude::*;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::errors::{TraceError, of_simulation};
 use crate::specs::What;
@@ -22,11 +22,6 @@ use crate::trace::Trace;
 #[pyfunction]
 pub fn simulator_schemes() -> Vec<&'static str> {
     Scheme::ALL.map(Scheme::name).to_vec()
-}
-
-fn thread_cpu_s() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 /// Tells Python how far the run is; an exception there (Ctrl-C among them) is kept and ends the run.

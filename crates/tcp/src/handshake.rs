@@ -3,7 +3,7 @@
 //! The opening end sends a SYN, the other end answers with a SYN/ACK, and the opening end acknowledges
 //! that, at the latest with its first data. Each end takes its first RTT sample from it.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 /// First timeout of a SYN and of a SYN/ACK (RFC 6298, section 2.1; Linux's TCP_TIMEOUT_INIT).
 const FIRST_TIMEOUT: Span = Span::from_millis(1000);

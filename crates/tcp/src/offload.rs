@@ -2,7 +2,7 @@
 //! the host cuts up (TSO, GSO). It waits for a whole load while it expects an acknowledgment soon that makes more
 //! room (tcp_tso_should_defer), and sets PSH in the last packet of each load.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 /// Least packets in one load (Linux's `tcp_min_tso_segs`), and most bytes: 64 KiB less headers.
 const LEAST: u64 = 2;

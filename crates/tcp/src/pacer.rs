@@ -3,7 +3,7 @@
 //! Packets leave in small bursts, a millisecond's worth or two packets, and the next burst may leave
 //! when this one is paid for. A burst that leaves late gets up to half of its own time back.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use crate::offload::load_packets;
 

@@ -1,7 +1,7 @@
 //! RACK's reordering window: how much later than others a packet may come before it counts as lost
 //! (RFC 8985, sections 6.2 and 7, as Linux's tcp_recovery.c).
 
-use pathcast_path::Span;
+use pathcast_base::Span;
 
 /// Packets SACKed past a hole that say it is a loss and not a reordering (RFC 5681's DupThresh).
 const DUP_THRESH: u64 = 3;

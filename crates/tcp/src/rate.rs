@@ -1,7 +1,7 @@
 //! How fast the path delivers (draft-cheng-iccrg-delivery-rate-estimation-02, as Linux's tcp_rate.c).
 
+use pathcast_base::{Span, Time};
 use pathcast_congestion::RateSample;
-use pathcast_path::{Span, Time};
 
 use crate::sent::Sent;
 

@@ -10,7 +10,7 @@
 //!   `tcp_rcvbuf_grow`), up to `net.ipv4.tcp_rmem`'s third number.
 //! - What was offered is never taken back (`tcp_select_window`).
 
-use pathcast_path::Time;
+use pathcast_base::Time;
 
 use crate::segment::DataSegment;
 
@@ -229,7 +229,7 @@ impl GrowingWindow {
 
 #[cfg(test)]
 mod tests {
-    use pathcast_path::Span;
+    use pathcast_base::Span;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use crate::handshake::{Accepting, Handshake};
 use crate::receive_window::{GrowingBuffer, GrowingWindow, stamp};

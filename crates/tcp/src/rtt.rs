@@ -1,6 +1,6 @@
 //! Round-trip times and the retransmission timeout (RFC 6298, with Linux's bounds).
 
-use pathcast_path::Span;
+use pathcast_base::Span;
 
 /// Least allowance for variation (Linux's TCP_RTO_MIN, applied to 4 rttvar and not to the sum).
 const MIN_VARIATION: Span = Span::from_millis(200);

@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use pathcast_base::{Span, Time};
 use pathcast_congestion::RateSample;
-use pathcast_path::{Span, Time};
 
 use crate::rate::DeliveryRate;
 use crate::segment::{AckSegment, MAX_SACK_BLOCKS, SackBlock};

@@ -1,6 +1,6 @@
 //! What crosses the wire, in packet numbers.
 
-use pathcast_path::Time;
+use pathcast_base::Time;
 
 /// SACK blocks that fit beside the timestamp option (RFC 2018, section 3).
 pub const MAX_SACK_BLOCKS: usize = 3;

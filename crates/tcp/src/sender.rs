@@ -1,7 +1,7 @@
 //! The sending end: what to send now, and what each acknowledgment changes.
 
+use pathcast_base::{Span, Time};
 use pathcast_congestion::{Ack, Congestion, Controller, INITIAL_WINDOW, LossState, Signal};
-use pathcast_path::{Span, Time};
 
 use crate::handshake::{Handshake, Opening};
 use crate::offload::{Load, Moment, load_packets};

@@ -1,6 +1,6 @@
 //! A packet in flight, in 32 bytes: with ten thousand of them, they are most of what a flow touches.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 /// Arrived out of order.
 pub const SACKED: u8 = 1;

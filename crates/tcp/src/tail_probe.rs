@@ -1,7 +1,7 @@
 //! The tail loss probe: when nothing was heard for two round trips, one packet finds out whether the
 //! end of what was sent is lost, before the retransmission timer does (RFC 8985, section 7).
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 /// Allowance for a delayed acknowledgment of a lone packet (Linux's TCP_RTO_MIN).
 const LONE_PACKET: Span = Span::from_millis(200);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use pathcast_base::{Span, Time};
 use pathcast_congestion::{Ack, Congestion, Controller, Scheme};
-use pathcast_path::{Span, Time};
 
 use crate::receiver::Receiver;
 use crate::segment::{AckSegment, DataSegment};

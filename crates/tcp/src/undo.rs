@@ -1,7 +1,7 @@
 //! Whether a recovery was needless: nothing was lost, packets were only late (RFC 3522 by timestamps,
 //! RFC 3708 by duplicates, as Linux's tcp_may_undo).
 
-use pathcast_path::Time;
+use pathcast_base::Time;
 
 /// A recovery's notes, kept until the next begins.
 #[derive(Clone, Copy, Debug)]

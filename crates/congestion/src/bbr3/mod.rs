@@ -28,7 +28,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use self::states::{AckPhase, STARTUP_GAIN, State};
 use crate::INITIAL_WINDOW;

@@ -1,6 +1,6 @@
 //! The model of the path (section 5.5): rate, round-trip time, volumes.
 
-use pathcast_path::Span;
+use pathcast_base::Span;
 
 use super::states::{AckPhase, State};
 use super::{Bbr3, MIN_WINDOW};

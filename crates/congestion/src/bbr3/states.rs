@@ -1,6 +1,6 @@
 //! The state machine (section 5.3): Startup, Drain, ProbeBW's phases and ProbeRTT.
 
-use pathcast_path::{Span, Time};
+use pathcast_base::{Span, Time};
 
 use super::Bbr3;
 use crate::controller::{Ack, RateSample};

@@ -1,6 +1,6 @@
 //! Pacing rate and window (section 5.6).
 
-use pathcast_path::Span;
+use pathcast_base::Span;
 
 use super::states::{PROBE_RTT_CWND_GAIN, STARTUP_GAIN, State};
 use super::{Bbr3, MIN_WINDOW};

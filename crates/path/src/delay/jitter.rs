@@ -1,10 +1,10 @@
 //! Delay that varies from packet to packet.
 
+use pathcast_base::Span;
+use pathcast_base::seed::uniform;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::reader::{Read, TIME, Table};
-use crate::seed::uniform;
-use crate::units::Span;
 
 /// How what comes on top of the least delay is distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +86,11 @@ impl Jitter {
 
 #[cfg(test)]
 mod tests {
+    use pathcast_base::Time;
+    use pathcast_base::seed::generator;
+
     use super::*;
     use crate::delay::{Delay, DelaySpec};
-    use crate::seed::generator;
-    use crate::units::Time;
 
     fn jitter(distribution: Distribution, reorder: bool) -> Jitter {
         Jitter {

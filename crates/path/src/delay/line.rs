@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::units::Time;
+use pathcast_base::Time;
 
 /// Packets on a wire that keeps their order, each with the moment at which it is due.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ mod line;
 pub use jitter::{Distribution, Jitter};
 pub use line::{DelayLine, ShuffledLine};
 
+use pathcast_base::{Span, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::reader::{Field, Read, TIME};
-use crate::units::{Span, Time};
 
 /// A delay as a path file describes it.
 #[derive(Clone, Copy, Debug, PartialEq)]

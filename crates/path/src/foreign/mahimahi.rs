@@ -3,14 +3,16 @@
 
 use std::fmt::Write;
 
+use pathcast_base::{Bandwidth, Probability, Span};
+
 use crate::delay::DelaySpec;
 use crate::foreign::{Foreign, directions};
 use crate::link::{LinkSpec, MahimahiTrace, TraceError};
 use crate::loss::LossSpec;
 use crate::path::{Direction, Path};
+use crate::queue::QueueLimit;
 use crate::queue::{CoDelSpec, Discipline, PieSpec, QueueSpec};
 use crate::reader::Loader;
-use crate::units::{Bandwidth, Probability, QueueLimit, Span};
 
 /// How often mahimahi's PIE updates its probability.
 const PIE_UPDATE: Span = Span::from_millis(30);

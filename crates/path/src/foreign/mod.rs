@@ -7,11 +7,12 @@ pub mod mahimahi;
 pub mod netem;
 pub mod rattan;
 
+use pathcast_base::{Bandwidth, Span};
+
 use crate::delay::DelaySpec;
 use crate::link::LinkSpec;
 use crate::loss::LossSpec;
 use crate::path::{Direction, Path};
-use crate::units::{Bandwidth, Span};
 
 /// A path in the words of another tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

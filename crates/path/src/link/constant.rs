@@ -1,6 +1,6 @@
 //! A serial link of one rate.
 
-use crate::units::{Bandwidth, Span, Time};
+use pathcast_base::{Bandwidth, Span, Time};
 
 /// A link of constant rate that sends one packet at a time.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use pathcast_base::Bandwidth;
 use thiserror::Error;
 
 use crate::reader::{Field, Loader, Read, Table};
-use crate::units::Bandwidth;
 use crate::writer::join;
 
 /// A trace file larger than this is no trace: two hours at 100 Mbit/s.

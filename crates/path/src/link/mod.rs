@@ -17,8 +17,9 @@ pub use opportunities::{OPPORTUNITY_BYTES, OpportunityLink};
 pub use poisson::PoissonClock;
 pub use steps::{SteppedLink, Steps};
 
+use pathcast_base::Bandwidth;
+
 use crate::reader::{Field, Loader, RATE, Read};
-use crate::units::Bandwidth;
 
 /// A link as a path file describes it.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,9 +5,10 @@
 //! is left when nothing waits is lost. A packet that comes at the very moment of an opportunity is
 //! too late for it.
 
+use pathcast_base::Time;
+
 use super::mahimahi::MahimahiTrace;
 use super::poisson::PoissonClock;
-use crate::units::Time;
 
 /// Bytes that an opportunity carries.
 pub const OPPORTUNITY_BYTES: u32 = 1504;

@@ -1,9 +1,8 @@
 //! Moments of a Poisson process.
 
+use pathcast_base::seed::uniform;
+use pathcast_base::{Bandwidth, Span, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
-
-use crate::seed::uniform;
-use crate::units::{Bandwidth, Span, Time};
 
 /// The next moment of a Poisson process.
 #[derive(Clone, Debug)]
@@ -54,8 +53,9 @@ impl PoissonClock {
 
 #[cfg(test)]
 mod tests {
+    use pathcast_base::seed::generator;
+
     use super::*;
-    use crate::seed::generator;
 
     #[test]
     fn gaps_are_exponential_with_the_mean_of_the_rate() {

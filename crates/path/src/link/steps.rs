@@ -1,7 +1,8 @@
 //! A serial link whose rate changes at given moments.
 
+use pathcast_base::{Bandwidth, Span, Time};
+
 use crate::reader::{RATE, Read, TIME, Table};
-use crate::units::{Bandwidth, Span, Time};
 use crate::writer::join;
 
 /// Pieces of constant rate, once or again and again.

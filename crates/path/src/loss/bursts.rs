@@ -1,7 +1,8 @@
 //! A list of bursts: packets by number, or all that leave the link in spans of time (outages).
 
+use pathcast_base::{Span, Time};
+
 use crate::reader::{Field, Read, TIME, Table};
-use crate::units::{Span, Time};
 use crate::writer::join;
 
 /// What is lost. Both lists are sorted and their ranges lie apart.

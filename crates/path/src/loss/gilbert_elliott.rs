@@ -1,10 +1,10 @@
 //! Loss in bursts by a Markov chain of two states (Gilbert 1960, Elliott 1963).
 
+use pathcast_base::Probability;
+use pathcast_base::seed::uniform;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::reader::{Read, Table};
-use crate::seed::uniform;
-use crate::units::Probability;
 
 /// The chain's parameters. It moves once after each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,8 +92,9 @@ impl GilbertElliott {
 
 #[cfg(test)]
 mod tests {
+    use pathcast_base::seed::generator;
+
     use super::*;
-    use crate::seed::generator;
 
     fn spec(good_to_bad: f64, bad_to_good: f64, loss_good: f64, loss_bad: f64) -> GilbertElliott {
         let p = |value| Probability::new(value).unwrap();

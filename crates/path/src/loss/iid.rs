@@ -1,9 +1,8 @@
 //! Independent loss: every packet alike, without memory.
 
+use pathcast_base::Probability;
+use pathcast_base::seed::uniform;
 use rand_xoshiro::Xoshiro256PlusPlus;
-
-use crate::seed::uniform;
-use crate::units::Probability;
 
 /// Independent loss with probability `p`.
 ///
@@ -50,8 +49,9 @@ impl IidLoss {
 
 #[cfg(test)]
 mod tests {
+    use pathcast_base::seed::generator;
+
     use super::*;
-    use crate::seed::generator;
 
     fn loss(p: f64) -> IidLoss {
         IidLoss::new(Probability::new(p).unwrap(), generator(7, "loss"))

@@ -10,10 +10,10 @@ pub use gilbert_elliott::{GilbertElliott, GilbertElliottLoss};
 pub use iid::IidLoss;
 pub use periodic::{Periodic, PeriodicLoss};
 
+use pathcast_base::{Probability, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::reader::{Field, Read};
-use crate::units::{Probability, Time};
 
 /// A loss process as a path file describes it.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,10 +1,12 @@
 //! Controlled delay (RFC 8289): drops when packets have waited longer than a target for an interval.
 
+use pathcast_base::{Span, Time};
+
 use super::fifo::{Fifo, Limits};
 use super::kind::{AQM_LIMIT, Kind};
 use crate::packet::{DropReason, Drops, Queued};
+use crate::queue::QueueLimit;
 use crate::reader::{Read, Table};
-use crate::units::{QueueLimit, Span, Time};
 
 /// Parameters as a path file gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! Drophead: a packet that finds the queue full pushes out those that wait longest, so that senders
 //! hear of congestion a queueing delay sooner (Lakshman, Neidhardt and Ott, INFOCOM 1996).
 
+use pathcast_base::Time;
+
 use super::fifo::{Fifo, Limits};
 use super::kind::Kind;
 use crate::packet::{DropReason, Drops, Queued};
-use crate::units::{QueueLimit, Time};
+use crate::queue::QueueLimit;
 
 /// The queue.
 #[derive(Clone, Debug)]

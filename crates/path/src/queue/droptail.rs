@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
+use pathcast_base::Time;
+
 use super::fifo::{Fifo, Limits};
 use super::kind::Kind;
 use crate::packet::{DropReason, Drops, Queued};
-use crate::units::{QueueLimit, Time};
+use crate::queue::QueueLimit;
 
 /// The queue itself.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use pathcast_base::Time;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::RngCore;
 
@@ -9,8 +10,8 @@ use super::codel::{CoDelSpec, Control};
 use super::fifo::{Fifo, Limits};
 use super::kind::Kind;
 use crate::packet::{DropReason, Drops, Queued};
+use crate::queue::QueueLimit;
 use crate::reader::{Read, Table};
-use crate::units::{QueueLimit, Time};
 
 /// Parameters as a path file gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,9 +213,10 @@ pub(super) fn to_toml(spec: &FqCoDelSpec, limit: QueueLimit) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pathcast_base::seed::generator;
+
     use super::super::testing::{at_ms, drops, packet, packets};
     use super::*;
-    use crate::seed::generator;
 
     fn fq_codel(limit: u64) -> FqCoDel<u64> {
         FqCoDel::new(

@@ -1,7 +1,7 @@
 //! A kind of queue in a path file.
 
+use crate::queue::QueueLimit;
 use crate::reader::{Read, Table};
-use crate::units::QueueLimit;
 
 /// A queue size, in errors.
 pub(super) const SIZE: &str =

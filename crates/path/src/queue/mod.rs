@@ -6,6 +6,7 @@ mod droptail;
 mod fifo;
 mod fq_codel;
 mod kind;
+mod limit;
 mod pie;
 mod red;
 
@@ -14,15 +15,16 @@ pub use drophead::DropHead;
 pub use droptail::{DropTail, VirtualDropTail};
 pub use fifo::{Fifo, Limits};
 pub use fq_codel::{FqCoDel, FqCoDelSpec};
+pub use limit::QueueLimit;
 pub use pie::{Pie, PieSpec};
 pub use red::{Red, RedSpec};
 
+use pathcast_base::{Bandwidth, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::kind::SIZE;
 use crate::packet::{DropReason, Drops, Queued};
 use crate::reader::{Field, Read, Table};
-use crate::units::{Bandwidth, QueueLimit, Time};
 
 /// A queue as a path file describes it.
 #[derive(Clone, Debug, PartialEq)]

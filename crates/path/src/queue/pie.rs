@@ -4,14 +4,15 @@
 //! As in Linux, it is always active (RFC 8033 lets it sleep below a third of the limit), and the
 //! delay is that of the packet sent last (the RFC's alternative to estimating the departure rate).
 
+use pathcast_base::seed::uniform;
+use pathcast_base::{Probability, Span, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::fifo::{Fifo, Limits};
 use super::kind::{AQM_LIMIT, Kind};
 use crate::packet::{DropReason, Drops, Queued};
+use crate::queue::QueueLimit;
 use crate::reader::{Read, TIME, Table};
-use crate::seed::uniform;
-use crate::units::{Probability, QueueLimit, Span, Time};
 
 /// Parameters as a path file gives them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -244,9 +245,10 @@ pub(super) fn to_toml(spec: &PieSpec, limit: QueueLimit) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pathcast_base::seed::generator;
+
     use super::super::testing::{drops, packet, packets};
     use super::*;
-    use crate::seed::generator;
 
     /// 12,000 packets a second offered to a link of 10,000; the wait of each that is sent, in
     /// seconds, in order, with the queue at the end.

@@ -3,14 +3,15 @@
 
 use std::fmt::Write;
 
+use pathcast_base::seed::uniform;
+use pathcast_base::{Bandwidth, Probability, Span, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::fifo::{Fifo, Limits};
 use super::kind::{Kind, SIZE};
 use crate::packet::{DropReason, Drops, Queued};
+use crate::queue::QueueLimit;
 use crate::reader::{Field, Read, Table};
-use crate::seed::uniform;
-use crate::units::{Bandwidth, Probability, QueueLimit, Span, Time};
 
 /// Parameters as a path file gives them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -341,9 +342,10 @@ pub(super) fn to_toml(spec: &RedSpec, limit: QueueLimit) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pathcast_base::seed::generator;
+
     use super::super::testing::{at_ms, drops, packet, packets};
     use super::*;
-    use crate::seed::generator;
 
     fn red(spec: RedSpec, rate_bps: f64) -> Red<u64> {
         let rate = Bandwidth::from_bps(rate_bps);

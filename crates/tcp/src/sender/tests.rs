@@ -1,7 +1,7 @@
 //! A sender, a receiver and a wire on which everything can go wrong.
 
+use pathcast_base::{Span, Time};
 use pathcast_congestion::{LossState, Scheme, Signal};
-use pathcast_path::{Span, Time};
 
 use super::{Sender, SenderConfig};
 use crate::receiver::{Receiver, ReceiverConfig};

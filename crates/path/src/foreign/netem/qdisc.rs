@@ -1,11 +1,13 @@
 //! The words of tc commands, and the qdiscs that they name: netem, tbf and queues.
 
+use pathcast_base::{Bandwidth, Probability, Span};
+
 use super::quantity::{rate, share, size, time, whole};
 use crate::delay::{DelaySpec, Distribution, Jitter};
 use crate::loss::{GilbertElliott, LossSpec};
 use crate::packet::FULL_PACKET_BYTES;
+use crate::queue::QueueLimit;
 use crate::queue::{CoDelSpec, Discipline, FqCoDelSpec, PieSpec, QueueSpec, RedSpec};
-use crate::units::{Bandwidth, Probability, QueueLimit, Span};
 
 /// The queue of a device, where no other is given, in packets.
 pub(super) const TX_QUEUE: u64 = 1000;

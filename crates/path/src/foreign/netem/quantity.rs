@@ -1,6 +1,6 @@
 //! Times, rates, sizes and shares as tc(8) has them, "PARAMETERS".
 
-use crate::units::{Bandwidth, Probability, Span};
+use pathcast_base::{Bandwidth, Probability, Span};
 
 /// Number and unit, such as 1.5 and `mbit`.
 fn split(text: &str) -> Option<(f64, String)> {

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use pathcast_base::{Bandwidth, Probability, Span};
+
 use super::qdisc::{Netem, TX_QUEUE, Words, netem, queue, tbf};
 use super::quantity::{rate, size};
 use crate::delay::DelaySpec;
@@ -13,8 +15,8 @@ use crate::loss::LossSpec;
 use crate::packet::FULL_PACKET_BYTES;
 use crate::path::{Direction, Path};
 use crate::policer::PolicerSpec;
+use crate::queue::QueueLimit;
 use crate::queue::{Discipline, QueueSpec};
-use crate::units::{Bandwidth, Probability, QueueLimit, Span};
 
 /// What tc commands say.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,8 +10,8 @@ use crate::link::LinkSpec;
 use crate::loss::LossSpec;
 use crate::packet::FULL_PACKET_BYTES;
 use crate::path::{Direction, Path};
+use crate::queue::QueueLimit;
 use crate::queue::{Discipline, QueueSpec, RedSpec};
-use crate::units::QueueLimit;
 
 /// The path as tc commands for two devices, one for each direction.
 pub fn write(path: &Path) -> Foreign {

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use pathcast_base::{Bandwidth, Probability, Span};
 use toml::{Table, Value};
 
 use crate::delay::DelaySpec;
 use crate::link::{LinkSpec, MahimahiTrace, TraceError};
 use crate::loss::LossSpec;
 use crate::path::{Direction, Path};
+use crate::queue::QueueLimit;
 use crate::queue::{CoDelSpec, Discipline, QueueSpec};
 use crate::reader::Loader;
-use crate::units::{Bandwidth, Probability, QueueLimit, Span};
 
 /// What a configuration says.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,5 @@
-//! Quantities with their units: time on a run's clock, spans of it, bandwidths, probabilities and
-//! queue limits, with the text forms that a path file uses (`"12 Mbit/s"`, `"30 ms"`, `"1 BDP"`).
+//! Quantities with their units: time on a run's clock, spans of it, bandwidths, sizes and
+//! probabilities, with the text forms that files use (`"12 Mbit/s"`, `"30 ms"`, `"500 kB"`).
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -114,7 +114,8 @@ pub struct UnitError {
 }
 
 impl UnitError {
-    fn new(got: impl fmt::Debug, wanted: impl Into<String>) -> Self {
+    /// Got `got`, expected `wanted`.
+    pub fn new(got: impl fmt::Debug, wanted: impl Into<String>) -> Self {
         Self {
             got: format!("{got:?}"),
             wanted: wanted.into(),
@@ -123,8 +124,8 @@ impl UnitError {
 }
 
 /// Splits `"12.5 Mbit/s"` into `"12.5"`, what that is, and `"Mbit/s"`; the blank between them may
-/// be left out.
-fn split_unit(text: &str) -> Option<(&str, f64, &str)> {
+/// be left out. None unless it begins with a finite number.
+pub fn split_unit(text: &str) -> Option<(&str, f64, &str)> {
     let text = text.trim();
     // no unit begins with these; "1e3 bit/s" must not stop at "1"
     let in_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e' | 'E');
@@ -136,7 +137,11 @@ fn split_unit(text: &str) -> Option<(&str, f64, &str)> {
     Some((number, value, unit.trim()))
 }
 
-fn parse_in_units(
+/// Reads `text` as a number and one of `units`, each with its factor; returns both.
+///
+/// # Errors
+/// It is something else; the error wants `example` and names the units.
+pub fn parse_in_units(
     text: &str,
     units: &[(&str, f64)],
     example: &str,
@@ -311,66 +316,6 @@ impl Probability {
     }
 }
 
-/// How much may wait in a queue, the packet in transmission not counted.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum QueueLimit {
-    /// At most this many bytes.
-    Bytes(u64),
-    /// At most this many packets.
-    Packets(u64),
-    /// This many times the bandwidth-delay product of the path: rate times both delays.
-    Bdp(f64),
-    /// No limit.
-    Unlimited,
-}
-
-impl FromStr for QueueLimit {
-    type Err = UnitError;
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        const EXAMPLE: &str = "a queue size greater than zero such as \"90 kB\", \"60 packets\", \
-                               \"1 BDP\" or \"unlimited\"";
-        const UNITS: &[(&str, f64)] = &[
-            ("B", 1.0),
-            ("kB", 1e3),
-            ("MB", 1e6),
-            ("packets", 1.0),
-            ("BDP", 1.0),
-        ];
-        if text.trim() == "unlimited" {
-            return Ok(Self::Unlimited);
-        }
-        let (value, factor) = parse_in_units(text, UNITS, EXAMPLE)?;
-        let amount = value * factor;
-        if amount <= 0.0 {
-            return Err(UnitError::new(text, EXAMPLE));
-        }
-        let (number, _, unit) = split_unit(text).expect("parsed above");
-        match (unit, number.parse()) {
-            ("B", Ok(bytes)) => return Ok(Self::Bytes(bytes)), // exact beyond 2^53, too
-            ("packets", Ok(packets)) => return Ok(Self::Packets(packets)),
-            _ => {}
-        }
-        match unit {
-            "BDP" => Ok(Self::Bdp(amount)),
-            "packets" if amount.fract() == 0.0 => Ok(Self::Packets(amount as u64)),
-            "packets" => Err(UnitError::new(text, "a whole number of packets")),
-            _ if amount >= 1.0 => Ok(Self::Bytes(amount.round() as u64)),
-            _ => Err(UnitError::new(text, EXAMPLE)),
-        }
-    }
-}
-
-impl fmt::Display for QueueLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bytes(bytes) => write!(f, "{bytes} B"),
-            Self::Packets(packets) => write!(f, "{packets} packets"),
-            Self::Bdp(times) => write!(f, "{times} BDP"),
-            Self::Unlimited => write!(f, "unlimited"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -382,18 +327,6 @@ mod tests {
         assert_eq!("1e3 kbit/s".parse::<Bandwidth>().unwrap().as_bps(), 1e6);
         assert_eq!("30 ms".parse::<Span>().unwrap(), Span::from_millis(30));
         assert_eq!("250us".parse::<Span>().unwrap().as_nanos(), 250_000);
-        assert_eq!(
-            "90 kB".parse::<QueueLimit>().unwrap(),
-            QueueLimit::Bytes(90_000)
-        );
-        assert_eq!(
-            "60 packets".parse::<QueueLimit>().unwrap(),
-            QueueLimit::Packets(60)
-        );
-        assert_eq!(
-            "0.5 BDP".parse::<QueueLimit>().unwrap(),
-            QueueLimit::Bdp(0.5)
-        );
     }
 
     #[test]
@@ -415,9 +348,6 @@ mod tests {
         }
         for text in ["0 B", "0.2 B", "-1 kB", "5", "1e13 B", "3 packets"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
-        }
-        for text in ["0 B", "0 packets", "1.5 packets", "-1 BDP", "0.2 B", "much"] {
-            assert!(text.parse::<QueueLimit>().is_err(), "{text}");
         }
     }
 
@@ -441,11 +371,6 @@ mod tests {
         for nanos in [0, 1, 999, 1_000, 1_500_000, 30_000_000, 2_500_000_000] {
             let span = Span::from_nanos(nanos);
             assert_eq!(span.to_string().parse::<Span>().unwrap(), span);
-        }
-        for amount in [1, 90_000, (1 << 53) + 1, u64::MAX - 1, u64::MAX] {
-            for limit in [QueueLimit::Bytes(amount), QueueLimit::Packets(amount)] {
-                assert_eq!(limit.to_string().parse::<QueueLimit>().unwrap(), limit);
-            }
         }
     }
 }

@@ -15,6 +15,7 @@ pub fn generator(seed: u64, element: &str) -> Xoshiro256PlusPlus {
 }
 
 /// A uniform draw from `(0, 1]`, with 53 random bits.
+#[inline]
 pub fn uniform(rng: &mut Xoshiro256PlusPlus) -> f64 {
     ((rng.next_u64() >> 11) + 1) as f64 * (1.0 / (1u64 << 53) as f64)
 }
