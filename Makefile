@@ -39,16 +39,14 @@ $(VENV)/built: $(VENV)/installed pyproject.toml $(RUST_SOURCES)
 	touch $@
 
 lint: build ## Check form, lints and types.
-	cargo fmt --all --check
-	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	scripts/format-rust --check
 	cargo clippy --workspace $(FEATURES) --all-targets --locked --quiet -- --deny warnings
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --no-error-summary
 
 format: build ## Put all sources in form.
-	cargo fmt --all
-	cargo fmt --manifest-path fuzz/Cargo.toml
+	scripts/format-rust
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
 

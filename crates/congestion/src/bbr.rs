@@ -30,6 +30,7 @@ use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Belief, Congestion, Controller, LossState, Mode, RateSample};
 use crate::policer::Policer;
 use crate::random::SplitMix64;
+use crate::scheme::Kind;
 use crate::window_filter::RoundMax;
 
 /// 2/ln 2: the smallest gain that doubles the rate each round trip (Linux's bbr_high_gain).
@@ -440,6 +441,8 @@ pub(crate) fn quantum(pacing_rate: f64) -> f64 {
     let least = if pacing_rate < SLOW { 1.0 } else { 2.0 };
     (pacing_rate / 1024.0).floor().clamp(least, 44.0)
 }
+
+pub(crate) const KINDS: &[Kind] = &[Kind::plain("bbr", |seed| Box::new(Bbr::new(seed)))];
 
 impl Controller for Bbr {
     fn name(&self) -> &'static str {

@@ -22,6 +22,7 @@ use pathcast_base::{Span, Time};
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller};
+use crate::scheme::Kind;
 use crate::window_filter::TimeMin;
 
 /// The default mode's delta (section 2).
@@ -153,6 +154,8 @@ impl Copa {
         }
     }
 }
+
+pub(crate) const KINDS: &[Kind] = &[Kind::plain("copa", |_| Box::new(Copa::default()))];
 
 impl Controller for Copa {
     fn name(&self) -> &'static str {

@@ -21,6 +21,7 @@ use crate::controller::{Ack, Congestion, Controller};
 use crate::hystart::HyStart;
 use crate::hystart_plus_plus::HyStartPlusPlus;
 use crate::reno::{additive_increase, slow_start};
+use crate::scheme::Kind;
 
 /// Share of the window that remains after a loss where windows are whole packets (Linux's `beta`, 717 of
 /// BICTCP_BETA_SCALE): exact in binary.
@@ -236,6 +237,16 @@ impl Cubic {
         additive_increase(&mut self.cwnd, &mut self.counted, each, acked);
     }
 }
+
+pub(crate) const KINDS: &[Kind] = &[
+    Kind::plain("cubic", |_| Box::new(Cubic::new(CubicConfig::linux()))),
+    Kind::plain("cubic-rfc9438", |_| {
+        Box::new(Cubic::new(CubicConfig::rfc9438()))
+    }),
+    Kind::plain("cubic-hystart++", |_| {
+        Box::new(Cubic::new(CubicConfig::hystart_plus_plus()))
+    }),
+];
 
 impl Controller for Cubic {
     fn name(&self) -> &'static str {

@@ -1,8 +1,11 @@
 //! A fixed window, whatever happens: a yardstick, and a way to measure a path with a known load.
 
+use std::sync::Arc;
+
 use pathcast_base::Time;
 
 use crate::controller::{Ack, Congestion, Controller};
+use crate::scheme::{Factory, Kind};
 
 /// The window.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +21,16 @@ impl FixedWindow {
         }
     }
 }
+
+pub(crate) const KINDS: &[Kind] = &[Kind::with_argument(
+    "fixed",
+    "fixed:N with N packets from 1 on",
+    |packets| {
+        let packets = packets.parse().ok().filter(|&packets: &u32| packets > 0)?;
+        let factory: Factory = Arc::new(move |_| Box::new(FixedWindow::new(packets)));
+        Some((packets.to_string(), factory))
+    },
+)];
 
 impl Controller for FixedWindow {
     fn name(&self) -> &'static str {

@@ -27,6 +27,7 @@ use pathcast_base::{Span, Time};
 
 use crate::controller::{Ack, Congestion, Controller};
 use crate::reno::slow_start;
+use crate::scheme::Kind;
 use crate::window_filter::TimeMin;
 
 /// How long a base delay is remembered (RFC 6817: BASE_HISTORY, ten minutes).
@@ -140,6 +141,13 @@ impl Ledbat {
         };
     }
 }
+
+pub(crate) const KINDS: &[Kind] = &[
+    Kind::plain("ledbat", |_| Box::new(Ledbat::new(LedbatConfig::rfc6817()))),
+    Kind::plain("ledbat++", |_| {
+        Box::new(Ledbat::new(LedbatConfig::plus_plus()))
+    }),
+];
 
 impl Controller for Ledbat {
     fn name(&self) -> &'static str {

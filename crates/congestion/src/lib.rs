@@ -6,30 +6,43 @@
 //! some, and decides how to get from the old window down to the new one, unless the controller
 //! manages recovery itself.
 //!
-//! [`Scheme`] has them all by name.
+//! [`Scheme`] has them all by name. To add one: a file with its `KINDS`, a line in `controllers!`.
+//! A program that embeds this crate adds its own by [`Scheme::register`].
 
 #![deny(clippy::disallowed_methods)] // the same run on every machine
 
-mod bbr;
-mod bbr3;
 mod controller;
-mod copa;
-mod cubic;
-mod fixed;
 mod hystart;
 mod hystart_plus_plus;
-mod ledbat;
 mod policer;
 mod random;
-mod reno;
-mod scalable;
 mod scheme;
-mod vegas;
-mod vivace;
 mod window_filter;
 
 #[cfg(test)]
 mod bottleneck;
+
+/// Declares the modules of controllers, whose `KINDS` are the registry of schemes.
+macro_rules! controllers {
+    ($($module:ident)*) => {
+        $(mod $module;)*
+        const KINDS: &[&[scheme::Kind]] = &[$($module::KINDS),*];
+    };
+}
+
+// in the order in which errors list their schemes
+controllers! {
+    cubic
+    reno
+    bbr
+    bbr3
+    vegas
+    scalable
+    copa
+    vivace
+    ledbat
+    fixed
+}
 
 pub use bbr::Bbr;
 pub use bbr3::Bbr3;
@@ -42,7 +55,7 @@ pub use hystart_plus_plus::HyStartPlusPlus;
 pub use ledbat::{Ledbat, LedbatConfig};
 pub use reno::Reno;
 pub use scalable::Scalable;
-pub use scheme::{Scheme, SchemeError};
+pub use scheme::{Factory, NameTaken, Scheme, SchemeError};
 pub use vegas::Vegas;
 pub use vivace::{Vivace, utility};
 

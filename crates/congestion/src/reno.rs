@@ -4,6 +4,7 @@ use pathcast_base::Time;
 
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller};
+use crate::scheme::Kind;
 
 /// Share of the window that remains after a loss (RFC 5681, equation 4).
 const BETA: f64 = 0.5;
@@ -27,6 +28,8 @@ impl Default for Reno {
         }
     }
 }
+
+pub(crate) const KINDS: &[Kind] = &[Kind::plain("reno", |_| Box::new(Reno::default()))];
 
 impl Controller for Reno {
     fn name(&self) -> &'static str {

@@ -14,6 +14,7 @@ use pathcast_base::Time;
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller};
 use crate::reno::slow_start;
+use crate::scheme::Kind;
 
 /// 1/a (Linux's TCP_SCALABLE_AI_CNT).
 const ACKS_PER_INCREASE: f64 = 100.0;
@@ -35,6 +36,8 @@ impl Default for Scalable {
         }
     }
 }
+
+pub(crate) const KINDS: &[Kind] = &[Kind::plain("scalable", |_| Box::new(Scalable::default()))];
 
 impl Controller for Scalable {
     fn name(&self) -> &'static str {

@@ -2,145 +2,174 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use thiserror::Error;
 
-use crate::bbr::Bbr;
-use crate::bbr3::Bbr3;
+use crate::KINDS;
 use crate::controller::Controller;
-use crate::copa::Copa;
-use crate::cubic::{Cubic, CubicConfig};
-use crate::fixed::FixedWindow;
-use crate::ledbat::{Ledbat, LedbatConfig};
-use crate::reno::Reno;
-use crate::scalable::Scalable;
-use crate::vegas::Vegas;
-use crate::vivace::Vivace;
 
-/// A congestion controller that the simulator can run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// `cubic`: CUBIC as Linux has it.
-    Cubic,
-    /// `cubic-rfc9438`: CUBIC as RFC 9438 has it.
-    CubicRfc9438,
-    /// `cubic-hystart++`: CUBIC as Linux has it, but for HyStart++ (RFC 9406) in slow start.
-    CubicHyStartPlusPlus,
-    /// `reno`.
-    Reno,
-    /// `bbr`: BBR version 1, as Linux has it.
-    Bbr,
-    /// `bbr3`: BBR version 3 (draft-ietf-ccwg-bbr).
-    Bbr3,
-    /// `vegas`, as Linux has it.
-    Vegas,
-    /// `scalable`: Scalable TCP, as Linux has it.
-    Scalable,
-    /// `copa` (Arun and Balakrishnan 2018).
-    Copa,
-    /// `vivace`: PCC Vivace-latency (Dong et al. 2018).
-    Vivace,
-    /// `ledbat`: RFC 6817.
-    Ledbat,
-    /// `ledbat++`: draft-irtf-iccrg-ledbat-plus-plus.
-    LedbatPlusPlus,
-    /// `fixed:N`: a window of N packets whatever happens.
-    Fixed(u32),
+/// Makes the controller of a new connection out of the seed of what it draws. It may hold what all
+/// connections share.
+pub type Factory = Arc<dyn Fn(u64) -> Box<dyn Controller> + Send + Sync>;
+
+/// A congestion controller that the simulator can run, by its name.
+#[derive(Clone)]
+pub struct Scheme {
+    name: Arc<str>,
+    factory: Factory,
 }
+
+/// The argument as it is shown, and what is made with it; none if it is wrong.
+type WithArgument = fn(&str) -> Option<(String, Factory)>;
+
+/// A name of the registry, and what it stands for.
+pub(crate) struct Kind {
+    name: &'static str,
+    make: Make,
+}
+
+enum Make {
+    Plain(fn(u64) -> Box<dyn Controller>),
+    /// For `NAME:ARGUMENT`: how errors show that, and how it is made unless the argument is wrong.
+    WithArgument(&'static str, WithArgument),
+}
+
+impl Kind {
+    /// One scheme.
+    pub(crate) const fn plain(name: &'static str, make: fn(u64) -> Box<dyn Controller>) -> Self {
+        let make = Make::Plain(make);
+        Self { name, make }
+    }
+
+    /// A scheme for each argument, which stands behind a colon; `usage` says in errors what it may be.
+    pub(crate) const fn with_argument(
+        name: &'static str,
+        usage: &'static str,
+        make: WithArgument,
+    ) -> Self {
+        let make = Make::WithArgument(usage, make);
+        Self { name, make }
+    }
+
+    /// The scheme called `name`, if it is of this kind.
+    fn scheme(&self, name: &str) -> Option<Scheme> {
+        let (name, factory) = match self.make {
+            Make::Plain(make) => (name == self.name).then(|| (name.into(), Arc::new(make) as _))?,
+            Make::WithArgument(_, make) => {
+                let argument = name.strip_prefix(self.name)?.strip_prefix(':')?;
+                let (argument, factory) = make(argument)?;
+                (format!("{}:{argument}", self.name).into(), factory)
+            }
+        };
+        Some(Scheme { name, factory })
+    }
+}
+
+/// Schemes that the program has added.
+static REGISTERED: RwLock<Vec<Scheme>> = RwLock::new(Vec::new());
 
 /// A name that is no scheme.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "{0:?} is no scheme of the simulator, expected one of {names}, fixed:N with N packets from 1 on",
-    names = Scheme::names()
+    "{0:?} is no scheme of the simulator, expected one of {expected}",
+    expected = expected()
 )]
 pub struct SchemeError(pub String);
 
-impl Scheme {
-    /// All schemes but [`Scheme::Fixed`], of which there is one for each window.
-    pub const ALL: [Self; 12] = [
-        Self::Cubic,
-        Self::CubicRfc9438,
-        Self::CubicHyStartPlusPlus,
-        Self::Reno,
-        Self::Bbr,
-        Self::Bbr3,
-        Self::Vegas,
-        Self::Scalable,
-        Self::Copa,
-        Self::Vivace,
-        Self::Ledbat,
-        Self::LedbatPlusPlus,
-    ];
+/// A name by which there is a scheme.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{0:?} is a scheme already, expected another name")]
+pub struct NameTaken(pub String);
 
-    /// The scheme's name; that of a fixed window is without its size, which `to_string` has.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cubic => "cubic",
-            Self::CubicRfc9438 => "cubic-rfc9438",
-            Self::CubicHyStartPlusPlus => "cubic-hystart++",
-            Self::Reno => "reno",
-            Self::Bbr => "bbr",
-            Self::Bbr3 => "bbr3",
-            Self::Vegas => "vegas",
-            Self::Scalable => "scalable",
-            Self::Copa => "copa",
-            Self::Vivace => "vivace",
-            Self::Ledbat => "ledbat",
-            Self::LedbatPlusPlus => "ledbat++",
-            Self::Fixed(_) => "fixed",
-        }
+fn kinds() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().copied().flatten()
+}
+
+fn expected() -> String {
+    let with_argument = kinds().filter_map(|kind| match kind.make {
+        Make::Plain(_) => None,
+        Make::WithArgument(usage, _) => Some(usage.to_string()),
+    });
+    let names = Scheme::all().into_iter().map(|scheme| scheme.to_string());
+    names.chain(with_argument).collect::<Vec<_>>().join(", ")
+}
+
+impl Scheme {
+    /// All schemes, those of the program too; but of those with an argument, `fixed:N`, none.
+    pub fn all() -> Vec<Self> {
+        let ours = kinds().filter(|kind| matches!(kind.make, Make::Plain(_)));
+        let mut all: Vec<_> = ours.map(|kind| Self::named(kind.name)).collect();
+        all.extend_from_slice(&REGISTERED.read().unwrap_or_else(PoisonError::into_inner));
+        all
     }
 
-    fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
+    /// The scheme called `name`.
+    ///
+    /// # Panics
+    /// There is none. Names from outside are parsed.
+    pub fn named(name: &str) -> Self {
+        name.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Adds a scheme to those that names stand for, until the process ends: so that a name means one
+    /// thing in all runs, none is replaced or taken away.
+    ///
+    /// # Errors
+    /// There is a scheme of that name.
+    pub fn register(name: &str, factory: Factory) -> Result<Self, NameTaken> {
+        let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+        let is_ours = kinds().any(|kind| kind.name == name || kind.scheme(name).is_some());
+        if is_ours || registered.iter().any(|scheme| &*scheme.name == name) {
+            return Err(NameTaken(name.to_string()));
+        }
+        let name = name.into();
+        let scheme = Self { name, factory };
+        registered.push(scheme.clone());
+        Ok(scheme)
     }
 
     /// The controller of a new connection; `seed` is that of what it draws, so that flows of one scheme
     /// do not all draw alike.
-    pub fn controller(self, seed: u64) -> Box<dyn Controller> {
-        match self {
-            Self::Cubic => Box::new(Cubic::new(CubicConfig::linux())),
-            Self::CubicRfc9438 => Box::new(Cubic::new(CubicConfig::rfc9438())),
-            Self::CubicHyStartPlusPlus => Box::new(Cubic::new(CubicConfig::hystart_plus_plus())),
-            Self::Reno => Box::new(Reno::default()),
-            Self::Bbr => Box::new(Bbr::new(seed)),
-            Self::Bbr3 => Box::new(Bbr3::new(seed)),
-            Self::Vegas => Box::new(Vegas::default()),
-            Self::Scalable => Box::new(Scalable::default()),
-            Self::Copa => Box::new(Copa::default()),
-            Self::Vivace => Box::new(Vivace::new(seed)),
-            Self::Ledbat => Box::new(Ledbat::new(LedbatConfig::rfc6817())),
-            Self::LedbatPlusPlus => Box::new(Ledbat::new(LedbatConfig::plus_plus())),
-            Self::Fixed(packets) => Box::new(FixedWindow::new(packets)),
-        }
+    pub fn controller(&self, seed: u64) -> Box<dyn Controller> {
+        (self.factory)(seed)
     }
 }
 
 impl FromStr for Scheme {
     type Err = SchemeError;
     fn from_str(name: &str) -> Result<Self, SchemeError> {
-        let fixed = name
-            .strip_prefix("fixed:")
-            .and_then(|packets| packets.parse().ok())
-            .filter(|&packets| packets > 0)
-            .map(Self::Fixed);
-        Self::ALL
-            .into_iter()
-            .find(|scheme| scheme.name() == name)
-            .or(fixed)
+        let of_the_program = || {
+            let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
+            let found = registered.iter().find(|scheme| &*scheme.name == name);
+            found.cloned()
+        };
+        let ours = kinds().find_map(|kind| kind.scheme(name));
+        ours.or_else(of_the_program)
             .ok_or_else(|| SchemeError(name.to_string()))
     }
 }
 
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fixed(packets) => write!(f, "fixed:{packets}"),
-            _ => f.write_str(self.name()),
-        }
+        f.write_str(&self.name)
     }
 }
+
+impl fmt::Debug for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scheme({})", self.name)
+    }
+}
+
+/// A name stands for one scheme.
+impl PartialEq for Scheme {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Scheme {}
 
 #[cfg(test)]
 mod tests {
@@ -170,7 +199,7 @@ mod tests {
 
     #[test]
     fn windows_and_rates_stay_in_bounds_and_runs_repeat() {
-        for scheme in Scheme::ALL.into_iter().chain([Scheme::Fixed(64)]) {
+        for scheme in Scheme::all().into_iter().chain([Scheme::named("fixed:64")]) {
             for path in paths() {
                 let run = || {
                     let mut controller = scheme.controller(0);
@@ -190,10 +219,26 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for scheme in Scheme::ALL.into_iter().chain([Scheme::Fixed(64)]) {
+        for scheme in Scheme::all().into_iter().chain([Scheme::named("fixed:64")]) {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
         }
-        assert_eq!("fixed:64".parse(), Ok(Scheme::Fixed(64)));
+        assert_eq!(Scheme::named("fixed:064").to_string(), "fixed:64");
+    }
+
+    #[test]
+    fn a_program_adds_schemes_that_share_what_it_holds() {
+        let weights = Arc::new(vec![7, 9]);
+        let shared = Arc::clone(&weights);
+        let factory: Factory =
+            Arc::new(move |seed| Box::new(crate::FixedWindow::new(shared[seed as usize % 2])));
+        let scheme = Scheme::register("learned", Arc::clone(&factory)).unwrap();
+        assert_eq!("learned".parse(), Ok(scheme.clone()));
+        assert!(Scheme::all().contains(&scheme));
+        assert_eq!(scheme.controller(1).cwnd(), 9.0);
+        for taken in ["learned", "cubic", "fixed", "fixed:3"] {
+            let again = Scheme::register(taken, Arc::clone(&factory));
+            assert_eq!(again, Err(NameTaken(taken.to_string())));
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use pathcast_base::{Span, Time};
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Belief, Congestion, Controller};
 use crate::reno::slow_start;
+use crate::scheme::Kind;
 
 /// Fewer packets queued: grow (Linux's alpha).
 const ALPHA: f64 = 2.0;
@@ -88,6 +89,8 @@ impl Vegas {
         self.whole_round = true;
     }
 }
+
+pub(crate) const KINDS: &[Kind] = &[Kind::plain("vegas", |_| Box::new(Vegas::default()))];
 
 impl Controller for Vegas {
     fn name(&self) -> &'static str {

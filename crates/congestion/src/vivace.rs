@@ -29,6 +29,7 @@ use pathcast_base::{Span, Time};
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Congestion, Controller};
 use crate::random::SplitMix64;
+use crate::scheme::Kind;
 
 /// Exponent of the rate (section 4.1).
 const T: f64 = 0.9;
@@ -285,6 +286,8 @@ impl Vivace {
         self.mbps = Some((r + change).max(self.least_mbps()));
     }
 }
+
+pub(crate) const KINDS: &[Kind] = &[Kind::plain("vivace", |seed| Box::new(Vivace::new(seed)))];
 
 impl Controller for Vivace {
     fn name(&self) -> &'static str {

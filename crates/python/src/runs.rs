@@ -20,8 +20,9 @@ use crate::trace::Trace;
 
 /// The schemes that the simulator has.
 #[pyfunction]
-pub fn simulator_schemes() -> Vec<&'static str> {
-    Scheme::ALL.map(Scheme::name).to_vec()
+pub fn simulator_schemes() -> Vec<String> {
+    let all = Scheme::all().into_iter();
+    all.map(|scheme| scheme.to_string()).collect()
 }
 
 /// Tells Python how far the run is; an exception there (Ctrl-C among them) is kept and ends the run.

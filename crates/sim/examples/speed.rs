@@ -19,7 +19,7 @@ fn main() {
     let runs = [
         (
             "1 cubic, 100 Mbit/s, 40 ms",
-            Scheme::Cubic,
+            Scheme::named("cubic"),
             1,
             "100 Mbit/s",
             20,
@@ -27,7 +27,7 @@ fn main() {
         ),
         (
             "10 reno, 100 Mbit/s, 20 ms",
-            Scheme::Reno,
+            Scheme::named("reno"),
             10,
             "100 Mbit/s",
             10,
@@ -35,7 +35,7 @@ fn main() {
         ),
         (
             "10 cubic, 1 Gbit/s, 20 ms",
-            Scheme::Cubic,
+            Scheme::named("cubic"),
             10,
             "1 Gbit/s",
             10,
@@ -43,7 +43,7 @@ fn main() {
         ),
         (
             "1000 cubic, 1 Gbit/s, 20 ms",
-            Scheme::Cubic,
+            Scheme::named("cubic"),
             1000,
             "1 Gbit/s",
             10,
@@ -51,7 +51,7 @@ fn main() {
         ),
         (
             "10,000 cubic, 10 Gbit/s, 10 ms",
-            Scheme::Cubic,
+            Scheme::named("cubic"),
             10_000,
             "10 Gbit/s",
             5,

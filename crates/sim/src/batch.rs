@@ -63,7 +63,7 @@ mod tests {
         let path = Path::parse(text, "test.toml").unwrap();
         (0..12)
             .map(|seed| {
-                let schemes = [Scheme::Cubic, Scheme::Reno];
+                let schemes = [Scheme::named("cubic"), Scheme::named("reno")];
                 let duration = Span::from_secs(2.0 + seed as f64);
                 Simulation::bulk(path.clone(), &schemes, duration, seed)
             })

@@ -146,7 +146,7 @@ mod tests {
             ..SenderConfig::default()
         };
         let lost = move |seq, copy| seq == 0 && lost(copy);
-        let mut wire = Wire::configured(config, Scheme::Reno.controller(0), lost);
+        let mut wire = Wire::configured(config, Scheme::named("reno").controller(0), lost);
         wire.receiver = Receiver::new(ReceiverConfig {
             accepts: true,
             ..ReceiverConfig::default()

@@ -33,7 +33,7 @@ pub struct Wire<F> {
 impl<F: FnMut(u64, u32) -> bool> Wire<F> {
     /// `packets` to send by Reno.
     pub fn new(packets: u64, lost: F) -> Self {
-        Self::with(packets, Scheme::Reno.controller(0), lost)
+        Self::with(packets, Scheme::named("reno").controller(0), lost)
     }
 
     /// `packets` to send by `controller`.

@@ -34,6 +34,7 @@ use self::states::{AckPhase, STARTUP_GAIN, State};
 use crate::INITIAL_WINDOW;
 use crate::controller::{Ack, Belief, Congestion, Controller, Mode};
 use crate::random::SplitMix64;
+use crate::scheme::Kind;
 use crate::window_filter::RoundMax;
 
 /// MinPipeCwnd.
@@ -156,6 +157,8 @@ impl Bbr3 {
         }
     }
 }
+
+pub(crate) const KINDS: &[Kind] = &[Kind::plain("bbr3", |seed| Box::new(Bbr3::new(seed)))];
 
 impl Controller for Bbr3 {
     fn name(&self) -> &'static str {

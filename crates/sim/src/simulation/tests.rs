@@ -97,9 +97,10 @@ impl Recorder for Log {
 }
 
 /// Mean goodput over seeds 1 to 5, in bits a second.
-fn mean_goodput(path: &str, scheme: Scheme, duration_s: f64) -> f64 {
+fn mean_goodput(path: &str, scheme: &str, duration_s: f64) -> f64 {
     (1..=5)
-        .map(|seed| run(&simulation(path, &[scheme], duration_s, seed)).flows[0].goodput_bps)
+        .map(|seed| simulation(path, &[Scheme::named(scheme)], duration_s, seed))
+        .map(|spec| run(&spec).flows[0].goodput_bps)
         .sum::<f64>()
         / 5.0
 }
@@ -114,8 +115,8 @@ fn records_tell_what_the_controller_believes() {
             .unwrap();
         log.acks
     };
-    for scheme in [Scheme::Bbr, Scheme::Bbr3] {
-        let acks = log(scheme);
+    for scheme in [Scheme::named("bbr"), Scheme::named("bbr3")] {
+        let acks = log(scheme.clone());
         let modes: Vec<Mode> = acks.iter().filter_map(|ack| ack.mode).collect();
         assert_eq!((modes.len(), modes[0]), (acks.len(), Mode::SlowStart));
         for mode in [Mode::Drain, Mode::Up, Mode::Down, Mode::Cruise] {
@@ -133,7 +134,7 @@ fn records_tell_what_the_controller_believes() {
         );
         assert!(last.pacing_bps.is_some() && last.delivery_bps.is_some());
     }
-    let acks = log(Scheme::Reno);
+    let acks = log(Scheme::named("reno"));
     let last = acks.last().unwrap();
     assert_eq!(
         (last.mode, last.bandwidth_bps),
@@ -151,7 +152,11 @@ fn records_tell_what_the_controller_believes() {
 fn the_same_seed_gives_the_same_run_on_every_machine() {
     let path = "rate = { kind = 'poisson', rate = '12 Mbit/s' }\nqueue = { kind = 'red' }\nloss = 0.001\n\
         delay = { kind = 'jitter', base = '20 ms', jitter = '1 ms', distribution = 'exponential' }\n";
-    let schemes = [Scheme::Cubic, Scheme::Bbr, Scheme::Vivace];
+    let schemes = [
+        Scheme::named("cubic"),
+        Scheme::named("bbr"),
+        Scheme::named("vivace"),
+    ];
     let mut log = Log::default();
     simulation(path, &schemes, 20.0, 1)
         .run_recorded(&mut |_| ControlFlow::Continue(()), &mut log)
@@ -170,9 +175,9 @@ fn the_same_seed_gives_the_same_run_on_every_machine() {
 
 #[test]
 fn a_flow_fills_a_link_with_a_queue_of_one_bdp() {
-    for scheme in [Scheme::Reno, Scheme::Cubic] {
+    for scheme in [Scheme::named("reno"), Scheme::named("cubic")] {
         let path = "rate = '100 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n";
-        let outcome = run(&simulation(path, &[scheme], 60.0, 1));
+        let outcome = run(&simulation(path, std::slice::from_ref(&scheme), 60.0, 1));
         let ideal = 100e6 * f64::from(MSS_BYTES) / f64::from(MTU_BYTES);
         let share = outcome.flows[0].goodput_bps / ideal;
         assert!((0.98..=1.0).contains(&share), "{scheme}: {share}");
@@ -191,7 +196,7 @@ fn reno_under_random_loss_has_the_rate_of_mathis() {
     // an ACK for two packets but growth by bytes, so the same
     for p in [1e-3, 1e-4] {
         let path = format!("delay = '50 ms'\nloss = {p}\n");
-        let goodput = mean_goodput(&path, Scheme::Reno, 600.0);
+        let goodput = mean_goodput(&path, "reno", 600.0);
         let mathis = 1.31 * f64::from(MSS_BYTES) * 8.0 / (0.1 * f64::sqrt(p));
         assert!(
             (goodput / mathis - 1.0).abs() < 0.1,
@@ -206,7 +211,7 @@ fn reno_under_periodic_loss_has_the_window_of_the_fluid_model() {
     for every in [10_000, 40_000] {
         let path = format!("delay = '50 ms'\nloss = {{ kind = 'periodic', every = {every} }}\n");
         let sent = |duration_s| {
-            let outcome = run(&simulation(&path, &[Scheme::Reno], duration_s, 1));
+            let outcome = run(&simulation(&path, &[Scheme::named("reno")], duration_s, 1));
             outcome.data.delivered as f64
         };
         // without the first minutes, which slow start shapes
@@ -243,7 +248,7 @@ impl Recorder for Peaks {
 fn cubic_under_periodic_loss_follows_the_fluid_model() {
     let (rtt_s, every) = (0.2, 20_000.0);
     let path = format!("delay = '100 ms'\nloss = {{ kind = 'periodic', every = {every} }}\n");
-    let spec = simulation(&path, &[Scheme::CubicRfc9438], 900.0, 1);
+    let spec = simulation(&path, &[Scheme::named("cubic-rfc9438")], 900.0, 1);
     let mut simulated = Peaks::default();
     spec.run_recorded(&mut |_| ControlFlow::Continue(()), &mut simulated)
         .unwrap();
@@ -292,7 +297,7 @@ fn reno_saws_between_one_and_two_bdp_in_a_queue_of_one() {
     // is sent than fits; W is twice the BDP B and those two, and each window w lasts w / rate, so the
     // queue's mean is the integral of (w - B) w over that of w: 5/9 B
     let path = "rate = '12 Mbit/s'\ndelay = '30 ms'\nqueue = '60 packets'\n";
-    let run_for = |duration_s| run(&simulation(path, &[Scheme::Reno], duration_s, 1));
+    let run_for = |duration_s| run(&simulation(path, &[Scheme::named("reno")], duration_s, 1));
     let (short, long) = (run_for(400.0), run_for(2400.0));
     let drops = (long.data.dropped_by_queue - short.data.dropped_by_queue) as f64;
     let packets = (long.data.delivered - short.data.delivered) as f64;
@@ -329,7 +334,7 @@ fn poisson_datagrams_wait_as_in_an_m_d_1_queue() {
 #[test]
 fn equal_flows_share_equally() {
     let path = "rate = '50 Mbit/s'\ndelay = '10 ms'\nqueue = '1 BDP'\n";
-    let outcome = run(&simulation(path, &[Scheme::Reno; 4], 120.0, 3));
+    let outcome = run(&simulation(path, &vec![Scheme::named("reno"); 4], 120.0, 3));
     let rates: Vec<f64> = outcome.flows.iter().map(|flow| flow.goodput_bps).collect();
     let jain =
         libm::pow(rates.iter().sum(), 2.0) / (4.0 * rates.iter().map(|r| r * r).sum::<f64>());
@@ -345,14 +350,15 @@ fn a_run_without_flows_or_time_is_refused() {
     let path = "delay = '10 ms'\n";
     let none = simulation(path, &[], 1.0, 1).run(&mut |_| ControlFlow::Continue(()));
     assert_eq!(none.err(), Some(SimError::NoFlow));
-    let now = simulation(path, &[Scheme::Reno], 0.0, 1).run(&mut |_| ControlFlow::Continue(()));
+    let now =
+        simulation(path, &[Scheme::named("reno")], 0.0, 1).run(&mut |_| ControlFlow::Continue(()));
     assert_eq!(now.err(), Some(SimError::NoTime));
 }
 
 #[test]
 fn progress_may_stop_the_run() {
     let path = "rate = '1 Gbit/s'\ndelay = '5 ms'\n";
-    let spec = simulation(path, &[Scheme::Cubic], 60.0, 1);
+    let spec = simulation(path, &[Scheme::named("cubic")], 60.0, 1);
     let outcome = spec.run(&mut |_| ControlFlow::Break(())).unwrap();
     assert!(outcome.elapsed < Span::from_secs(60.0));
 }
@@ -365,7 +371,7 @@ proptest! {
         delay_ms in 1..100u32,
         loss in prop_oneof![Just(0.0), 1e-4..0.2f64],
         queue in prop_oneof![Just("1 BDP"), Just("5 packets"), Just("100 packets"), Just("unlimited")],
-        schemes in prop::collection::vec(prop::sample::select(Scheme::ALL.to_vec()), 1..4),
+        schemes in prop::collection::vec(prop::sample::select(Scheme::all()), 1..4),
         seed in any::<u64>(),
     ) {
         // a BDP of 1 Mbit/s and 1 ms is less than a packet, which a path file must not ask for
@@ -754,7 +760,7 @@ fn a_run_in_which_nothing_arrives_is_an_error_with_its_state() {
             "the next thing on the path at 1000.012 s",
         ),
     ] {
-        let spec = simulation(path, &[Scheme::Cubic], 60.0, 1);
+        let spec = simulation(path, &[Scheme::named("cubic")], 60.0, 1);
         let error = spec
             .run(&mut |_| ControlFlow::Continue(()))
             .unwrap_err()
@@ -769,7 +775,7 @@ fn a_run_in_which_nothing_arrives_is_an_error_with_its_state() {
 
 #[test]
 fn where_nothing_limits_a_window_tcp_itself_does() {
-    let spec = simulation("delay = '500 ms'\n", &[Scheme::Reno], 24.0, 1);
+    let spec = simulation("delay = '500 ms'\n", &[Scheme::named("reno")], 24.0, 1);
     let outcome = run(&spec);
     let rounds = (0..24).map(|round| (10 << round).min(pathcast_tcp::MAX_WINDOW_PACKETS));
     let packets = rounds.sum::<u64>() as f64;
@@ -781,7 +787,7 @@ fn where_nothing_limits_a_window_tcp_itself_does() {
 fn flows_of_one_scheme_draw_apart() {
     let path = "rate = '40 Mbit/s'\ndelay = '20 ms'\nqueue = '2 BDP'\n";
     let mut log = Log::default();
-    let spec = simulation(path, &[Scheme::Bbr; 2], 20.0, 1);
+    let spec = simulation(path, &vec![Scheme::named("bbr"); 2], 20.0, 1);
     spec.run_recorded(&mut |_| ControlFlow::Continue(()), &mut log)
         .unwrap();
     let windows = |flow| {
@@ -820,7 +826,7 @@ proptest! {
         ),
         flows in prop::collection::vec(
             (
-                prop::sample::select(Scheme::ALL.to_vec()),
+                prop::sample::select(Scheme::all()),
                 any_workload(),
                 (0..7usize, any::<bool>(), any::<bool>(), 0..30u32),
             ),

@@ -90,10 +90,11 @@ impl Hosts {
         let groups = (0..).zip(&scenario.flows);
         let groups = groups.flat_map(|(i, spec)| (0..spec.count).map(move |_| i));
         for ((number, flow), group) in (0..).zip(scenario.flows_with_seed(run_seed)).zip(groups) {
-            let (spec, scheme) = (flow.spec, schemes[group]);
+            let (spec, scheme) = (flow.spec, &schemes[group]);
             let rtt = scenario.idle_rtt(spec, HANDSHAKE_BYTES);
             let mut connect = |start, framing| {
-                let scheme = scheme.unwrap_or(Scheme::Reno); // datagrams never use it
+                // datagrams never use it
+                let scheme = scheme.clone().unwrap_or_else(|| Scheme::named("reno"));
                 let controller = scheme.controller(draws.next_u64());
                 Connection::new(&spec.transport, rtt, start, controller, framing)
             };

@@ -178,7 +178,7 @@ fn the_initial_window_can_be_chosen() {
             initial_window_packets: Some(packets),
             ..SenderConfig::default()
         };
-        let mut wire = Wire::configured(config, Scheme::Reno.controller(0), |_, _| false);
+        let mut wire = Wire::configured(config, Scheme::named("reno").controller(0), |_, _| false);
         wire.run();
         let burst = wire.sent.iter().filter(|(at, _)| *at == Time::ZERO).count();
         assert_eq!(burst as u32, packets);
@@ -203,7 +203,7 @@ fn the_receivers_window_holds_the_sender_back() {
         receive_window_packets: 4,
         ..SenderConfig::default()
     };
-    wire.sender = Sender::new(config, Scheme::Reno.controller(0));
+    wire.sender = Sender::new(config, Scheme::named("reno").controller(0));
     let took_s = wire.run();
     assert!(
         (2.4..2.6).contains(&took_s),
@@ -218,7 +218,7 @@ fn a_closed_window_is_asked_after_until_it_opens() {
         receive_window_packets: 4,
         ..SenderConfig::default()
     };
-    let mut sender = Sender::new(config, Scheme::Reno.controller(0));
+    let mut sender = Sender::new(config, Scheme::named("reno").controller(0));
     let mut receiver = Receiver::new(ReceiverConfig {
         window_packets: 4,
         reads_on_demand: true,
@@ -251,7 +251,7 @@ fn the_last_packet_may_be_shorter() {
         last_short_by_bytes: 1000,
         ..SenderConfig::default()
     };
-    let mut wire = Wire::configured(config, Scheme::Reno.controller(0), |_, _| false);
+    let mut wire = Wire::configured(config, Scheme::named("reno").controller(0), |_, _| false);
     wire.run();
     assert_eq!(wire.receiver.delivered_bytes(1448), 30 * 1448 - 1000);
 }
@@ -408,7 +408,7 @@ fn the_first_loss_halves_a_chosen_initial_window_too() {
         ..SenderConfig::default()
     };
     let lost = |seq, copy| seq == 49 && copy == 0;
-    let mut wire = Wire::configured(config, Scheme::Reno.controller(0), lost);
+    let mut wire = Wire::configured(config, Scheme::named("reno").controller(0), lost);
     wire.run();
     // 49 of the first 50 packets were acknowledged when the loss showed
     let ssthresh = wire_ssthresh(&wire);
@@ -525,7 +525,7 @@ proptest::proptest! {
     ) {
         let mut state = seed | 1;
         let config = SenderConfig { packets: Some(300), ecn, ..SenderConfig::default() };
-        let mut wire = Wire::configured(config, Scheme::Cubic.controller(0), |_, _| {
+        let mut wire = Wire::configured(config, Scheme::named("cubic").controller(0), |_, _| {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
