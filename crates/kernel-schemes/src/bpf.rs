@@ -9,7 +9,7 @@ use std::sync::{Mutex, Once};
 use libbpf_rs::{ErrorKind, Link, MapCore, Object, ObjectBuilder, PrintLevel, set_print};
 
 use crate::error::SchemeError;
-use crate::schemes::{DIGITS, DIGITS_IN_NAME};
+use crate::names::{DIGITS, DIGITS_IN_NAME};
 
 /// `name` is the first field of `struct tcp_congestion_ops` in bpf/kernel.h; a zero ends it.
 const NAME_BYTES: usize = 16;
@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(names.len(), 1000);
             for name in names {
                 check_name(&name).unwrap();
-                assert!(crate::schemes::is_of_a_run(&name), "{name}");
+                assert!(crate::names::is_of_a_run(&name), "{name}");
                 assert!(
                     name.starts_with(scheme) && name.len() < NAME_BYTES,
                     "{name}"

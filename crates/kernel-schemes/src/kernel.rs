@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::error::SchemeError;
-use crate::schemes::is_of_a_run;
+use crate::names::is_of_a_run;
 
 /// The schemes that this kernel has loaded, by name; without those that a run registered for itself by
 /// BPF, which may be gone the next moment.

@@ -21,8 +21,10 @@ mod bpf;
 mod error;
 mod kernel;
 mod module;
+mod names;
 mod schemes;
 
 pub use error::SchemeError;
 pub use kernel::available;
-pub use schemes::{BPF_SCHEMES, Schemes, check_name, try_bpf};
+pub use names::{BPF_SCHEMES, check_name};
+pub use schemes::{Schemes, try_bpf};
