@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pathcast_netns::Shape;
-use pathcast_scenario::Heading;
+use pathcast_path::End;
 
 /// Most groups of flows: each has an address at either end.
 pub(crate) const MAX_GROUPS: usize = 1000;
@@ -30,31 +30,6 @@ pub enum Ip {
     V4,
     /// IPv6.
     V6,
-}
-
-/// Which end of the links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Near,
-    Far,
-}
-
-impl End {
-    /// Where the data of a flow with this heading comes from.
-    pub(crate) const fn source_of(heading: Heading) -> Self {
-        match heading {
-            Heading::Forward => Self::Near,
-            Heading::Reverse => Self::Far,
-        }
-    }
-
-    /// The other one.
-    pub(crate) const fn opposite(self) -> Self {
-        match self {
-            Self::Near => Self::Far,
-            Self::Far => Self::Near,
-        }
-    }
 }
 
 impl Ip {

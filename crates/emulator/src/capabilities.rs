@@ -4,9 +4,10 @@ use std::thread;
 
 use pathcast_kernel_schemes::{BPF_SCHEMES, available, try_bpf};
 use pathcast_netns::{DeviceKind, Host, Namespace, Settings};
+use pathcast_path::End;
 use pathcast_probe::{realtime, tcp_probe_available};
 
-use crate::addresses::{End, Ip, SHAPE};
+use crate::addresses::{Ip, SHAPE};
 
 /// What this process can do on this machine, found out by trying.
 #[derive(Clone, Debug, PartialEq, Eq)]

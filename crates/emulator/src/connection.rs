@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, limit_receive_window, set_receive_buffer, set_tcp_option};
+use pathcast_path::End;
 use pathcast_scenario::{DEFAULT_MSS_BYTES, Heading, ReceiveWindow, Transport, UNSENT_BYTES};
 use rustix::io::Errno;
 use rustix::net::{
@@ -16,7 +17,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
-use crate::addresses::{End, Ip};
+use crate::addresses::Ip;
 use crate::error::EmulatorError;
 use crate::options::Flow;
 

@@ -90,8 +90,9 @@ impl Joiner {
 
 #[cfg(test)]
 mod tests {
+    use pathcast_path::End;
+
     use super::*;
-    use crate::addresses::End;
     use crate::packet::{Kind, Pool};
 
     const PAYLOAD: u32 = 1000;

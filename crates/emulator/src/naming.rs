@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use pathcast_netns::PayloadCount;
+use pathcast_path::End;
 use pathcast_trace::{Direction, PacketEvent, PacketRecord};
 
-use crate::addresses::End;
 use crate::packet_log::{Conversation, Entry, Event};
 
 /// The flows of a run, for those who see packets only.

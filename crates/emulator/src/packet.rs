@@ -1,9 +1,9 @@
 //! Packets on their way, and what we need to know of them.
 
 use pathcast_netns::{Protocol, read_headers};
-use pathcast_path::Time;
+use pathcast_path::{End, Time};
 
-use crate::addresses::{End, MTU, host};
+use crate::addresses::{MTU, host};
 
 /// Room for one packet.
 pub(crate) type Buffer = Box<[u8; MTU as usize]>;

@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use pathcast_netns::read_headers;
-use pathcast_path::DropReason;
+use pathcast_path::{DropReason, End};
 use pathcast_quic::seal_of;
 use pathcast_trace::{
     DelaySplit, MessageRecord, Metadata, PacketEvent, PacketRecord, Read, Segment, Splitter,
     TableWriter, TraceError, User, write_beside_for,
 };
 
-use crate::addresses::End;
 use crate::naming::{Flows, Naming};
 use crate::packet::{Packet, inspect};
 use crate::seals::{Crossed, Left, SealedPacket, Seals};

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pathcast_base::clock::{RunClock, thread_cpu_s};
 use pathcast_netns::{Device, Protocol, Segment, SuperBuffer, read_headers};
-use pathcast_path::{Counters, Dropped, PacketInfo, Time};
+use pathcast_path::{Counters, Dropped, End, Heading, PacketInfo, Time};
 use pathcast_probe::realtime::request_fifo;
-use pathcast_scenario::{Network, Scenario, Way, route};
+use pathcast_scenario::{Network, Scenario, route};
 use pathcast_trace::DelayHistogram;
 
-use crate::addresses::End;
 use crate::error::EmulatorError;
 use crate::joiner::{Batch, Joiner, Leaving};
 use crate::packet::{Buffer, Header, Kind, Packet, Pool, inspect, mark};
@@ -187,13 +186,9 @@ impl<'a> Pump<'a> {
     fn crossing(&self, from: End, packet: &[u8]) -> Option<Crossing> {
         let Carried::Groups(groups) = &self.carried else {
             let headers = read_headers(packet)?;
-            let (to, way) = match from {
-                End::Near => (End::Far, Way::Out),
-                End::Far => (End::Near, Way::Back),
-            };
             return Some(Crossing {
-                route: route(0, way),
-                to,
+                route: route(0, Heading::from_end(from)),
+                to: from.opposite(),
                 kind: Kind::Other,
                 flow: headers.conversation(),
                 ecn_capable: headers.ecn_capable,
@@ -207,12 +202,8 @@ impl<'a> Pump<'a> {
             Protocol::Udp if !tcp => Kind::Datagram,
             _ => Kind::Other,
         };
-        let way = match header.to {
-            End::Far => Way::Out,
-            End::Near => Way::Back,
-        };
         Some(Crossing {
-            route: route(header.group, way),
+            route: route(header.group, Heading::from_end(header.to.opposite())),
             to: header.to,
             kind,
             flow: flow_key(&header),

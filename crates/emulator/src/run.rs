@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use pathcast_base::clock::monotonic_ns;
 use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, Shape};
-use pathcast_path::Span;
+use pathcast_path::{End, Span};
 use pathcast_probe::Probe;
 use pathcast_probe::realtime::request_fifo;
 use pathcast_scenario::Transport;
 use pathcast_trace::{Record, RunReport, Splitter, Trace};
 
-use crate::addresses::{End, MTU};
+use crate::addresses::MTU;
 use crate::applications::Applications;
 use crate::connection::{Connection, Sockets};
 use crate::error::EmulatorError;

@@ -17,12 +17,12 @@ use pathcast_kernel_schemes::{Schemes, check_name};
 use pathcast_netns::{
     Device, DeviceKind, Namespace, Shape, configure, index, route, set_sysctls, switch_on_loopback,
 };
-use pathcast_path::{Counters, Direction, Path, Span};
+use pathcast_path::{Counters, Direction, End, Path, Span};
 use pathcast_scenario::{FlowSpec, Link, Scenario, Transport};
 use pathcast_trace::{Metadata, PacketRecord, Slip, Source, TableWriter, TraceError};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::addresses::{End, MTU, SHAPE};
+use crate::addresses::{MTU, SHAPE};
 use crate::error::EmulatorError;
 use crate::mm_log::MmLog;
 use crate::options::Options;

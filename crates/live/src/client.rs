@@ -25,7 +25,9 @@ use crate::handshake::{Answered, Asking, MOST_BYTES, Session, VERSION};
 use crate::key::Key;
 use crate::log::Rows;
 use crate::party::{Party, TUNNEL_PRIORITY, schemes_of};
-use crate::plan::{CONTROL_PORT, FLOW_PORT, Plan, Side, check, over_real_path, tasks};
+use crate::plan::{
+    CLIENT, CONTROL_PORT, FLOW_PORT, Plan, SERVER, address, check, over_real_path, tasks,
+};
 use crate::server::{RaiseOnDrop, environment};
 use crate::socket;
 use crate::tunnel::{Handle, Shared, Tunnel};
@@ -222,10 +224,10 @@ impl Client<'_> {
 
     fn run(&self, progress: &dyn Fn(f64)) -> Result<Findings, LiveError> {
         let (options, scenario) = (self.options, self.scenario);
-        let tasks = tasks(scenario, options.seed, Side::Client);
+        let tasks = tasks(scenario, options.seed, CLIENT);
         let schemes = schemes_of(&tasks)?;
         let drops_before = socket::drops(&self.counted);
-        let party = Party::create(Side::Client, Some(scenario), Arc::clone(&self.shared), 1)?;
+        let party = Party::create(CLIENT, Some(scenario), Arc::clone(&self.shared), 1)?;
         self.handle.attach(self.index, Arc::clone(&party.host));
         let listener = party.listen(FLOW_PORT)?;
         self.compare();
@@ -341,7 +343,7 @@ impl Client<'_> {
 
     /// Connects to the server in the tunnel, which may not be at its end yet.
     fn call(&self, party: &Party) -> Result<TcpStream, LiveError> {
-        let server = SocketAddr::new(Side::Server.address(), CONTROL_PORT);
+        let server = SocketAddr::new(address(SERVER), CONTROL_PORT);
         let begin = Instant::now();
         loop {
             let wait = Duration::from_secs(5);

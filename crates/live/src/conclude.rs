@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use pathcast_path::End;
 use pathcast_scenario::Scenario;
 use pathcast_trace::{
     FlowReport, MessageRecord, MessageReport, Metadata, PacketRecord, Record, RunReport, Source,
@@ -16,7 +17,7 @@ use crate::control::Results;
 use crate::endpoints::Arrival;
 use crate::log::{Rows, histogram, merge};
 use crate::messages::split;
-use crate::plan::{Side, Task, tasks};
+use crate::plan::{CLIENT, SERVER, Task, tasks};
 use crate::tunnel::TunnelReport;
 
 /// What one host saw.
@@ -75,10 +76,10 @@ impl Timeline {
         }
     }
 
-    fn seconds(&self, side: Side, at_ns: u64) -> f64 {
+    fn seconds(&self, side: End, at_ns: u64) -> f64 {
         match side {
-            Side::Client => (i128::from(at_ns) - i128::from(self.begin_ns)) as f64 * 1e-9,
-            Side::Server => {
+            CLIENT => (i128::from(at_ns) - i128::from(self.begin_ns)) as f64 * 1e-9,
+            SERVER => {
                 let since_s = (i128::from(at_ns) - self.server_begin_ns) as f64 * 1e-9;
                 // offset_at(t) grows by the drift
                 since_s - (self.clock.offset_at(since_s) - self.clock.offset_s)
@@ -90,8 +91,8 @@ impl Timeline {
     fn of_arrival(&self, tasks: &[Task], arrival: &Arrival) -> (f64, f64) {
         let task = tasks.get(arrival.flow as usize);
         let (from, to) = match task.is_some_and(|task| task.sends) {
-            true => (Side::Client, Side::Server),
-            false => (Side::Server, Side::Client),
+            true => (CLIENT, SERVER),
+            false => (SERVER, CLIENT),
         };
         (
             self.seconds(from, arrival.written_ns),
@@ -129,7 +130,7 @@ pub(crate) fn conclude(
     let clock = clock.unwrap_or_default();
     let time = Timeline::new(clock, begin_ns);
     let of = |side| move |at_ns| time.seconds(side, at_ns);
-    let (to, from) = (of(Side::Client), of(Side::Server));
+    let (to, from) = (of(CLIENT), of(SERVER));
     let forward = merge(
         &client.rows.sent,
         &server.rows.received,
@@ -145,15 +146,15 @@ pub(crate) fn conclude(
         elapsed_s,
     );
 
-    let tasks = tasks(scenario, options.seed, Side::Client);
+    let tasks = tasks(scenario, options.seed, CLIENT);
     let passages = forward.passages.iter().chain(&reverse.passages);
     let arrivals = client.arrivals.iter().chain(&server.arrivals);
     let times = |arrival: &Arrival| time.of_arrival(&tasks, arrival);
     let (messages, mut splits) = split(&tasks, passages, arrivals, times);
     let flows = tasks.iter().map(|task| {
         let (here, there) = match task.sends {
-            true => ((Side::Client, &client), (Side::Server, &server)),
-            false => ((Side::Server, &server), (Side::Client, &client)),
+            true => ((CLIENT, &client), (SERVER, &server)),
+            false => ((SERVER, &server), (CLIENT, &client)),
         };
         let mut report = flow_report(task, here, there, &time, elapsed_s);
         if let Some(messages) = &mut report.messages {
@@ -240,8 +241,8 @@ fn refused(tunnel: &TunnelReport, client: &Share, server: &Share) -> Vec<String>
 /// The flow's data goes from `here` to `there`.
 fn flow_report(
     task: &Task,
-    (here_side, here): (Side, &Share),
-    (there_side, there): (Side, &Share),
+    (here_side, here): (End, &Share),
+    (there_side, there): (End, &Share),
     time: &Timeline,
     elapsed_s: f64,
 ) -> FlowReport {
@@ -345,7 +346,7 @@ fn metadata(
 
 /// The rows of both hosts' senders, in the order of their times.
 fn records(client: Share, server: Share, time: &Timeline, flows: usize) -> Vec<Record> {
-    let server_begin_s = time.seconds(Side::Server, server.begin_ns);
+    let server_begin_s = time.seconds(SERVER, server.begin_ns);
     let mut records = client.records;
     records.extend(server.records.into_iter().map(|record| Record {
         time_s: record.time_s + server_begin_s,

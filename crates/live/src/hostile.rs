@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use pathcast_path::End;
 use pathcast_scenario::{Heading, Scenario};
 
 use crate::arrivals;
@@ -16,7 +17,7 @@ use crate::handshake::{Answer, Answered, Asking, Datagram, Signer, answer};
 use crate::key::Key;
 use crate::log::{Log, Rows};
 use crate::message::Reader;
-use crate::plan::{Plan, Side, check, over_real_path, scenario_of, tasks};
+use crate::plan::{CLIENT, Plan, SERVER, check, over_real_path, scenario_of, tasks};
 use crate::tunnel::TunnelReport;
 
 /// The first byte of an input says what it is.
@@ -106,7 +107,7 @@ fn plan(content: &[u8]) -> bool {
     let Ok(scenario) = Scenario::parse(&plan.scenario, "plan") else {
         return false;
     };
-    check(&scenario).is_ok() && !tasks(&scenario, plan.seed, Side::Server).is_empty()
+    check(&scenario).is_ok() && !tasks(&scenario, plan.seed, SERVER).is_empty()
 }
 
 /// Flows of a client whose server says what it likes.
@@ -123,14 +124,14 @@ fn scenario() -> Scenario {
 }
 
 /// TCP segments of a flow, as its host notes them.
-fn log_of(side: Side) -> Log {
+fn log_of(side: End) -> Log {
     let mut log = Log::default();
     for number in 0..20u64 {
         let at_ns = 1_000_000_000 + number * 1_000_000;
         let mut packet = vec![0; 600];
         (packet[0], packet[9], packet[32]) = (0x45, 6, 5 << 4);
         packet[2..4].copy_from_slice(&600u16.to_be_bytes());
-        let from = 20_000 + u16::from(side == Side::Server);
+        let from = 20_000 + u16::from(side == SERVER);
         packet[20..22].copy_from_slice(&from.to_be_bytes());
         packet[22..24].copy_from_slice(&5001u16.to_be_bytes());
         packet[24..28].copy_from_slice(&(number as u32 * 560).to_be_bytes());
@@ -180,7 +181,7 @@ fn results(mut content: &[u8]) -> bool {
     let Some(server) = share(results, log, arrived, begin_ns) else {
         return false;
     };
-    let own = log_of(Side::Client).encode();
+    let own = log_of(CLIENT).encode();
     let client = share(Results::default(), &own, &[], 1_000_000_000).expect("our own");
     let options = RunOptions {
         server: ("192.0.2.1".into(), 5600),
@@ -297,7 +298,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         })
         .collect();
     let mut all = vec![RESULTS];
-    let log = log_of(Side::Server).encode();
+    let log = log_of(SERVER).encode();
     for part in [&clock, &reply, &log, &arrivals::encode(&arrived)] {
         all.extend((part.len() as u16).to_le_bytes());
         all.extend(part);

@@ -79,7 +79,7 @@ mod tests {
     use pathcast_scenario::Heading;
 
     use super::*;
-    use crate::plan::{Side, over_real_path, scenario_of, tasks};
+    use crate::plan::{CLIENT, over_real_path, scenario_of, tasks};
 
     fn passage(first: u64, sent_s: f64, arrived_s: Option<f64>) -> Passage {
         Passage {
@@ -95,7 +95,7 @@ mod tests {
     fn a_message_waits_in_the_sender_the_network_and_behind_a_lost_packet() {
         let workload = "{ kind = 'constant-rate', rate = '1 Mbit/s' }";
         let scenario = scenario_of(&["reno".into()], Heading::Forward, Some(workload)).unwrap();
-        let tasks = tasks(&over_real_path(&scenario), 1, Side::Client);
+        let tasks = tasks(&over_real_path(&scenario), 1, CLIENT);
         let passages = [
             passage(0, 0.010, None),
             passage(1000, 0.050, Some(0.070)),

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use pathcast_base::clock::monotonic_ns;
 use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, limit_receive_window, set_sysctls, set_tcp_option};
+use pathcast_path::End;
 use pathcast_probe::{Method, Observation, Probe};
 use pathcast_scenario::{Scenario, UNSENT_BYTES};
 use pathcast_trace::Record;
@@ -25,7 +26,9 @@ use rustix::net::{
 use crate::control::{Endpoint, Results, Sender};
 use crate::endpoints::{Endpoints, EndpointsReport};
 use crate::error::LiveError;
-use crate::plan::{FIRST_FLOW_PORT, FLOW_PORT, MOST_FLOWS, SHAPE, Side, Task, beginning, settings};
+use crate::plan::{
+    FIRST_FLOW_PORT, FLOW_PORT, MOST_FLOWS, SHAPE, Task, address, beginning, settings,
+};
 use crate::tunnel::Shared;
 
 const PROBE_PRIORITY: i32 = 45;
@@ -40,7 +43,7 @@ const TCP_NOTSENT_LOWAT: i32 = 25;
 /// One host in a run.
 pub(crate) struct Party {
     pub(crate) host: Arc<Host>,
-    pub(crate) side: Side,
+    pub(crate) side: End,
     pub(crate) shared: Arc<Shared>,
     most_records: usize,
 }
@@ -52,19 +55,19 @@ const MOST_RECORDS: usize = 1 << 22;
 impl Party {
     /// A host with its address in the tunnel, that will run what `scenario` says; one of `parties` at once.
     pub(crate) fn create(
-        side: Side,
+        side: End,
         scenario: Option<&Scenario>,
         shared: Arc<Shared>,
         parties: usize,
     ) -> Result<Self, LiveError> {
         let host = Arc::new(Host::create(
             None,
-            &[side.address()],
+            &[address(side)],
             SHAPE,
             &settings(scenario),
         )?);
         if let Some(scenario) = scenario {
-            host.begin_with(side.other().address(), beginning(scenario))?;
+            host.begin_with(address(side.opposite()), beginning(scenario))?;
         }
         Ok(Self {
             host,
@@ -77,9 +80,9 @@ impl Party {
     /// Settings of TCP as the scenario wants them.
     pub(crate) fn settle(&self, scenario: &Scenario) -> Result<Vec<String>, LiveError> {
         let settings = settings(Some(scenario));
-        let peer = self.side.other().address();
+        let peer = address(self.side.opposite());
         self.host.begin_with(peer, beginning(scenario))?;
-        self.inside(|| Ok(set_sysctls(&settings, &[self.side.address()])))
+        self.inside(|| Ok(set_sysctls(&settings, &[address(self.side)])))
     }
 
     /// Does `work` in the namespace of the tunnel.
@@ -94,7 +97,7 @@ impl Party {
 
     /// Waits for connections at `port` of the tunnel.
     pub(crate) fn listen(&self, port: u16) -> Result<TcpListener, LiveError> {
-        let address = SocketAddr::new(self.side.address(), port);
+        let address = SocketAddr::new(address(self.side), port);
         self.inside(|| {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
@@ -122,7 +125,7 @@ impl Party {
         let mut sockets = opened?;
         let connecting = |errno: Errno| LiveError::from_io("connecting over the tunnel", errno);
         let begin = Instant::now();
-        let peer = self.side.other().address();
+        let peer = address(self.side.opposite());
         let mut waiting = tasks.len();
         let mut connected = vec![false; tasks.len()];
         while waiting > 0 {
@@ -187,14 +190,14 @@ impl Party {
         let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
         let socket = socket.map_err(opening)?;
         let port = FIRST_FLOW_PORT + task.number as u16;
-        bind(&socket, &SocketAddr::new(self.side.address(), port)).map_err(opening)?;
+        bind(&socket, &SocketAddr::new(address(self.side), port)).map_err(opening)?;
         let scheme = schemes.kernel_name(task.scheme());
         sockopt::set_tcp_congestion(&socket, scheme).map_err(|errno| {
             LiveError::from_io(format!("setting the congestion control {scheme:?}"), errno)
         })?;
         prepare(&socket, task)
             .map_err(|error| LiveError::from_io("opening a TCP socket", error))?;
-        let to = SocketAddr::new(self.side.other().address(), FLOW_PORT);
+        let to = SocketAddr::new(address(self.side.opposite()), FLOW_PORT);
         match connect(&socket, &to) {
             Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
             Err(errno) => Err(opening(errno)),

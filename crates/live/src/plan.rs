@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use pathcast_netns::route::Beginning;
 use pathcast_netns::{Settings, Shape};
-use pathcast_path::{Path, Time};
+use pathcast_path::{End, Path, Time};
 use pathcast_scenario::{
     DEFAULT_MSS_BYTES, Flow, FlowSpec, Heading, ReceiveWindow, Scenario, Transport,
 };
@@ -31,37 +31,16 @@ pub(crate) const FIRST_FLOW_PORT: u16 = 20_000;
 /// Most flows of a run.
 pub(crate) const MOST_FLOWS: usize = 1000;
 
-/// Which of the two hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// The near end of the flows' routes.
-    Client,
-    /// The far end.
-    Server,
-}
+/// The client is the near end of the flows' routes, the server the far end.
+pub(crate) const CLIENT: End = End::Near;
+pub(crate) const SERVER: End = End::Far;
 
-impl Side {
-    pub(crate) const fn address(self) -> IpAddr {
-        IpAddr::V4(match self {
-            Self::Client => Ipv4Addr::new(10, 77, 0, 1),
-            Self::Server => Ipv4Addr::new(10, 77, 128, 1),
-        })
-    }
-
-    pub(crate) const fn other(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-
-    /// Where the data of a flow comes from.
-    pub(crate) const fn source_of(heading: Heading) -> Self {
-        match heading {
-            Heading::Forward => Self::Client,
-            Heading::Reverse => Self::Server,
-        }
-    }
+/// The address of a host in the tunnel.
+pub(crate) const fn address(host: End) -> IpAddr {
+    IpAddr::V4(match host {
+        CLIENT => Ipv4Addr::new(10, 77, 0, 1),
+        SERVER => Ipv4Addr::new(10, 77, 128, 1),
+    })
 }
 
 /// What the client asks for.
@@ -247,7 +226,7 @@ impl Task {
 }
 
 /// All flows of a scenario as `side` sees them.
-pub(crate) fn tasks(scenario: &Scenario, seed: u64, side: Side) -> Vec<Task> {
+pub(crate) fn tasks(scenario: &Scenario, seed: u64, side: End) -> Vec<Task> {
     let flows = scenario.flows_with_seed(seed);
     (0..)
         .zip(flows)
@@ -258,7 +237,7 @@ pub(crate) fn tasks(scenario: &Scenario, seed: u64, side: Side) -> Vec<Task> {
                 ..spec.clone()
             },
             start,
-            sends: Side::source_of(spec.heading) == side,
+            sends: End::source_of(spec.heading) == side,
         })
         .collect()
 }
@@ -281,7 +260,7 @@ mod tests {
             assert_eq!(check(&scenario), Ok(()));
             let read = Scenario::parse(&scenario.to_toml(), "plan").unwrap();
             assert_eq!(read.flows, scenario.flows);
-            let (client, server) = (tasks(&read, 1, Side::Client), tasks(&read, 1, Side::Server));
+            let (client, server) = (tasks(&read, 1, CLIENT), tasks(&read, 1, SERVER));
             for (here, there) in client.iter().zip(&server) {
                 assert_eq!((here.number, here.start), (there.number, there.start));
                 assert!(!here.sends && there.sends);

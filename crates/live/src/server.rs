@@ -22,7 +22,7 @@ use crate::control::{Control, MOST_FROM_CLIENT, PATIENCE, Reply, Request};
 use crate::error::LiveError;
 use crate::key::Key;
 use crate::party::{Party, TUNNEL_PRIORITY, schemes_of};
-use crate::plan::{CONTROL_PORT, FLOW_PORT, Plan, Side, Task, check, tasks};
+use crate::plan::{CONTROL_PORT, FLOW_PORT, Plan, SERVER, Task, check, tasks};
 use crate::socket;
 use crate::tunnel::{Arrived, Handle, Tunnel, Welcoming};
 
@@ -190,7 +190,7 @@ impl Visit<'_> {
 
     fn serve(&self, tell: &(dyn Fn(ServerEvent) + Sync)) -> Result<(), LiveError> {
         let party = Party::create(
-            Side::Server,
+            SERVER,
             None,
             Arc::clone(&self.arrived.shared),
             self.options.most_clients,
@@ -259,7 +259,7 @@ impl Visit<'_> {
         let scenario = Scenario::parse(&plan.scenario, "plan");
         let scenario = scenario.map_err(|error| LiveError::Unsupported(error.to_string()))?;
         check(&scenario).map_err(LiveError::Unsupported)?;
-        let tasks = tasks(&scenario, plan.seed, Side::Server);
+        let tasks = tasks(&scenario, plan.seed, SERVER);
         let schemes = schemes_of(&tasks);
         let schemes = schemes.map_err(|error| LiveError::Unsupported(error.to_string()))?;
         party.settle(&scenario)?;

@@ -25,6 +25,7 @@ pub mod delay;
 mod fast;
 mod file;
 pub mod foreign;
+mod heading;
 pub mod link;
 pub mod loss;
 mod packet;
@@ -39,6 +40,7 @@ pub use pathcast_base::{Bandwidth, Probability, Size, Span, Time, UnitError, see
 
 pub use aggregation::{AggregationSpec, Aggregator};
 pub use channel::Channel;
+pub use heading::{End, Heading};
 pub use packet::{Arrival, Counters, DropReason, Dropped, Drops, PacketInfo, Queued};
 pub use path::{Change, Direction, Path};
 pub use policer::{Policer, PolicerSpec};

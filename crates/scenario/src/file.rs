@@ -7,10 +7,10 @@ use std::fmt::Display;
 use std::fmt::Write as _;
 
 use pathcast_path::reader::{Field, Loader, Read, TIME, Table, Trouble};
-use pathcast_path::{Path, Span};
+use pathcast_path::{Heading, Path, Span};
 use toml::de::DeTable;
 
-use crate::scenario::{FlowSpec, Heading, Link, Scenario};
+use crate::scenario::{FlowSpec, Link, Scenario};
 use crate::transport::Transport;
 use crate::workload::{Bulk, Workload};
 

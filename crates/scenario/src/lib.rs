@@ -44,11 +44,13 @@ mod workload;
 
 pub use application::{Application, Message, Side};
 pub use datagrams::{DATAGRAM_BYTES, Datagrams};
-pub use network::{Exit, Network, Way, route};
+pub use pathcast_path::Heading;
+
+pub use network::{Exit, Network, route};
 pub use pipe::{Pending, Pipe};
 pub use quic::QuicScheme;
 pub use receive_window::ReceiveWindow;
-pub use scenario::{Flow, FlowSpec, Heading, Link, Scenario};
+pub use scenario::{Flow, FlowSpec, Link, Scenario};
 pub use timers::Timers;
 pub use transport::{DEFAULT_MSS_BYTES, Transport};
 pub use varying::{Shape, Varying};

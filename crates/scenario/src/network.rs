@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use pathcast_path::delay::DelayLine;
-use pathcast_path::{Channel, Counters, DropReason, Dropped, PacketInfo, Span, Time};
+use pathcast_path::{Channel, Counters, DropReason, Dropped, Heading, PacketInfo, Span, Time};
 
 use crate::scenario::Scenario;
 use crate::timers::Timers;
@@ -36,18 +36,9 @@ pub struct Exit<P> {
     pub marked: bool,
 }
 
-/// Which way over the links of a group of flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// From the near end to the far end.
-    Out,
-    /// From the far end to the near end.
-    Back,
-}
-
-/// The route of the group of flows number `group`, one `way`, as the network numbers it.
-pub const fn route(group: usize, way: Way) -> u32 {
-    2 * group as u32 + matches!(way, Way::Back) as u32
+/// The route of the group of flows number `group` for packets of this `heading`, as the network numbers it.
+pub const fn route(group: usize, heading: Heading) -> u32 {
+    2 * group as u32 + heading as u32
 }
 
 /// The links of a scenario and the routes of its groups of flows, for packets that carry a `P`.
@@ -268,9 +259,13 @@ mod tests {
     fn a_packet_crosses_the_links_of_its_route_there_and_back() {
         let mut network = network();
         let full = PacketInfo::of_size(1500);
-        for (group, way, packet) in [(0, Way::Out, 1), (1, Way::Out, 2), (0, Way::Back, 3)] {
+        for (group, heading, packet) in [
+            (0, Heading::Forward, 1),
+            (1, Heading::Forward, 2),
+            (0, Heading::Reverse, 3),
+        ] {
             network
-                .enter(Time::ZERO, route(group, way), full, packet)
+                .enter(Time::ZERO, route(group, heading), full, packet)
                 .unwrap();
         }
         let (mut exits, drops) = drain(&mut network);

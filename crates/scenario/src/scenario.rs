@@ -2,7 +2,7 @@
 
 use pathcast_path::reader::document;
 use pathcast_path::seed::{generator, uniform};
-use pathcast_path::{Loader, Path, PathError, Span, Time};
+use pathcast_path::{Heading, Loader, Path, PathError, Span, Time};
 
 use crate::file;
 use crate::transport::Transport;
@@ -18,16 +18,6 @@ pub struct Link {
     pub name: String,
     /// What it does, in both directions.
     pub path: Path,
-}
-
-/// Which way the data of a flow goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Heading {
-    /// From the near end of its first link to the far end of its last.
-    #[default]
-    Forward,
-    /// The other way.
-    Reverse,
 }
 
 /// Flows that are alike.

@@ -100,7 +100,8 @@ pub enum PacketEvent {
     Marked = 4,
 }
 
-/// Which way a packet went.
+/// Which way a packet went, seen from its flow: with the data of a flow that heads in reverse it goes in
+/// reverse over the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Direction {

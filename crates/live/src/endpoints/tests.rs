@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use pathcast_scenario::Heading;
 
 use super::*;
-use crate::plan::{Side, over_real_path, scenario_of, tasks};
+use crate::plan::{CLIENT, over_real_path, scenario_of, tasks};
 
 /// What becomes of `count` flows that write 24 bytes some five million times a second, to readers that read
 /// nothing, when they begin `late_ns` late: the most that waits, and each flow's end.
@@ -13,7 +13,7 @@ fn flooded(count: usize, late_ns: u64) -> (usize, Vec<Option<i32>>) {
     let workload = "{ kind = 'constant-rate', rate = '1 Gbit/s', portion = '24 B' }";
     let schemes = vec!["cubic".to_string(); count];
     let scenario = scenario_of(&schemes, Heading::Forward, Some(workload)).unwrap();
-    let tasks = tasks(&over_real_path(&scenario), 1, Side::Client);
+    let tasks = tasks(&over_real_path(&scenario), 1, CLIENT);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (mut readers, mut sockets) = (Vec::new(), Vec::new());
     for _ in &tasks {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use pathcast_path::{Counters, DropReason, Dropped, Time};
-use pathcast_scenario::{Heading, Scenario, Way, route};
+use pathcast_scenario::{Scenario, route};
 
 use crate::network::Network;
 use crate::wire::{Ack, Body, Data};
@@ -36,11 +36,8 @@ impl Routed {
     pub fn new(scenario: &Scenario, seed: u64, asking: &[u32]) -> Self {
         let mut connections = Vec::new();
         for (group, spec) in scenario.flows.iter().enumerate() {
-            let (out, back) = (route(group, Way::Out), route(group, Way::Back));
-            let (data, ack) = match spec.heading {
-                Heading::Forward => (out, back),
-                Heading::Reverse => (back, out),
-            };
+            let data = route(group, spec.heading);
+            let ack = route(group, spec.heading.opposite());
             connections.extend((0..spec.count).map(|_| Routes { data, ack }));
         }
         for &flow in asking {
