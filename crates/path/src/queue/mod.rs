@@ -1,14 +1,8 @@
 //! Queues before the link, one file each, with its keys in the path file; `disciplines!` lists them.
 
-mod codel;
-mod drophead;
-mod droptail;
 mod fifo;
-mod fq_codel;
 mod kind;
 mod limit;
-mod pie;
-mod red;
 
 pub use codel::{CoDel, CoDelSpec};
 pub use drophead::DropHead;
@@ -54,7 +48,7 @@ impl QueueSpec {
     }
 }
 
-/// Makes of the list of disciplines what goes by it: [`Discipline`], [`Queue`] and its calls, and
+/// Makes of the list of disciplines what goes by it: their modules, [`Discipline`], [`Queue`] and its calls, and
 /// the kinds of queues in a path file. A line has the name, the parameters if there are any, the
 /// module with its `KINDS` and `to_toml`, the queue, and how it is made.
 macro_rules! disciplines {
@@ -62,6 +56,8 @@ macro_rules! disciplines {
         new($limits:ident, $rate:ident, $rng:ident);
         $($(#[$doc:meta])* $name:ident $(($spec:ident: $parameters:ty))? in $module:ident: $queue:ty = $new:expr;)*
     ) => {
+        $(mod $module;)*
+
         /// Which packets are dropped or marked, and when.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Discipline {

@@ -1,80 +1,12 @@
-//! Which format a file is in, from its first bytes alone.
+//! Which format a file is in that looks like others, from its first bytes alone.
 
-use std::fmt;
+use super::Format;
 
 /// As much of a file as is looked at.
 pub(crate) const HEAD_BYTES: usize = 64 << 10;
 
-/// The formats that are known, [`read`](crate::read) or told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Our own table.
-    Parquet,
-    /// `time_s,cwnd_packets`.
-    Csv,
-    /// `iperf3 -J` or `--json-stream`.
-    Iperf3,
-    /// tcp_probe's lines, of `/proc/net/tcpprobe` or tracefs.
-    TcpProbe,
-    /// `ss -tin`.
-    Ss,
-    /// Flent's data.
-    Flent,
-    /// ndt7's archive, or its client's lines.
-    Ndt7,
-    /// pcap or pcapng.
-    Pcap,
-    /// qlog, JSON or a sequence of JSON texts.
-    Qlog,
-    /// The log of mm-link.
-    MahimahiLog,
-    /// A packet-delivery trace of mahimahi: a link and no flow.
-    MahimahiTrace,
-    /// The merged log of a Pantheon tunnel.
-    PantheonLog,
-    /// The log of one end of a Pantheon tunnel.
-    PantheonEnd,
-    /// `pantheon_perf.json`.
-    PantheonPerf,
-}
-
-/// What an unknown file is held against.
-pub(crate) const KNOWN: &str = "Parquet of pathcast, CSV with time_s and cwnd_packets, iperf3 -J, \
-    tcp_probe text, ss -tin, data of flent, ndt7 JSON, pcap or pcapng, qlog, a log of mm-link, a datalink or acklink log of \
-    Pantheon, pantheon_perf.json; all but the first as they are or packed by gzip, xz, zstd or bzip2";
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Parquet => "Parquet",
-            Self::Csv => "CSV",
-            Self::Iperf3 => "iperf3 JSON",
-            Self::TcpProbe => "tcp_probe text",
-            Self::Ss => "ss -tin",
-            Self::Flent => "flent's data",
-            Self::Ndt7 => "ndt7 JSON",
-            Self::Pcap => "packet capture",
-            Self::Qlog => "qlog",
-            Self::MahimahiLog => "log of mm-link",
-            Self::MahimahiTrace => "packet-delivery trace of mahimahi",
-            Self::PantheonLog => "merged log of a Pantheon tunnel",
-            Self::PantheonEnd => "log of one end of a Pantheon tunnel",
-            Self::PantheonPerf => "pantheon_perf.json",
-        })
-    }
-}
-
-/// The format of a file that begins with `head`, if it is known.
+/// The format of a file that begins with `head`, if it is known and claims no file by itself.
 pub(crate) fn detect(head: &[u8]) -> Option<Format> {
-    match head {
-        [b'P', b'A', b'R', b'1', ..] => return Some(Format::Parquet),
-        [0xd4, 0xc3, 0xb2, 0xa1, ..]
-        | [0xa1, 0xb2, 0xc3, 0xd4, ..]
-        | [0x4d, 0x3c, 0xb2, 0xa1, ..]
-        | [0xa1, 0xb2, 0x3c, 0x4d, ..]
-        | [0x0a, 0x0d, 0x0d, 0x0a, ..] => return Some(Format::Pcap),
-        _ => {}
-    }
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with(['{', '\u{1e}']) {
@@ -191,11 +123,8 @@ mod tests {
     #[test]
     fn formats_are_told_by_content() {
         for (head, wanted) in [
-            (&b"PAR1\x15"[..], Some(Format::Parquet)),
-            (b"time_s,cwnd_packets\n", Some(Format::Csv)),
+            (&b"time_s,cwnd_packets\n"[..], Some(Format::Csv)),
             (b"a,b\n1,2\n", Some(Format::Csv)),
-            (b"\xd4\xc3\xb2\xa1", Some(Format::Pcap)),
-            (b"\x0a\x0d\x0d\x0a", Some(Format::Pcap)),
             (b"{\"start\": {\"connected\": []}}", Some(Format::Iperf3)),
             (b"^C{\"start\": {\"connected\": []}}", Some(Format::Iperf3)),
             (b"{\"event\":\"start\",\"data\":{}}", Some(Format::Iperf3)),

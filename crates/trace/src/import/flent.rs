@@ -10,8 +10,15 @@ use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::each::{Each, Keys, Members, skip};
 use crate::import::input::{Budget, Input, Metered, json_error};
+use crate::import::kind::{Kind, Windows};
 use crate::import::rows::{FlowNames, Rows};
 use crate::record::{Record, Source};
+
+pub(super) const KIND: Kind = Kind {
+    known: Some("data of flent"),
+    windows: Windows::Rows(|input, most, _| read(input, most)),
+    ..Kind::called("flent's data")
+};
 
 /// Payload of a packet where nothing tells: Ethernet, IPv4, TCP with timestamps.
 const MSS_BYTES: u32 = 1448;

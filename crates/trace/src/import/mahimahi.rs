@@ -11,8 +11,16 @@ use std::path::Path;
 use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::{Input, shown};
+use crate::import::kind::{Kind, Windows};
 use crate::import::rows::Rows;
 use crate::record::{Direction, PacketEvent, PacketRecord, Source};
+
+pub(super) const KIND: Kind = Kind {
+    known: Some("a log of mm-link"),
+    windows: Windows::None("it tells of packets and not of windows; read it as packets"),
+    packets: Some(|input, most, _| packets(input, most)),
+    ..Kind::called("log of mm-link")
+};
 
 /// What TUN puts before each packet.
 const TUN_BYTES: u32 = 4;

@@ -6,43 +6,93 @@
 
 mod detect;
 mod each;
-mod flent;
 mod hints;
 mod input;
-mod iperf3;
-mod mahimahi;
-mod ndt7;
+mod kind;
 mod opened;
 mod packed;
-mod pantheon;
-mod pantheon_ends;
-mod pantheon_perf;
-mod pcap;
 mod probe_srtt;
-mod qlog;
 mod rows;
-mod ss;
-mod tcp_probe;
 #[cfg(test)]
 mod testing;
 mod zstd;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
-use crate::csv_reader::read_rows;
 use crate::error::TraceError;
-use crate::parquet_file::read_opened;
 use crate::record::{MAX_ROWS, Metadata, PacketRecord, Record, Source, Trace};
 
-pub use detect::Format;
 pub use opened::TraceFile;
 pub use pantheon_ends::merge_tunnel_ends;
 pub use pantheon_perf::{PerfRow, read_pantheon_perf};
 
-use detect::{HEAD_BYTES, KNOWN, detect};
+use detect::{HEAD_BYTES, detect};
 use input::Input;
+use kind::{Kind, Windows};
 use rows::{Rows, Timed};
+
+/// Makes of the list of formats what goes by it: their modules, and [`Format`] with the `KIND` of each.
+macro_rules! formats {
+    ($($(#[$doc:meta])* $name:ident in $module:ident;)*) => {
+        $(mod $module;)*
+
+        /// The formats that are known, [`read`](crate::read) or told apart.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Format {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Format {
+            const ALL: &[Self] = &[$(Self::$name),*];
+
+            const fn kind(self) -> &'static Kind {
+                match self {
+                    $(Self::$name => &$module::KIND,)*
+                }
+            }
+        }
+    };
+}
+
+// in the order in which errors list them
+formats! {
+    /// Our own table.
+    Parquet in parquet_table;
+    /// `time_s,cwnd_packets`.
+    Csv in csv_table;
+    /// `iperf3 -J` or `--json-stream`.
+    Iperf3 in iperf3;
+    /// tcp_probe's lines, of `/proc/net/tcpprobe` or tracefs.
+    TcpProbe in tcp_probe;
+    /// `ss -tin`.
+    Ss in ss;
+    /// Flent's data.
+    Flent in flent;
+    /// ndt7's archive, or its client's lines.
+    Ndt7 in ndt7;
+    /// pcap or pcapng.
+    Pcap in pcap;
+    /// qlog, JSON or a sequence of JSON texts.
+    Qlog in qlog;
+    /// The log of mm-link.
+    MahimahiLog in mahimahi;
+    /// A packet-delivery trace of mahimahi: a link and no flow.
+    MahimahiTrace in mahimahi_trace;
+    /// The merged log of a Pantheon tunnel.
+    PantheonLog in pantheon;
+    /// The log of one end of a Pantheon tunnel.
+    PantheonEnd in pantheon_ends;
+    /// `pantheon_perf.json`.
+    PantheonPerf in pantheon_perf;
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind().name)
+    }
+}
 
 /// What to do about a file that is cut short or corrupt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,52 +215,10 @@ pub fn read_bytes(
 
 fn read_input(input: Input<'_>, options: &ReadOptions) -> Result<Imported, TraceError> {
     let format = format_of(input)?;
-    let most = most_rows(input, options)?;
-    let no_windows = |what: &str| {
-        Err(TraceError::new(
-            input.path,
-            format!("is a {format}: {what}"),
-        ))
-    };
-    let read = match format {
-        Format::Parquet => {
-            let Some(file) = input.whole() else {
-                return no_windows("it is read from a file or pipe, and not out of bytes");
-            };
-            let trace = read_opened(input.path, &file?)?;
-            return one_flow(input.path, trace, options.flow).map(|trace| Imported {
-                trace,
-                format,
-                goodput_bps: BTreeMap::new(),
-                warnings: Vec::new(),
-            });
-        }
-        Format::Csv => return csv(input, options),
-        Format::Iperf3 => iperf3::read(input, most)?,
-        Format::TcpProbe => tcp_probe::read(input, most)?,
-        Format::Ss => ss::read(input, most)?,
-        Format::Flent => flent::read(input, most)?,
-        Format::Ndt7 => ndt7::read(input, most)?,
-        Format::Pcap => pcap::read(input, most, options.flow.unwrap_or(0))?,
-        Format::Qlog => qlog::read(input, most)?,
-        Format::PantheonLog => pantheon::read(input, most)?,
-        Format::MahimahiLog => {
-            return no_windows("it tells of packets and not of windows; read it as packets");
-        }
-        Format::MahimahiTrace => {
-            return no_windows(
-                "it describes a link, and stands in a path file (docs/path-file.md)",
-            );
-        }
-        Format::PantheonEnd => {
-            return no_windows(
-                "it knows packets of one end only; give the log of the other end, too (--egress), or \
-                 the *_datalink_run*.log that Pantheon merges out of both",
-            );
-        }
-        Format::PantheonPerf => {
-            return no_windows("it has sums of whole runs and no series");
-        }
+    let read = match format.kind().windows {
+        Windows::Rows(read) => read(input, most_rows(input, options)?, options.flow.unwrap_or(0))?,
+        Windows::Table(read) => return read(input, options),
+        Windows::None(why) => return Err(no_windows(input, format, why)),
     };
     let goodput_bps = read.goodput_bps.clone();
     let (metadata, records, warnings) = settle(input, options.damage, read)?;
@@ -224,6 +232,10 @@ fn read_input(input: Input<'_>, options: &ReadOptions) -> Result<Imported, Trace
             .collect(),
         warnings,
     })
+}
+
+fn no_windows(input: Input<'_>, format: Format, why: &str) -> TraceError {
+    TraceError::new(input.path, format!("is a {format}: {why}"))
 }
 
 /// Reads the packets of a capture, a qlog, a log of mm-link or of a Pantheon tunnel.
@@ -248,20 +260,15 @@ pub fn packets_of_bytes(
 
 fn packets_of_input(input: Input<'_>, options: &ReadOptions) -> Result<Packets, TraceError> {
     let format = format_of(input)?;
-    let most = most_rows(input, options)?;
-    let read = match format {
-        Format::Pcap => pcap::packets(input, most, options.flow.unwrap_or(0))?,
-        Format::Qlog => qlog::packets(input, most)?,
-        Format::MahimahiLog => mahimahi::packets(input, most)?,
-        Format::PantheonLog => pantheon::packets(input, most)?,
-        _ => {
-            let message = format!(
-                "is {format}, which does not tell of single packets; expected a packet capture, a \
-                 qlog, a log of mm-link or a merged log of Pantheon"
-            );
-            return Err(TraceError::new(input.path, message));
-        }
+    let Some(packets) = format.kind().packets else {
+        let message = format!(
+            "is {format}, which does not tell of single packets; expected a packet capture, a \
+             qlog, a log of mm-link or a merged log of Pantheon"
+        );
+        return Err(TraceError::new(input.path, message));
     };
+    let most = most_rows(input, options)?;
+    let read = packets(input, most, options.flow.unwrap_or(0))?;
     let (metadata, mut records, warnings) = settle(input, options.damage, read)?;
     if let Some(flow) = options.flow {
         let flows = records.iter().map(|record| record.flow);
@@ -281,39 +288,38 @@ fn most_rows(input: Input<'_>, options: &ReadOptions) -> Result<usize, TraceErro
     Ok(input.most_rows()?.min(options.max_rows).max(1))
 }
 
+/// What an unknown file is held against.
+fn known() -> String {
+    let formats: Vec<_> = Format::ALL
+        .iter()
+        .filter_map(|format| format.kind().known)
+        .collect();
+    let packed = "all but the first as they are or packed by gzip, xz, zstd or bzip2";
+    format!("{}; {packed}", formats.join(", "))
+}
+
 fn format_of(input: Input<'_>) -> Result<Format, TraceError> {
     let head = input.head(HEAD_BYTES)?;
     let wrong = |message: String| Err(TraceError::new(input.path, message));
     if head.is_empty() {
-        return wrong(format!("is empty, expected one of: {KNOWN}"));
+        return wrong(format!("is empty, expected one of: {}", known()));
     }
-    match detect(&head) {
+    let claims = |format: &&Format| (format.kind().claims)(&head);
+    match Format::ALL
+        .iter()
+        .find(claims)
+        .copied()
+        .or_else(|| detect(&head))
+    {
         Some(format) => Ok(format),
         None => {
             if let Some(hint) = hints::hint(&head) {
                 return wrong(hint.to_string());
             }
             let start = input::shown(&head[..head.len().min(60)]);
-            wrong(format!("begins with {start}, expected one of: {KNOWN}"))
+            wrong(format!("begins with {start}, expected one of: {}", known()))
         }
     }
-}
-
-fn csv(input: Input<'_>, options: &ReadOptions) -> Result<Imported, TraceError> {
-    let mut records = Vec::new();
-    let most = most_rows(input, options)?;
-    let outcome = read_rows(input.open()?, input.path, most, &mut records);
-    let mut rows = Rows::new(most);
-    rows.adopt(records);
-    let read = Read::new(Source::Csv, rows, outcome.err());
-    let (metadata, records, warnings) = settle_at(input, options.damage, read, false)?;
-    let trace = one_flow(input.path, Trace { metadata, records }, options.flow)?;
-    Ok(Imported {
-        trace,
-        format: Format::Csv,
-        goodput_bps: BTreeMap::new(),
-        warnings,
-    })
 }
 
 type Settled<R> = (Metadata, Vec<R>, Vec<String>);

@@ -8,8 +8,15 @@ use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::each::{Each, Keys, Members, skip};
 use crate::import::input::{Budget, Input, Metered, json_error, shown};
+use crate::import::kind::{Kind, Windows};
 use crate::import::rows::Rows;
 use crate::record::{Record, Source};
+
+pub(super) const KIND: Kind = Kind {
+    known: Some("ndt7 JSON"),
+    windows: Windows::Rows(|input, most, _| read(input, most)),
+    ..Kind::called("ndt7 JSON")
+};
 
 /// What TCP_INFO has for a threshold that was never reached.
 const NO_THRESHOLD: f64 = 2_147_483_647.0;

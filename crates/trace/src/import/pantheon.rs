@@ -13,8 +13,16 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::{Input, shown};
+use crate::import::kind::{Kind, Windows};
 use crate::import::rows::{FlowNames, Rows, Timed};
 use crate::record::{Direction, PacketEvent, PacketRecord, Record, Source};
+
+pub(super) const KIND: Kind = Kind {
+    known: Some("a datalink or acklink log of Pantheon"),
+    windows: Windows::Rows(|input, most, _| read(input, most)),
+    packets: Some(|input, most, _| packets(input, most)),
+    ..Kind::called("merged log of a Pantheon tunnel")
+};
 
 /// Times are rounded to a microsecond, each for itself.
 const ROUNDING_US: i64 = 2;

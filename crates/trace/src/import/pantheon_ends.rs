@@ -9,7 +9,16 @@ use std::fmt::Write;
 
 use crate::error::TraceError;
 use crate::import::input::{Input, shown};
+use crate::import::kind::{Kind, Windows};
 use crate::import::{Damage, Format, ReadOptions, TraceFile, format_of, most_rows};
+
+pub(super) const KIND: Kind = Kind {
+    windows: Windows::None(
+        "it knows packets of one end only; give the log of the other end, too (--egress), or \
+         the *_datalink_run*.log that Pantheon merges out of both",
+    ),
+    ..Kind::called("log of one end of a Pantheon tunnel")
+};
 
 /// A packet at one end.
 struct Passage {

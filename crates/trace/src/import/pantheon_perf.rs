@@ -12,8 +12,15 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
 use crate::error::TraceError;
 use crate::import::input::{Budget, Input, Metered, json_error};
+use crate::import::kind::{Kind, Windows};
 use crate::import::{Damage, ReadOptions, TraceFile, most_rows};
 use crate::parquet_file::Row;
+
+pub(super) const KIND: Kind = Kind {
+    known: Some("pantheon_perf.json"),
+    windows: Windows::None("it has sums of whole runs and no series"),
+    ..Kind::called("pantheon_perf.json")
+};
 
 /// A flow of a run, or all flows of it together.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,9 +10,16 @@ use std::path::Path;
 use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::{Input, shown};
+use crate::import::kind::{Kind, Windows};
 use crate::import::probe_srtt::{self, SrttUnit};
 use crate::import::rows::{FlowNames, Rows};
 use crate::record::{Record, Source};
+
+pub(super) const KIND: Kind = Kind {
+    known: Some("tcp_probe text"),
+    windows: Windows::Rows(|input, most, _| read(input, most)),
+    ..Kind::called("tcp_probe text")
+};
 
 /// What the kernel shows for no threshold yet.
 const INFINITE_SSTHRESH: u64 = 0x7fff_ffff;

@@ -14,10 +14,17 @@ use serde::de::DeserializeSeed;
 use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::{Budget, Input, Metered, json_error, shown};
+use crate::import::kind::{Kind, Windows};
 use crate::import::rows::Rows;
 use crate::record::{Record, Source};
 
 use report::{Document, Report, State};
+
+pub(super) const KIND: Kind = Kind {
+    known: Some("iperf3 -J"),
+    windows: Windows::Rows(|input, most, _| read(input, most)),
+    ..Kind::called("iperf3 JSON")
+};
 
 /// IP and TCP headers with timestamps, for the payload of a packet from the path's MTU.
 const HEADERS_BYTES: u64 = 52;

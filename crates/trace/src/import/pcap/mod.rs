@@ -19,6 +19,7 @@ mod vantage;
 use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::Input;
+use crate::import::kind::{Kind, Windows};
 use crate::import::rows::Rows;
 use crate::record::{Direction, PacketEvent, PacketRecord, Record, Source};
 
@@ -28,6 +29,23 @@ use duplicates::Duplicates;
 use notes::{RoundTrips, SkippedFrames, round_trips};
 use segment::Segment;
 use sender::{Given, Look, Sender};
+
+pub(super) const KIND: Kind = Kind {
+    known: Some("pcap or pcapng"),
+    claims: |head| {
+        matches!(
+            head,
+            [0xd4, 0xc3, 0xb2, 0xa1, ..]
+                | [0xa1, 0xb2, 0xc3, 0xd4, ..]
+                | [0x4d, 0x3c, 0xb2, 0xa1, ..]
+                | [0xa1, 0xb2, 0x3c, 0x4d, ..]
+                | [0x0a, 0x0d, 0x0d, 0x0a, ..]
+        )
+    },
+    windows: Windows::Rows(read),
+    packets: Some(packets),
+    ..Kind::called("packet capture")
+};
 
 /// Calls `take` with every TCP segment, its time and where it stands.
 ///

@@ -15,11 +15,19 @@ mod rtt_unit;
 use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::Input;
+use crate::import::kind::{Kind, Windows};
 use crate::import::rows::Rows;
 use crate::record::{Direction, PacketEvent, PacketRecord, Record, Source};
 
 use events::What;
 use file::Log;
+
+pub(super) const KIND: Kind = Kind {
+    known: Some("qlog"),
+    windows: Windows::Rows(|input, most, _| read(input, most)),
+    packets: Some(|input, most, _| packets(input, most)),
+    ..Kind::called("qlog")
+};
 
 /// The smallest packet that QUIC must be able to send (RFC 9000, section 14), where the log does
 /// not tell.

@@ -18,6 +18,7 @@ use std::path::Path;
 use crate::error::{Place, TraceError};
 use crate::import::Read;
 use crate::import::input::{Input, shown};
+use crate::import::kind::{Kind, Windows};
 use crate::import::rows::{FlowNames, Rows};
 use crate::record::{Record, Source};
 
@@ -25,6 +26,12 @@ use addresses::{OTHER_NETIDS, addresses_at};
 use clock::Clock;
 use info::{record, scheme, value};
 use unnamed::Unnamed;
+
+pub(super) const KIND: Kind = Kind {
+    known: Some("ss -tin"),
+    windows: Windows::Rows(|input, most, _| read(input, most)),
+    ..Kind::called("ss -tin")
+};
 
 /// Between samples, where nothing tells the time.
 const UNTIMED_S: f64 = 1.0;

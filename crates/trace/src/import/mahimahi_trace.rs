@@ -1,0 +1,8 @@
+//! A packet-delivery trace of mahimahi, which is not read here: it describes a link.
+
+use super::kind::{Kind, Windows};
+
+pub(super) const KIND: Kind = Kind {
+    windows: Windows::None("it describes a link, and stands in a path file (docs/path-file.md)"),
+    ..Kind::called("packet-delivery trace of mahimahi")
+};
