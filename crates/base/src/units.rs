@@ -18,21 +18,25 @@ impl Time {
     pub const MAX: Self = Self(u64::MAX);
 
     /// The moment `nanos` nanoseconds after the start.
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// Nanoseconds since the start.
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// Seconds since the start.
+    #[inline]
     pub fn as_secs(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
     /// The span from `earlier` to here; zero if `earlier` is in fact later.
+    #[inline]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
@@ -40,12 +44,14 @@ impl Time {
 
 impl Add<Span> for Time {
     type Output = Self;
+    #[inline]
     fn add(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 }
 
 impl AddAssign<Span> for Time {
+    #[inline]
     fn add_assign(&mut self, span: Span) {
         *self = *self + span;
     }
@@ -60,32 +66,38 @@ impl Span {
     pub const ZERO: Self = Self(0);
 
     /// `nanos` nanoseconds.
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// `millis` milliseconds.
+    #[inline]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
     /// `secs` seconds, rounded to a nanosecond; negative values and NaN become zero, and values
     /// past 584 years the longest span.
+    #[inline]
     pub fn from_secs(secs: f64) -> Self {
         Self((secs * 1e9).round() as u64)
     }
 
     /// This span in nanoseconds.
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// This span in seconds.
+    #[inline]
     pub fn as_secs(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
     /// `self * numerator / denominator` without overflow in between.
+    #[inline]
     pub const fn mul_div(self, numerator: u64, denominator: u64) -> Self {
         Self((self.0 as u128 * numerator as u128 / denominator as u128) as u64)
     }
@@ -93,6 +105,7 @@ impl Span {
 
 impl Add for Span {
     type Output = Self;
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
@@ -100,6 +113,7 @@ impl Add for Span {
 
 impl Sub for Span {
     type Output = Self;
+    #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
