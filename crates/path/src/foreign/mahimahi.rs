@@ -501,7 +501,7 @@ fn write_queue(
             let arguments = format!("{},qdelay_ref={target},max_burst={burst}", aqm(limit));
             ("pie", Some(arguments))
         }
-        Discipline::Red(_) | Discipline::FqCoDel(_) => {
+        _ => {
             foreign.lose(format!(
                 "{name} queue: mm-link has no such queue; droptail is written"
             ));

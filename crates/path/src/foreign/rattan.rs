@@ -86,7 +86,7 @@ fn queue(name: &str, path: &Path, direction: &Direction, foreign: &mut Foreign) 
             }
             "CoDel"
         }
-        Discipline::Red(_) | Discipline::Pie(_) | Discipline::FqCoDel(_) => {
+        _ => {
             foreign.lose(format!(
                 "{name} queue: written as droptail, for rattan's configuration has none that is alike"
             ));

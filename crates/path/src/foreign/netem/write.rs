@@ -141,6 +141,7 @@ fn queue(
         packets => packets.min(u64::from(u32::MAX)),
     };
     let ecn = |ecn: bool| if ecn { " ecn" } else { "" };
+    #[allow(unreachable_patterns)] // tc has all that there are today
     Some(match &queue.discipline {
         Discipline::DropTail if packets == u64::MAX => return None,
         Discipline::DropTail => format!("pfifo limit {}", in_packets(foreign)),
@@ -186,6 +187,12 @@ fn queue(
             )
         }
         Discipline::Red(spec) => red(name, spec, bytes, packets, foreign),
+        _ => {
+            foreign.lose(format!(
+                "{name} queue: written as pfifo, for tc has none that is alike"
+            ));
+            format!("pfifo limit {}", in_packets(foreign))
+        }
     })
 }
 
