@@ -1,14 +1,14 @@
 //! The sending end: what to send now, and what each acknowledgment changes.
 
 use pathcast_base::{Span, Time};
-use pathcast_congestion::{Ack, Controller, Signal};
+use pathcast_congestion::{Ack, Controller, LossState, Signal};
 
 use crate::handshake::{Handshake, Opening};
 use crate::offload::Load;
 use crate::pacer::Pacer;
 use crate::rack::ReorderingWindow;
 use crate::rtt::RttEstimator;
-use crate::scoreboard::Scoreboard;
+use crate::scoreboard::{Delivery, Scoreboard};
 use crate::segment::AckSegment;
 use crate::tail_probe::{TailProbe, Verdict};
 use crate::undo::Undo;
@@ -269,7 +269,13 @@ impl Sender {
         // not what a timer found before (Linux's rs->losses)
         let lost = self.detect_losses(now, false) + u64::from(probe == Verdict::Repaired);
         if segment.ecn_echo() && matches!(self.state, State::Open) {
-            self.on_mark(now);
+            let reduction = self.reduce(now, Signal::Mark);
+            self.tell_reduced = true;
+            self.undo = None;
+            self.state = State::Reducing {
+                high_seq: self.scoreboard.next(),
+                reduction,
+            };
         }
         let in_flight = self.scoreboard.in_flight();
         if let Some(reduction) = self.state.reduction() {
@@ -282,33 +288,7 @@ impl Sender {
         let open = matches!(self.state, State::Open);
         let manages = self.controller.manages_recovery();
         if delivery.delivered > 0 || (manages && lost > 0) {
-            let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
-            let cwnd_limited = self
-                .window_use
-                .is_limited(self.cwnd, || self.controller.in_slow_start());
-            let rate = self.scoreboard.rate_sample(now, &delivery, min_rtt);
-            if let Some(rate) = &rate {
-                self.delivery_rate = (rate.delivered_packets, rate.interval);
-            }
-            self.controller.on_ack(&Ack {
-                now,
-                acked_packets: delivery.delivered,
-                lost_packets: lost,
-                marked_packets: u64::from(segment.ecn_echo()) * delivery.delivered,
-                rtt: delivery.rtt,
-                srtt: self.rtt.srtt().unwrap_or(Span::ZERO),
-                min_rtt,
-                in_flight,
-                prior_in_flight,
-                departs_at: self.pacer.next(),
-                delivered: self.scoreboard.delivered(),
-                lost: self.scoreboard.found_lost(),
-                rate,
-                round_ends,
-                cwnd_limited,
-                in_order: delivery.advanced || self.reordering.is_common(),
-                state: self.state.seen_by_controller(),
-            });
+            self.tell_controller(now, segment, &delivery, prior_in_flight, lost, round_ends);
         }
         self.follow_controller();
         if open && self.scoreboard.sacked() == 0 {
@@ -319,6 +299,51 @@ impl Sender {
         } else {
             self.tail_probe.disarm();
         }
+    }
+
+    /// Tells the controller of an acknowledgment, before which `prior_in_flight` packets were in flight, and
+    /// which showed `lost` of them to be lost.
+    #[inline(always)]
+    fn tell_controller(
+        &mut self,
+        now: Time,
+        segment: &AckSegment,
+        delivery: &Delivery,
+        prior_in_flight: u64,
+        lost: u64,
+        round_ends: bool,
+    ) {
+        let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
+        let cwnd_limited = self
+            .window_use
+            .is_limited(self.cwnd, || self.controller.in_slow_start());
+        let rate = self.scoreboard.rate_sample(now, delivery, min_rtt);
+        if let Some(rate) = &rate {
+            self.delivery_rate = (rate.delivered_packets, rate.interval);
+        }
+        self.controller.on_ack(&Ack {
+            now,
+            acked_packets: delivery.delivered,
+            lost_packets: lost,
+            marked_packets: u64::from(segment.ecn_echo()) * delivery.delivered,
+            rtt: delivery.rtt,
+            srtt: self.rtt.srtt().unwrap_or(Span::ZERO),
+            min_rtt,
+            in_flight: self.scoreboard.in_flight(),
+            prior_in_flight,
+            departs_at: self.pacer.next(),
+            delivered: self.scoreboard.delivered(),
+            lost: self.scoreboard.found_lost(),
+            rate,
+            round_ends,
+            cwnd_limited,
+            in_order: delivery.advanced || self.reordering.is_common(),
+            state: match self.state {
+                State::Open | State::Reducing { .. } => LossState::Open,
+                State::Recovery { .. } => LossState::Recovery,
+                State::Loss { .. } => LossState::Loss,
+            },
+        });
     }
 
     #[inline]

@@ -10,17 +10,6 @@ use crate::scoreboard::Delivery;
 use crate::undo::Undo;
 
 impl Sender {
-    /// The first mark of a round trip in which nothing is lost.
-    pub(super) fn on_mark(&mut self, now: Time) {
-        let reduction = self.reduce(now, Signal::Mark);
-        self.tell_reduced = true;
-        self.undo = None;
-        self.state = State::Reducing {
-            high_seq: self.scoreboard.next(),
-            reduction,
-        };
-    }
-
     /// Packet `seq` arrived twice: it was not lost, or its copy was not.
     pub(super) fn on_duplicate(&mut self, seq: u64, delivery: &Delivery) {
         let delivered = self.scoreboard.delivered();

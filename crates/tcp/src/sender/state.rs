@@ -1,7 +1,5 @@
 //! Loss recovery's states.
 
-use pathcast_congestion::LossState;
-
 use crate::prr::ProportionalRateReduction;
 use crate::scoreboard::Delivery;
 
@@ -78,16 +76,6 @@ impl State {
                 *high_seq = next;
                 *frto = if has_new { Frto::NewData } else { Frto::Off };
             }
-        }
-    }
-
-    /// As controllers are told of it.
-    #[inline(always)]
-    pub const fn seen_by_controller(&self) -> LossState {
-        match self {
-            Self::Open | Self::Reducing { .. } => LossState::Open,
-            Self::Recovery { .. } => LossState::Recovery,
-            Self::Loss { .. } => LossState::Loss,
         }
     }
 
