@@ -10,7 +10,7 @@ import pytest
 import pathcast
 from conftest import ROOT, run
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(language):
