@@ -38,7 +38,7 @@ def read_text(file: str | os.PathLike[str]) -> str:
 
 @dataclass(frozen=True)
 class Path:
-    """A network path, described in TOML (`docs/path-file.md` lists the keys).
+    """A network path, described in TOML (`docs/reference/path-file.md` lists the keys).
 
     Attributes:
         toml: the description, every default written out.
@@ -108,7 +108,7 @@ class Path:
         return None if self.rate_bps is None else self.rate_bps * self.base_rtt_s / 8
 
     def replace(self, **keys: object) -> Path:
-        """The same path with other values of some keys of `docs/path-file.md`; None takes a key away.
+        """The same path with other values of some keys of `docs/reference/path-file.md`; None takes a key away.
 
         Raises:
             PathFileError: there is no such key, or its value is out of range.

@@ -1,7 +1,7 @@
 //! The text form of a path: its keys, and how it is written. What the value of a key may be stands with
 //! the element that it describes.
 //!
-//! `docs/path-file.md` is the reference.
+//! `docs/reference/path-file.md` is the reference.
 
 use toml::de::DeTable;
 
