@@ -15,7 +15,7 @@ from pathcast.path import Path, read_text
 
 @dataclass(frozen=True)
 class Scenario:
-    """Links, and the flows that run over them, described in TOML (`docs/scenario-file.md`).
+    """Links, and the flows that run over them, described in TOML (`docs/reference/scenario-file.md`).
 
     Attributes:
         toml: the description, every default and every file that it named written out.
@@ -102,7 +102,7 @@ class Scenario:
         return type(self).parse, (self.toml, self.file)
 
     def flow(self, number: int) -> dict[str, Any]:
-        """The keys of a flow, as `docs/scenario-file.md` has them; `count` says how many are alike.
+        """The keys of a flow, as `docs/reference/scenario-file.md` has them; `count` says how many are alike.
 
         Args:
             number: of the flow, from 0.
@@ -129,7 +129,7 @@ class Scenario:
 
         Args:
             number: of the flow, from 0.
-            keys: of `docs/scenario-file.md`; None takes one away.
+            keys: of `docs/reference/scenario-file.md`; None takes one away.
 
         Raises:
             IndexError: there is no such flow.
@@ -153,7 +153,7 @@ class Scenario:
         """The same with a flow more.
 
         Args:
-            keys: of `docs/scenario-file.md`.
+            keys: of `docs/reference/scenario-file.md`.
 
         Raises:
             PathFileError: there is no such key, or its value is out of range.

@@ -1,7 +1,7 @@
 //! The text form of a scenario: its keys, and how it is written. Those of transports and
 //! workloads stand with these.
 //!
-//! `docs/scenario-file.md` is the reference.
+//! `docs/reference/scenario-file.md` is the reference.
 
 use std::fmt::Display;
 use std::fmt::Write as _;
