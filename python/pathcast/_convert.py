@@ -48,7 +48,7 @@ def convert(
     flow: int | str | None = None,
     keep_prefix: bool = False,
 ) -> Conversion:
-    """Converts a trace of any known format; `docs/trace-format.md` lists them.
+    """Converts a trace of any known format; `docs/reference/import-formats.md` lists them.
 
     Args:
         file: the input, a file, a pipe, or `-` for the standard input; its format is told by content.

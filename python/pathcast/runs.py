@@ -369,7 +369,7 @@ def emulate(
             of more than 500 Mbit/s.
         packets_file: write every event of every packet, both directions, here as the run goes on.
         messages_file: write when each message over TCP was written, entered and left the network, and
-            was read, here as the run goes on; docs/trace-format.md.
+            was read, here as the run goes on; docs/reference/trace-format.md.
         progress: called about ten times a second with the time that has passed.
         senders: called as often with the state of each TCP sender. Without root it is not called.
 

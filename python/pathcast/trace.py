@@ -52,7 +52,7 @@ class FlowSeries:
 
 
 class Trace:
-    """A trace, held in Rust; `docs/trace-format.md` describes its columns and metadata."""
+    """A trace, held in Rust; `docs/reference/trace-format.md` describes its columns and metadata."""
 
     def __init__(self, inner: _internal.Trace, file: str = "") -> None:
         self._inner = inner
@@ -68,7 +68,7 @@ class Trace:
         Args:
             columns: `time_s` and `cwnd_packets`, and any other column of the format; NaN for what
                 is not known. All of one length.
-            metadata: as in `docs/trace-format.md`; by default of a trace of unknown source.
+            metadata: as in `docs/reference/trace-format.md`; by default of a trace of unknown source.
 
         Raises:
             TraceError: a column is missing or of another length.
@@ -156,7 +156,7 @@ def _from_pickle(columns: dict[str, Column], metadata_json: str, file: str) -> T
 def read_trace(
     file: str | os.PathLike[str], *, keep_prefix: bool = False, flow: int | None = None
 ) -> Trace:
-    """Reads a trace in any format that `docs/trace-format.md` lists, packed or not.
+    """Reads a trace in any format that `docs/reference/import-formats.md` lists, packed or not.
 
     The format is told by the file's content. What is doubtful about what was read is warned of
     with [`TraceWarning`][pathcast.trace.TraceWarning].

@@ -247,7 +247,8 @@ fn paths_that_ship_carry_packets() {
 
 #[test]
 fn every_example_in_the_docs_is_a_path() {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/path-file.md");
+    let page =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/path-file.md");
     let text = std::fs::read_to_string(page).unwrap();
     let examples: Vec<&str> = text
         .split("```toml\n")

@@ -2,7 +2,7 @@
 //! which the window is known is written down as a capture at its sender, and read again.
 //!
 //! `cargo test -p pathcast-tcp --test capture_truth -- --nocapture` prints the table that
-//! `docs/trace-format.md` quotes.
+//! `docs/results/captures.md` quotes.
 
 use std::path::Path as FilePath;
 

@@ -1,7 +1,7 @@
 //! What a run leaves behind, whichever world it ran in.
 //!
 //! [`Trace`] is the record of TCP senders, one row for each acknowledgment or change, written as
-//! Parquet in the one schema that `docs/trace-format.md` describes; [`RunReport`] is the summary
+//! Parquet in the one schema that `docs/reference/trace-format.md` describes; [`RunReport`] is the summary
 //! that `pathcast simulate` and `pathcast emulate` print. The simulator, the emulator and the
 //! probe write both; the models read columns of the first. Traces that other tools wrote are read
 //! too ([`read_with`], [`read_packets`]), and some of their formats written.

@@ -80,7 +80,7 @@ pub struct Record {
     pub pacing_bps: Option<f64>,
     /// The last delivery rate that the sender measured, in bit/s of payload.
     pub delivery_bps: Option<f64>,
-    /// What the controller is doing; `docs/trace-format.md` lists the numbers.
+    /// What the controller is doing; `docs/reference/trace-format.md` lists the numbers.
     pub mode: Option<Mode>,
 }
 

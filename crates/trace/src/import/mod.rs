@@ -2,7 +2,7 @@
 //!
 //! Every reader streams, holds at most [`ReadOptions::max_rows`] rows, and answers damaged or
 //! hostile input with an error that says where, or with the rows before the damage and a warning.
-//! `docs/trace-format.md` says what each format gives and how far inferred columns are off.
+//! `docs/reference/import-formats.md` says what each format gives and how far inferred columns are off.
 
 mod detect;
 mod each;
