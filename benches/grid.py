@@ -35,7 +35,11 @@ FEWEST_RETRANSMITS = 20
 HEADING = """\
 # The simulator against the kernel's TCP, cell by cell
 
-Made by `{command}` on {day}; [simulator.md](simulator.md) says what it means.
+Made by `{command}` on {day}. [The simulator's results](simulator.md) interpret the differences.
+
+Differences are simulator against kernel, signed, with 95 % intervals over cells or seeds. "Significantly beyond" counts
+the cells whose interval over the seeds lies outside of 5 %. In the second table, each pair of columns has the
+kernel's value and the simulator's difference from it.
 
 """
 
@@ -314,7 +318,7 @@ def interval(values):
 def summary(rows):
     """Signed means over cells: by family, the lossy ones by scheme too."""
     lines = [
-        "| cells | number | goodput | within 5 % | beyond it for certain | retransmits | 95 % delay | completion | Jain's index, furthest |",
+        "| cells | number | goodput | within 5 % | significantly beyond | retransmits | 95 % delay | completion | Jain's index, furthest |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     groups = [(f"lossy, {scheme}", "lossy", scheme) for scheme in SCHEMES]
@@ -421,7 +425,7 @@ def main():
         [
             *summary(rows),
             "",
-            f"{slipped} of the kernel's {len(kernel)} runs slipped {ATTEMPTS} times and are left out.",
+            f"Runs of the kernel that were invalid {ATTEMPTS} times, and are omitted: {slipped} of {len(kernel)}.",
             *([f"Schemes that the kernel lacks here: {', '.join(lacking)}."] if lacking else []),
             "",
             *table(rows),

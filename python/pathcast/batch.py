@@ -109,7 +109,7 @@ def simulate_many(
         threads: how many at once; by default one for each core. Not with a cluster.
         progress: told now and then how many have ended; may raise to stop the batch.
         cluster: address of a Ray cluster, `HOST:PORT`, `ray://HOST:PORT` or `local`; see
-            `docs/simulator.md`.
+            `docs/how-to/sweep.md`.
 
     Raises:
         SchemeError: a scheme that the simulator lacks; nothing is run then.
