@@ -8,7 +8,7 @@
 //! idle times and reacts to ECN. [`Receiver`] delays acknowledgments as Linux does, reports duplicates
 //! and advertises its window.
 //!
-//! Feature by feature against Linux: `docs/tcp.md`.
+//! Feature by feature against Linux: `docs/explanation/tcp.md`.
 
 #![deny(clippy::disallowed_methods)] // the same run on every machine
 
