@@ -35,7 +35,8 @@ FEWEST_RETRANSMITS = 20
 HEADING = """\
 # The simulator against the kernel's TCP, cell by cell
 
-Made by `{command}` on {day}. [The simulator's results](simulator.md) interpret the differences.
+Made by `{command}` on {day}. [Results: the
+simulator](simulator.md) interprets the differences.
 
 Differences are simulator against kernel, signed, with 95 % intervals over cells or seeds. "Significantly beyond" counts
 the cells whose interval over the seeds lies outside of 5 %. In the second table, each pair of columns has the

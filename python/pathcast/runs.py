@@ -289,7 +289,7 @@ def simulate(
 
     Args:
         path: what lies between the hosts, or a whole scenario.
-        schemes: one bulk flow over the path for each, by default one of `cubic`; docs/congestion.md
+        schemes: one bulk flow over the path for each, by default one of `cubic`; docs/explanation/congestion.md
             lists them. A scenario has its own.
         duration_s: how much virtual time passes at most, in seconds; by default the scenario's
             own, or 60. A run ends before if all flows have done what they ever will.
