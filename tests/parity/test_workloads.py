@@ -46,6 +46,9 @@ start = "6 s"
 """
 
 
+#: Its first two seconds, in which the first flow ends.
+ALONE = SCENARIO.replace('"12 s"', '"2 s"')
+
 #: Delays of the access link in ms, all within a fiftieth of the path's round-trip time.
 NEARBY_MS = [10 + 0.07 * step for step in range(12)]
 
@@ -57,12 +60,11 @@ def simulated_transfers_s():
     where in the queue's millisecond it falls: on such paths the kernel takes 1.23 to 1.25 s in most runs and
     1.41 s in the others, as the simulator does.
     """
-    alone = SCENARIO.replace('"12 s"', '"2 s"')
     here = 'rate = "40 Mbit/s"\ndelay = "10 ms"'
-    assert here in alone
+    assert here in ALONE
     for delay_ms in NEARBY_MS:
         there = here.replace("10 ms", f"{delay_ms:.2f} ms")
-        scenario = pathcast.Scenario.parse(alone.replace(here, there))
+        scenario = pathcast.Scenario.parse(ALONE.replace(here, there))
         yield pathcast.simulate(scenario, record=False)[0].flows[0].completed_s
 
 
@@ -73,7 +75,10 @@ def test_a_scenario_takes_as_long_in_the_simulator_as_with_the_kernel(emulator):
     pairs = list(zip(ours.flows, kernels.flows, strict=True))
     (transfer, asking, probe, back) = pairs
     times_s = list(simulated_transfers_s())
-    assert any(transfer[1].completed_s == pytest.approx(mine, rel=0.03) for mine in times_s)
+    alone = [valid_emulation(pathcast.Scenario.parse(ALONE)) for _ in range(2)]
+    real_s = [transfer[1].completed_s, *(run.flows[0].completed_s for run in alone)]
+    near = [any(one == pytest.approx(mine, rel=0.03) for mine in times_s) for one in real_s]
+    assert sum(near) >= 2, (real_s, times_s)
     for pair in (asking, probe):
         mine, real = (flow.messages for flow in pair)
         assert mine.written == pytest.approx(real.written, abs=2)

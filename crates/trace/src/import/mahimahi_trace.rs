@@ -3,6 +3,8 @@
 use super::kind::{Kind, Windows};
 
 pub(super) const KIND: Kind = Kind {
-    windows: Windows::None("it describes a link, and stands in a path file (docs/reference/path-file.md)"),
+    windows: Windows::None(
+        "it describes a link, and stands in a path file (docs/reference/path-file.md)",
+    ),
     ..Kind::called("packet-delivery trace of mahimahi")
 };
