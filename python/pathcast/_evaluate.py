@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pathcast import _internal
 from pathcast._fit import SUITED, check_rtt, chosen_cc, columns, name_of, not_applicable
+from pathcast._scores import ErrorSummary, coverage
 from pathcast.exceptions import ModelError, translated
 from pathcast.trace import Column, Trace
 
@@ -73,14 +74,6 @@ class HorizonScore:
     coverage90: float | None
     predictions: Predictions
 
-    @classmethod
-    def of(cls, horizon_s: float, predictions: Predictions) -> HorizonScore:
-        """Scores predictions."""
-        windows = len(predictions.time_s)
-        errors = {model: _median(predictions.error_pct(model)) for model in MODELS}
-        coverage = float(predictions.in_band().mean()) if windows else None
-        return cls(horizon_s, windows, errors, coverage, predictions)
-
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
         return {
@@ -89,12 +82,6 @@ class HorizonScore:
             "median_error_pct": self.median_error_pct,
             "coverage90": self.coverage90,
         }
-
-
-def _median(errors: Column) -> float | None:
-    """Median of those that are known."""
-    known = errors[np.isfinite(errors)]
-    return float(np.median(known)) if len(known) else None
 
 
 def judged(scores: Sequence[HorizonScore]) -> tuple[str, ...]:
@@ -301,7 +288,13 @@ def _evaluate(
     result = json.loads(text)
     name = name_of(result["cc"], kind)
     scores = [
-        HorizonScore.of(score["horizon_s"], _predictions(score["predictions"]))
+        HorizonScore(
+            score["horizon_s"],
+            score["windows"],
+            score["median_error_pct"],
+            score["coverage90"],
+            _predictions(score["predictions"]),
+        )
         for score in result["horizons"]
     ]
     return Evaluation(
@@ -337,5 +330,11 @@ def pooled(evaluations: Sequence[Evaluation]) -> tuple[HorizonScore, ...]:
             {m: np.concatenate([p.forecast[m] for p in all_of]) for m in MODELS},
             np.concatenate([p.quantiles for p in all_of]),
         )
-        scores.append(HorizonScore.of(same[0].horizon_s, together))
+        summaries = {model: ErrorSummary.of(together.error_pct(model)) for model in MODELS}
+        medians = {
+            model: summary.median if summary else None for model, summary in summaries.items()
+        }
+        windows = len(together.time_s)
+        covered = coverage(together.in_band())
+        scores.append(HorizonScore(same[0].horizon_s, windows, medians, covered, together))
     return tuple(scores)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import pwd
-import re
 import shlex
 import shutil
 import signal
@@ -440,7 +439,7 @@ def show(links: Links, form: Form, output: FilePath | None, strict: bool) -> str
     if form is Form.TOML:
         text = links.toml
         if output is not None:
-            text, files = _with_traces_beside(links.toml)
+            text, files = _internal.traces_to_files(links.toml)
     elif len(links.paths) > 1:
         raise PathcastError(
             f"{links.file}: is {len(links.paths)} links in a row, expected one path for {form.value}"
@@ -466,22 +465,3 @@ def show(links: Links, form: Form, output: FilePath | None, strict: bool) -> str
     elif files:
         say(f"--output FOLDER writes the files that this names: {', '.join(n for n, _ in files)}")
     return text
-
-
-def _with_traces_beside(toml: str) -> tuple[str, list[tuple[str, str]]]:
-    """The same path or scenario with its traces in files; and these."""
-    traces: dict[str, str] = {}
-
-    def named(found: re.Match[str]) -> str:
-        lines = "".join(f"{moment}\n" for moment in found[1].split(", "))
-        name = traces.setdefault(lines, f"link{len(traces) + 1}.trace")
-        return f'rate = {{ kind = "mahimahi", file = "{name}" }}'
-
-    text = re.sub(_TRACE, named, toml)
-    return text, [(name, lines) for lines, name in traces.items()]
-
-
-#: A trace as `toml` has it, at the beginning of a line: no name has a line of its own.
-_TRACE = re.compile(
-    r'^rate = \{ kind = "mahimahi", opportunities_ms = \[([0-9, ]+)\] \}$', re.MULTILINE
-)

@@ -26,7 +26,6 @@ pub struct Follower {
     /// p(cwnd, npc) of the sliding window.
     pub curve: OnlineCurve,
     flows: Vec<(CurveFeed, ChangeDetector)>,
-    forgets: bool,
 }
 
 impl Follower {
@@ -38,15 +37,7 @@ impl Follower {
         Ok(Self {
             curve: OnlineCurve::new(window_s)?,
             flows: vec![],
-            forgets: true,
         })
-    }
-
-    /// The same, but the curve forgets by age alone.
-    #[must_use]
-    pub fn keep_through_changes(mut self) -> Self {
-        self.forgets = false;
-        self
     }
 
     /// One more flow: its congestion control and, if it is known, its round-trip time in seconds. Gives
@@ -80,9 +71,7 @@ impl Follower {
             losses: u32::try_from(fed.losses).unwrap_or(0),
             srtt_s: record.srtt_s,
         })?;
-        if self.forgets {
-            self.curve.forget_before(change.at_s);
-        }
+        self.curve.forget_before(change.at_s);
         Some(FlowChange { flow, change })
     }
 }
@@ -162,20 +151,5 @@ mod tests {
         let after = follower.curve.basis(2).unwrap();
         // two flows of 30 and 45 packets per 0.2 s for ten seconds, the tenth of the window included
         assert!((2000.0..5000.0).contains(&after.packets), "{after:?}");
-
-        let keeping = Follower::new(100.0).unwrap().keep_through_changes();
-        let mut keeping = keeping;
-        let one = keeping.add_flow(Cc::Reno, None);
-        for i in 0..flows[0].len() {
-            let record = FlowRecord {
-                time_s: flows[0].time_s()[i],
-                cwnd_packets: flows[0].cwnd_packets()[i],
-                snd_nxt_packets: None,
-                srtt_s: Some(flows[0].srtt_s().unwrap()[i]),
-                npc: 1,
-            };
-            keeping.observe(one, &record);
-        }
-        assert!(keeping.curve.basis(1).unwrap().packets > 20_000.0);
     }
 }

@@ -1,18 +1,15 @@
 //! Forecasts against what happened, by the paper's protocol and by a fair one.
 
-use crate::types::{
-    ByModel, ForecastError, Model, Protocol, QUANTILES, Quantity, SAMPLE_S, TRAINING_S,
-};
+use crate::types::{ByModel, ForecastError, Model, Protocol, QUANTILES, Quantity, TRAINING_S};
 use serde::Serialize;
 use thiserror::Error;
 
 use crate::estimators::{EstimatorOptions, Walk};
+use crate::score::{Summary, coverage, error_pct};
 use pathcast_analysis::rtt::guess_cc;
 use pathcast_analysis::series::Series;
 use pathcast_window_law::Cc;
 
-/// Seconds between moments of prediction.
-pub const EVERY_S: f64 = SAMPLE_S;
 /// The longest trace that is evaluated: 30 days.
 pub const MAX_DURATION_S: f64 = 2_592_000.0;
 
@@ -226,24 +223,20 @@ pub fn cc_before(series: &Series, time_s: f64) -> Cc {
 }
 
 fn score(horizon_s: f64, predictions: Vec<Prediction>, keep: bool) -> HorizonScore {
-    let error = |model: Model| {
-        let mut errors: Vec<f64> = (predictions.iter())
-            .map(|p| 100.0 * (p.forecast[model] / p.truth - 1.0).abs())
-            .filter(|error| error.is_finite())
-            .collect();
-        errors.sort_by(f64::total_cmp);
-        (!errors.is_empty()).then(|| pathcast_analysis::rtt::median(errors))
+    let median = |model: Model| {
+        let errors = predictions
+            .iter()
+            .map(|p| error_pct(p.forecast[model], p.truth));
+        Summary::of(errors).map(|summary| summary.median)
     };
-    let inside = predictions
+    let in_band = predictions
         .iter()
-        .filter(|p| (p.quantiles[0]..=p.quantiles[QUANTILES.len() - 1]).contains(&p.truth))
-        .count();
-    let windows = predictions.len();
+        .map(|p| (p.quantiles[0]..=p.quantiles[QUANTILES.len() - 1]).contains(&p.truth));
     HorizonScore {
         horizon_s,
-        windows,
-        median_error_pct: ByModel::from_fn(error),
-        coverage90: (windows > 0).then(|| inside as f64 / windows as f64),
+        windows: predictions.len(),
+        median_error_pct: ByModel::from_fn(median),
+        coverage90: coverage(in_band),
         predictions: keep.then_some(predictions),
     }
 }

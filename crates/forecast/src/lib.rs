@@ -7,6 +7,7 @@
 //! | forecast a live flow | [`Forecaster::new`], [`observe`](Forecaster::observe), [`advance`](Forecaster::advance), [`forecast`](Forecaster::forecast)`(now_s, horizon_s)` | [`Forecast`] `{point, mean, quantiles, weights, basis, state, ...}` |
 //! | any model, one interface | [`Estimator::fit`]`(Model, &Series, &`[`EstimatorOptions`]`)`, [`forecast`](Estimator::forecast)`(&State, horizon_s)` | [`Estimate`] `{point, mean, quantiles}` |
 //! | the paper's model | [`econ::congestion_avoidance`], [`econ::slow_start`] | [`econ::Econ`] |
+//! | errors and coverage of any forecasts | [`score`] | numbers |
 //! | baselines | [`baselines`] | numbers |
 //!
 //! All outputs derive `serde::Serialize` with the keys above. What each model is, how it is judged
@@ -21,6 +22,7 @@ pub mod experts;
 pub mod forecast;
 pub mod formulas;
 pub mod renewal;
+pub mod score;
 pub mod types;
 
 pub use estimators::{Estimate, Estimator, EstimatorOptions};

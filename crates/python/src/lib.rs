@@ -60,13 +60,13 @@ mod _internal {
     #[pymodule_export]
     use crate::min_plus::{MinPlusArrivals, MinPlusCurve};
     #[pymodule_export]
-    use crate::models::{Forecaster, evaluate, fit, window_law};
+    use crate::models::{Forecaster, coverage, error_summary, evaluate, fit, window_law};
     #[pymodule_export]
     use crate::namespaces::{enter_user_namespace, may_make_namespaces};
     #[pymodule_export]
     use crate::output::{check_output, write_file};
     #[pymodule_export]
-    use crate::path::{from_mahimahi, from_netem, from_rattan, path_as};
+    use crate::path::{from_mahimahi, from_netem, from_rattan, path_as, traces_to_files};
     #[pymodule_export]
     use crate::probing::{WindowLoop, simulate_probe};
     #[pymodule_export]

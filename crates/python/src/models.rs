@@ -3,7 +3,9 @@
 use numpy::PyReadonlyArray1;
 use pathcast_analysis::loss_curve::{LossCurveBuilder, LossCurves};
 use pathcast_analysis::{Counting, Detection, Fit, FitOptions, Series, SeriesError};
-use pathcast_forecast::{EvaluateOptions, ForecasterOptions, Observation, OnBreak, Protocol};
+use pathcast_forecast::{
+    EvaluateOptions, ForecasterOptions, Observation, OnBreak, Protocol, score,
+};
 use pathcast_window_law::Cc;
 use pyo3::prelude::*;
 use serde::Serialize;
@@ -174,6 +176,19 @@ pub fn evaluate(
         .detach(|| pathcast_forecast::evaluate(&series, &options))
         .map_err(model_error)?;
     Ok(serde_json::to_string(&evaluation).expect("plain data"))
+}
+
+/// Mean, median, 10 and 90 % quantile of the finite errors; `None` if there is none.
+#[pyfunction]
+pub fn error_summary(errors: PyReadonlyArray1<'_, f64>) -> Option<(f64, f64, f64, f64)> {
+    let found = score::Summary::of(errors.as_array().iter().copied())?;
+    Some((found.mean, found.median, found.p10, found.p90))
+}
+
+/// Part of the truths within their bands; `None` without one.
+#[pyfunction]
+pub fn coverage(in_band: PyReadonlyArray1<'_, bool>) -> Option<f64> {
+    score::coverage(in_band.as_array().iter().copied())
 }
 
 /// Forecasts one flow, record by record; with the newest window.

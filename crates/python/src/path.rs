@@ -31,6 +31,12 @@ pub fn beside(file: &str) -> impl FnMut(&str) -> Result<Vec<u8>, String> {
 /// A text, files that it needs by their names, and what it does not say.
 type Foreign = (String, Vec<(String, String)>, Vec<String>);
 
+/// Moves the traces that a path or scenario has written out into files; the text, and their names and contents.
+#[pyfunction]
+pub fn traces_to_files(toml: &str) -> (String, Vec<(String, String)>) {
+    link::traces_to_files(toml)
+}
+
 /// A path in the words of another tool: `mahimahi`, `netem` or `rattan`.
 #[pyfunction]
 pub fn path_as(spec: &PathSpec, tool: &str) -> PyResult<Foreign> {

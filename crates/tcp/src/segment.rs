@@ -17,7 +17,6 @@ pub enum Ecn {
     Marked,
 }
 
-const RETRANSMISSION: u64 = 1 << 16;
 const ECN_CAPABLE: u64 = 1 << 17;
 const ECN_MARKED: u64 = 1 << 18;
 const REDUCED: u64 = 1 << 19;
@@ -78,12 +77,6 @@ impl DataSegment {
         self
     }
 
-    /// As one that was sent before, or not.
-    #[inline]
-    pub const fn with_retransmission(self, retransmission: bool) -> Self {
-        self.with(RETRANSMISSION, retransmission)
-    }
-
     /// As one that routers may mark.
     #[inline]
     pub const fn with_ecn_capable(self, capable: bool) -> Self {
@@ -136,12 +129,6 @@ impl DataSegment {
     #[inline]
     pub const fn is_pushed(&self) -> bool {
         self.word & PUSHED != 0
-    }
-
-    /// Whether it was sent before.
-    #[inline]
-    pub const fn is_retransmission(&self) -> bool {
-        self.word & RETRANSMISSION != 0
     }
 
     /// What it says about congestion.

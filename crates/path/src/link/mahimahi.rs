@@ -166,8 +166,41 @@ impl MahimahiTrace {
 
     pub(super) fn to_toml(&self) -> String {
         let moments = join(self.opportunities_ms().iter());
-        format!("{{ kind = \"mahimahi\", opportunities_ms = [{moments}] }}")
+        format!("{WRITTEN_OUT}{moments}] }}")
     }
+}
+
+/// How a trace begins that is written out.
+const WRITTEN_OUT: &str = "{ kind = \"mahimahi\", opportunities_ms = [";
+
+/// Moves the traces that a path or scenario has written out into files of their own.
+///
+/// Takes the text that `to_toml` of a path or a scenario returns. Returns the same with `file = "link1.trace"` and so
+/// on in their place, and the names and contents of these files. Equal traces share a file.
+pub fn traces_to_files(toml: &str) -> (String, Vec<(String, String)>) {
+    let mut files: Vec<(String, String)> = Vec::new();
+    let mut text = String::with_capacity(toml.len());
+    for line in toml.lines() {
+        // a name has no line of its own, so a line that begins so is a rate
+        let moments = (line.strip_prefix("rate = "))
+            .and_then(|value| value.strip_prefix(WRITTEN_OUT)?.strip_suffix("] }"));
+        match moments {
+            None => text += line,
+            Some(moments) => {
+                let content = moments.replace(", ", "\n") + "\n";
+                let known = files.iter().position(|(_, known)| *known == content);
+                let index = known.unwrap_or_else(|| {
+                    let name = format!("link{}.trace", files.len() + 1);
+                    files.push((name, content));
+                    files.len() - 1
+                });
+                let name = &files[index].0;
+                text += &format!("rate = {{ kind = \"mahimahi\", file = \"{name}\" }}");
+            }
+        }
+        text.push('\n');
+    }
+    (text, files)
 }
 
 #[cfg(test)]
@@ -183,6 +216,22 @@ mod tests {
         let trace = MahimahiTrace::parse(b"0\n0\n5\r\n10").unwrap();
         assert_eq!(trace.opportunities_ms(), [0, 0, 5, 10]);
         assert_eq!(trace.mean_rate().as_bps(), 4.0 * 12_000.0 / 0.010);
+    }
+
+    #[test]
+    fn traces_move_into_files_and_back() {
+        let toml = "forward = { rate = { kind = 'mahimahi', opportunities_ms = [1, 7] }, delay = '1 ms' }\n\
+                    reverse = { rate = { kind = 'mahimahi', opportunities_ms = [1, 7] }, delay = '2 ms' }\n";
+        let path = crate::Path::parse(toml, "path.toml").unwrap();
+        let (text, files) = traces_to_files(&path.to_toml());
+        assert_eq!(files, [("link1.trace".to_string(), "1\n7\n".to_string())]);
+        assert!(!text.contains("opportunities_ms"), "{text}");
+        let mut load = |name: &str| {
+            assert_eq!(name, files[0].0);
+            Ok(files[0].1.clone().into_bytes())
+        };
+        let again = crate::Path::parse_with(&text, "path.toml", &mut load).unwrap();
+        assert_eq!(again, path);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod poisson;
 mod steps;
 
 pub use constant::ConstantLink;
-pub use mahimahi::{MAX_TRACE_BYTES, MahimahiTrace, TraceError};
+pub use mahimahi::{MAX_TRACE_BYTES, MahimahiTrace, TraceError, traces_to_files};
 pub(crate) use opportunities::HEADER_BYTES;
 pub use opportunities::{OPPORTUNITY_BYTES, OpportunityLink};
 pub use poisson::PoissonClock;

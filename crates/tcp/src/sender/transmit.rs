@@ -186,7 +186,6 @@ impl Sender {
         let last = seq + 1 == self.available;
         let capable = self.config.ecn && !retransmission;
         DataSegment::new(now, seq)
-            .with_retransmission(retransmission)
             .with_pushed(last)
             .with_short_by_bytes(if last {
                 self.config.last_short_by_bytes

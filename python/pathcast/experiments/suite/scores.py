@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pathcast._scores import ErrorSummary, coverage
 from pathcast.experiments.suite import paper
 from pathcast.models import SUITED, Evaluation, HorizonScore, Protocol, evaluate
 from pathcast.trace import Trace
@@ -136,25 +136,21 @@ class Pool:
         """Predictions judged."""
         return len(next(iter(self.error_pct.values()), ()))
 
+    def summaries(self) -> dict[str, ErrorSummary | None]:
+        """Errors of each model that is meant for this congestion control, per cent."""
+        counting = ((m, e) for m, e in self.error_pct.items() if counts(m, self.scheme))
+        return {model: ErrorSummary.of(errors) for model, errors in counting}
+
     def medians(self) -> dict[str, float | None]:
         """Median error of each model that is meant for this congestion control, per cent."""
-        return {m: _finite(e, np.median) for m, e in self._counting()}
-
-    def means(self) -> dict[str, float | None]:
-        """Mean error likewise."""
-        return {m: _finite(e, np.mean) for m, e in self._counting()}
-
-    def _counting(self) -> list[tuple[str, Errors]]:
-        return [(m, e) for m, e in self.error_pct.items() if counts(m, self.scheme)]
+        return {model: found.median if found else None for model, found in self.summaries().items()}
 
     def coverage90(self) -> float | None:
         """Part of the truths within Pathcast's 90 % band."""
-        if self.in_band is None or not self.windows:
-            return None
-        return float(self.in_band.mean())
+        return None if self.in_band is None else coverage(self.in_band)
 
     def best_other(self, values: dict[str, float | None]) -> tuple[str, float] | None:
-        """The alternative with the smallest of `medians` or `means`, and it."""
+        """The alternative with the smallest of `values`, and that value."""
         others = alternatives(values, self.scheme, self.protocol)
         there = [(value, m) for m in others if (value := values[m]) is not None]
         if not there:
@@ -167,11 +163,6 @@ def joined(errors: Sequence[dict[str, Errors]]) -> dict[str, Errors]:
     """Errors of several flows one after another; a model that not all have is compared on none."""
     models = [m for m in errors[0] if all(m in one for one in errors)]
     return {m: np.concatenate([one[m] for one in errors]) for m in models}
-
-
-def _finite(errors: Errors, of: Callable[[Errors], np.floating[Any]]) -> float | None:
-    there = errors[np.isfinite(errors)]
-    return float(of(there)) if there.size else None
 
 
 def reduction_pct(ours: float | None, other: float | None) -> float | None:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pathcast import runs
+from pathcast._scores import ErrorSummary, coverage
 from pathcast.experiments.engine.case import Attempt, Passed, fingerprint
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.suite import paper
@@ -424,7 +425,8 @@ def table(scores: Sequence[Score]) -> list[Row]:
     for name, chosen in groups(scores):
         for i, size_bytes in enumerate(SIZES):
             errors = {
-                model: np.array([one.error_pct[model][i] for one in chosen]) for model in ESTIMATORS
+                model: ErrorSummary.of(np.array([one.error_pct[model][i] for one in chosen]))
+                for model in ESTIMATORS
             }
             told = paper.SHORT_FLOWS.get(_TOLD.get(name, ""), {}).get(int(size_bytes / 1e6))
             rows.append(
@@ -433,10 +435,10 @@ def table(scores: Sequence[Score]) -> list[Row]:
                     "size_bytes": size_bytes,
                     "downloads": len(chosen),
                     **{
-                        f"{key}_error_pct": {m: float(of(e)) for m, e in errors.items()}
-                        for key, of in _AVERAGES.items()
+                        f"{key}_error_pct": {m: getattr(e, key, None) for m, e in errors.items()}
+                        for key in ("mean", "median", "p10", "p90")
                     },
-                    "coverage90": float(np.mean([one.covered[i] for one in chosen])),
+                    "coverage90": coverage(np.array([one.covered[i] for one in chosen])),
                     "largest_bps": _largest(chosen, i),
                     "paper": told
                     and {
@@ -457,11 +459,3 @@ def _largest(scores: Sequence[Score], size: int) -> dict[str, float | None]:
         for name in ESTIMATORS:
             found[name] = max(float(one.estimate_bps[name][size]) for one in there)
     return found
-
-
-_AVERAGES: dict[str, Callable[[Floats], np.floating[Any]]] = {
-    "mean": np.mean,
-    "median": np.median,
-    "p10": lambda errors: np.percentile(errors, 10),
-    "p90": lambda errors: np.percentile(errors, 90),
-}

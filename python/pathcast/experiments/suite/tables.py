@@ -41,7 +41,9 @@ def groups(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 def pool_row(pool: Pool) -> Row:
     """What every row of errors has: windows, medians, means, the best other, reductions, coverage."""
-    medians, means = pool.medians(), pool.means()
+    summaries = pool.summaries()
+    medians = {model: found.median if found else None for model, found in summaries.items()}
+    means = {model: found.mean if found else None for model, found in summaries.items()}
     best, best_mean = pool.best_other(medians), pool.best_other(means)
     return {
         "windows": pool.windows,

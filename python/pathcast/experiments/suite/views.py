@@ -141,9 +141,15 @@ _MEDIANS = (
 
 def views(results: Row) -> list[View]:
     """All tables that have rows."""
-    second = [row for row in results["throughput"] if row["horizon_s"] == 1]
+    found = [*_networks_views(results), *_conditions_views(results), *_other_views(results)]
+    return [view for view in found if view.rows]
+
+
+def _networks_views(results: Row) -> list[View]:
+    """Throughput on the wired networks: figures 5 and 6, horizons and training windows."""
+    second = _next_second(results)
     wired = [row for row in second if row["paper"] and "figure" in row["paper"]["where"]]
-    found = [
+    return [
         _view(
             "figure-5",
             "Figure 5: CUBIC, the next second",
@@ -192,6 +198,13 @@ def views(results: Row) -> list[View]:
             ),
             results["sensitivity"],
         ),
+    ]
+
+
+def _conditions_views(results: Row) -> list[View]:
+    """Throughput by condition: the last mile, changes of the path, windows, connections in parallel."""
+    second = _next_second(results)
+    return [
         _view(
             "table-3",
             "Table 3: emulated last mile, the next second",
@@ -259,6 +272,12 @@ def views(results: Row) -> list[View]:
             ),
             results["npc"],
         ),
+    ]
+
+
+def _other_views(results: Row) -> list[View]:
+    """Times of transfers, short flows, timeouts, and what was run and left out."""
+    return [
         _view(
             "latency",
             "Table 2, figures 8 and 9: the time that a transfer takes, forecast mid-flow",
@@ -297,7 +316,10 @@ def views(results: Row) -> list[View]:
             results["left_out"],
         ),
     ]
-    return [view for view in found if view.rows]
+
+
+def _next_second(results: Row) -> list[Row]:
+    return [row for row in results["throughput"] if row["horizon_s"] == 1]
 
 
 def _both(second: Sequence[Row], told: Sequence[Row], scheme: str) -> list[Row]:
