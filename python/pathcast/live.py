@@ -1,4 +1,4 @@
-"""Flows between two hosts over a real path, measured packet by packet at both ends; docs/live.md."""
+"""Flows between two hosts over a real path, measured packet by packet at both ends; docs/explanation/live.md."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class MessageReport:
             of those that arrived; of a request to that of its answer.
         delay_split_ms: of messages over TCP in the emulator, where they spent their time:
             `sender_stack`, `network` and `receiver_stack`, each as `latency_ms`, and
-            `buffered_fraction` of those that waited in the sender's stack; docs/emulator.md.
+            `buffered_fraction` of those that waited in the sender's stack; docs/reference/emulator.md.
 
     """
 
@@ -359,7 +359,7 @@ def emulate(
     Args:
         path: what lies between the hosts, or a whole scenario.
         schemes: one bulk flow over the path for each, by default one of `cubic`; all begin at
-            once. A scenario has its own. docs/emulator.md says which there are.
+            once. A scenario has its own. docs/reference/emulator.md says which there are.
         duration_s: how long the flows send at most, in seconds; by default the scenario's own, or
             60. A run ends before if all flows have done what they ever will.
         seed: of all that is random in the path or scenario; the kernel's timing is not repeatable.

@@ -228,7 +228,7 @@ def run(
     mm_logs: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None),
     report_file: str | os.PathLike[str] | None = None,
 ) -> ShellReport:
-    """Runs a command inside links, with this process's streams; needs Linux (`docs/shell.md`).
+    """Runs a command inside links, with this process's streams; needs Linux (`docs/reference/shell.md`).
 
     Without root, another process does it in a user namespace, whose network is then the outside: nothing
     is there but what `outside` starts.

@@ -1,4 +1,4 @@
-"""Probes of a real path, by a flow of the kernel's TCP between this host and a server; docs/live.md."""
+"""Probes of a real path, by a flow of the kernel's TCP between this host and a server; docs/explanation/live.md."""
 
 from __future__ import annotations
 
