@@ -10,7 +10,7 @@ BPF = $(eval BPF := $(shell scripts/system-packages bpf >&2 && echo bpf))$(BPF)
 FEATURES = $(addprefix --features pathcast-python/,$(BPF))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full build lint format test-rust test-python real-files fuzz bench wheel picture lock clean
+.PHONY: help demo test test-full build lint format test-rust test-python real-files fuzz bench wheel docs picture lock clean
 
 help: ## Say what can be made.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -69,6 +69,10 @@ bench: build ## Measure speed; figures are for comparing within one run.
 
 wheel: build ## Build dist/pathcast-*.whl.
 	$(BIN)/maturin build --release --locked --strip --out dist
+
+docs: build ## Build the documentation into target/site/index.html.
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --jobs auto -d target/doctrees docs target/site
+	@echo "target/site/index.html"
 
 picture: build ## Make docs/report.png, the picture in the README.
 	scripts/system-packages browser

@@ -1,13 +1,13 @@
 """Pathcast: measure a network path once, forecast how any application will perform on it.
 
-```python
-import pathcast
+Example::
 
-path = pathcast.Path.load("paths/demo.toml")
-report, trace = pathcast.simulate(path, ["cubic"], duration_s=60)
-curve = pathcast.fit(trace).curves[0]
-scores = pathcast.evaluate(trace, [1, 5, 10]).horizons
-```
+    import pathcast
+
+    path = pathcast.Path.load("paths/demo.toml")
+    report, trace = pathcast.simulate(path, ["cubic"], duration_s=60)
+    curve = pathcast.fit(trace).curves[0]
+    scores = pathcast.evaluate(trace, [1, 5, 10]).horizons
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Predictions:
     quantiles: Column
 
     def error_pct(self, model: str) -> Column:
-        """|forecast / truth - 1| in per cent."""
+        """`abs(forecast / truth - 1)` in per cent."""
         return np.abs(self.forecast[model] / self.truth - 1) * 100
 
     def in_band(self) -> npt.NDArray[np.bool_]:
@@ -61,7 +61,7 @@ class HorizonScore:
     Attributes:
         horizon_s: seconds ahead.
         windows: predictions judged.
-        median_error_pct: by model, median of |forecast / truth - 1| in per cent; None without windows
+        median_error_pct: by model, median of `abs(forecast / truth - 1)` in per cent; None without windows
             and for models that do not suit the congestion control.
         coverage90: part of the truths within Pathcast's 5-95 % band; None without windows.
         predictions: each of them.

@@ -326,7 +326,7 @@ class LatencyScore:
         size_bytes: the size, or the smallest of the range.
         below_bytes: the size that is too large for the range; None if there is none.
         transfers: how many were judged.
-        median_error_pct: median of |forecast / truth - 1| in per cent; None without transfers.
+        median_error_pct: median of `abs(forecast / truth - 1)` in per cent; None without transfers.
         p25_error_pct: its lower quartile.
         p75_error_pct: its upper quartile.
         coverage90: part of the truths within the 5-95 % band; None for a model without one.
