@@ -38,12 +38,15 @@ $(VENV)/built: $(VENV)/installed pyproject.toml $(RUST_SOURCES)
 	PIP_QUIET=1 $(BIN)/maturin develop --release --locked --quiet --features extension-module $(addprefix --features ,$(BPF))
 	touch $@
 
-lint: build ## Check form, lints and types.
+lint: build ## Check form, lints, types, spelling and prose.
 	scripts/format-rust --check
 	cargo clippy --workspace $(FEATURES) --all-targets --locked --quiet -- --deny warnings
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --no-error-summary
+	$(BIN)/codespell .
+	scripts/prose
+	scripts/lint-workflows
 
 format: build ## Put all sources in form.
 	scripts/format-rust
@@ -67,8 +70,11 @@ bench: build ## Measure speed; figures are for comparing within one run.
 	$(BIN)/python benches/simulators.py
 	cargo bench --workspace --locked
 
-wheel: build ## Build dist/pathcast-*.whl.
-	$(BIN)/maturin build --release --locked --strip --out dist
+wheel: build ## Build, audit and try the wheel and the source distribution in dist.
+	rm -rf dist
+	$(BIN)/maturin build --release --locked --strip --auditwheel repair --out dist
+	$(BIN)/maturin sdist --out dist
+	scripts/try-wheel dist
 
 docs: build ## Build the documentation into target/site/index.html.
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --jobs auto -d target/doctrees docs target/site

@@ -34,6 +34,7 @@ html_copy_source = False
 html_show_search_summary = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 # colors with a contrast of at least 4.5 to 1 on the theme's backgrounds, light and dark
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
@@ -66,6 +67,15 @@ def _read(app: object, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", kept, source[0])
 
 
+def _levels(app: object, page: str, template: str, context: dict, tree: object) -> None:
+    """Give the headings of the contents a level, which screen readers need."""
+    if contents := context.get("furo_navigation_tree"):
+        leveled = contents.replace('role="heading"', 'role="heading" aria-level="2"')
+        context["furo_navigation_tree"] = leveled
+
+
 def setup(app) -> None:  # noqa: ANN001
     """Called by Sphinx."""
     app.connect("source-read", _read)
+    # after the theme
+    app.connect("html-page-context", _levels, priority=900)

@@ -258,3 +258,18 @@ def path_file(tmp_path):
         return file
 
     return write
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no chromium; `scripts/system-packages browser` installs it")
+    from playwright.sync_api import sync_playwright
+
+    arguments = ["--no-sandbox", "--disable-gpu"]
+    with sync_playwright() as tool:
+        opened = tool.chromium.launch(executable_path=chromium, args=arguments)
+        yield opened
+        opened.close()

@@ -32,7 +32,7 @@ _REACH_S = 5
 _RETRIES = 3
 #: How often progress is told while nothing ends, in seconds.
 _TELL_S = 0.2
-#: How long cancelled tasks may take to end before their workers are killed, in seconds.
+#: How long canceled tasks may take to end before their workers are killed, in seconds.
 _CANCEL_S = 5
 
 _ADDRESSES = "expected local, HOST:PORT or ray://HOST:PORT"

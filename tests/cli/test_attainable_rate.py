@@ -118,7 +118,7 @@ def test_random_losses_buffer_far_below_two_thirds_where_periodic_ones_never_do(
     assert max(buffered["periodic"][:3]) == 0
     assert buffered["periodic"][3] > 0.1
     assert buffered["random"][0] > 0.005
-    # figure 10: more with the utilisation, towards one
+    # figure 10: more with the utilization, towards one
     assert np.all(np.diff(buffered["random"]) > 0)
     assert buffered["random"][-1] > 0.7
 

@@ -37,7 +37,7 @@ def test_the_changes_of_the_papers_path_are_found(changing):
     (curve,) = path["curves"]
     assert curve["npc"] == 1
     assert curve["losses"] > 10
-    # the loss is 1e-4 at all windows: of bounds of 90 %, neighbours alike, most hold it
+    # the loss is 1e-4 at all windows: of bounds of 90 %, neighbors alike, most hold it
     held = [point["low"] <= 1e-4 <= point["high"] for point in curve["points"]]
     assert np.mean(held) >= 0.8
     assert path["memory_bytes"] < 7000

@@ -216,7 +216,7 @@ def test_where_messages_spend_their_time_is_told_from_both_hosts_packets(path_fi
     times = [
         table[f"{name}_s"].to_numpy() for name in ("written", "entered", "sent", "left", "read")
     ]
-    # messages are whole when their last byte is there: nobody takes one for its neighbour
+    # messages are whole when their last byte is there: nobody takes one for its neighbor
     assert all((later - earlier).min() > -1e-6 for earlier, later in itertools.pairwise(times))
     written_s, _, sent_s, left_s, read_s = times
     assert len(written_s) == report["flows"][0]["messages"]["delivered"] > 250

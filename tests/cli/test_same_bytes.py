@@ -1,6 +1,6 @@
 """The same seeds give the same bytes: what a recorded set of commands gave, they give.
 
-A change that moves code and means to change no behaviour leaves the record as it is. One that does change
+A change that moves code and means to change no behavior leaves the record as it is. One that does change
 what is printed or written records anew, and the record's difference says what it changed:
 
     .venv/bin/python tests/cli/test_same_bytes.py

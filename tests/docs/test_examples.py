@@ -109,3 +109,20 @@ def test_scripts_to_begin_with_run(script):
     )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 3
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda f: f.stem)
+def test_notebooks_run_and_show_what_they_did(file):
+    import nbformat
+    from nbclient import NotebookClient
+
+    def printed(notebook):
+        outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+        return [output["text"] for output in outputs if output["output_type"] == "stream"]
+
+    notebook = nbformat.read(file, 4)
+    kept = printed(notebook)
+    place = {"metadata": {"path": str(file.parent)}}
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=place).execute()
+    assert kept
+    assert printed(notebook) == kept

@@ -1,12 +1,8 @@
 """Pages in a real browser: nobody is left out, nothing is cut off, both themes, narrow and wide, and on paper."""
 
-import shutil
-
 import pytest
 
 from conftest import ROOT, run
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 #: Commands that write a page, and its place.
 PAGES = {
@@ -22,19 +18,6 @@ PAGES = {
         "rate/report.html",
     ),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium; `scripts/system-packages browser` installs it")
-    from playwright.sync_api import sync_playwright
-
-    arguments = ["--no-sandbox", "--disable-gpu"]
-    with sync_playwright() as tool:
-        opened = tool.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module", params=PAGES)

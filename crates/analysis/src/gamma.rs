@@ -20,7 +20,7 @@ impl Gamma {
 
     /// The value that is exceeded with probability `1 - level`, 0 < level < 1.
     ///
-    /// Halley's steps on the regularised incomplete gamma function from the guess of Wilson and
+    /// Halley's steps on the regularized incomplete gamma function from the guess of Wilson and
     /// Hilferty (Press et al., Numerical Recipes, 3rd ed., section 6.2.1); relative error below 1e-9
     /// for shapes of 0.05 to 1e6.
     pub fn quantile(self, level: f64) -> f64 {

@@ -2,7 +2,7 @@
 //!
 //! The paper's curve ([`crate::LossCurve`]) is B/A at single windows, filled from the nearest. From
 //! a handful of losses that is noisy: one loss at a rarely seen window makes it certain death.
-//! Here losses and exposure are pooled over neighbouring windows (in ln cwnd) and each scale is
+//! Here losses and exposure are pooled over neighboring windows (in ln cwnd) and each scale is
 //! shrunk to the next wider one, as a Gamma-Poisson hierarchy does.
 
 use std::sync::LazyLock;

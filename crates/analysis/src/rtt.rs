@@ -83,7 +83,7 @@ fn gaps_of_single_steps_s(series: &Series) -> Vec<f64> {
         .collect()
 }
 
-/// CUBIC: the window is silent while the sender waits for the acknowledgements of a flight.
+/// CUBIC: the window is silent while the sender waits for the acknowledgments of a flight.
 ///
 /// Linux takes one round trip from the loss to the end of recovery, so the time from the peak of
 /// an epoch to the last step down clusters at the round trip. Some last longer (retransmissions lost in
@@ -129,7 +129,7 @@ pub fn estimate_cubic_rtt_s(series: &Series) -> Option<f64> {
 /// Time that the window takes to double in its first slow start.
 fn first_doubling_s(t: &[f64], w: &[f64]) -> Option<f64> {
     let from = (1..w.len()).find(|&i| w[i] > w[0])?;
-    // from the first growth (the first acknowledgement) to the first after a doubling
+    // from the first growth (the first acknowledgment) to the first after a doubling
     let double = (from..w.len()).find(|&i| w[i] > 2.0 * w[0])?;
     let peak = (1..=double).all(|i| w[i] >= 0.9 * w[i - 1]);
     let gap = t[double] - t[from];

@@ -1,7 +1,7 @@
 //! Losses over packets by window, smoothed: the hierarchy that [`crate::hazard`],
 //! [`crate::online_curve`] and [`crate::clusters`] share.
 //!
-//! Counts lie in bins of equal width in ln cwnd. They are pooled over neighbouring bins at four
+//! Counts lie in bins of equal width in ln cwnd. They are pooled over neighboring bins at four
 //! scales, each shrunk to the next wider one as the prior of a Gamma-Poisson model: where losses are
 //! many the narrow scale speaks, where they are few the wide one.
 

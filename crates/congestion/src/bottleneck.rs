@@ -38,7 +38,7 @@ impl Bottleneck {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Share of the link that was used.
-    pub utilisation: f64,
+    pub utilization: f64,
     /// Mean packets in flight at the acknowledgments.
     pub in_flight: f64,
     /// Mean packets in the buffer.
@@ -290,7 +290,7 @@ impl Totals {
     fn outcome(&self, room_packets: f64) -> Outcome {
         let n = self.acked.max(1) as f64;
         Outcome {
-            utilisation: self.acked as f64 / room_packets,
+            utilization: self.acked as f64 / room_packets,
             in_flight: self.in_flight / n,
             queue_packets: self.queue / n,
             loss: self.lost as f64 / self.sent.max(1) as f64,
@@ -317,7 +317,7 @@ mod tests {
         // 60 packets on the wire, 1 on the link, the rest waits
         let path = Bottleneck::of_12mbps_60ms(10.0);
         let outcome = run(&mut FixedWindow::new(91), path, 10.0, 1.0);
-        assert!((outcome.utilisation - 1.0).abs() < 1e-3, "{outcome:?}");
+        assert!((outcome.utilization - 1.0).abs() < 1e-3, "{outcome:?}");
         assert!((outcome.queue_packets - 30.0).abs() < 1.0, "{outcome:?}");
         assert_eq!(outcome.loss, 0.0);
     }
@@ -326,14 +326,14 @@ mod tests {
     fn half_a_bdp_uses_half_the_link() {
         let path = Bottleneck::of_12mbps_60ms(1.0);
         let outcome = run(&mut FixedWindow::new(30), path, 10.0, 1.0);
-        assert!((outcome.utilisation - 0.49).abs() < 0.01, "{outcome:?}");
+        assert!((outcome.utilization - 0.49).abs() < 0.01, "{outcome:?}");
     }
 
     #[test]
     fn reno_fills_a_link_with_a_buffer_of_one_bdp() {
         let path = Bottleneck::of_12mbps_60ms(1.0);
         let outcome = run(&mut Reno::default(), path, 60.0, 10.0);
-        assert!(outcome.utilisation > 0.97, "{outcome:?}");
+        assert!(outcome.utilization > 0.97, "{outcome:?}");
         assert!((15.0..45.0).contains(&outcome.queue_packets), "{outcome:?}");
     }
 }

@@ -315,7 +315,7 @@ mod tests {
         // a queue of less than eight packets in the mean leaves no room for competing in between
         let outcome = run(&mut copa, path, 60.0, 10.0);
         assert_eq!(copa.competing, None);
-        assert!(outcome.utilisation > 0.96, "{outcome:?}");
+        assert!(outcome.utilization > 0.96, "{outcome:?}");
         assert!((1.0..8.0).contains(&outcome.queue_packets), "{outcome:?}");
         assert_eq!(outcome.loss, 0.0);
     }
@@ -327,6 +327,6 @@ mod tests {
             ..Bottleneck::of_12mbps_60ms(2.0)
         };
         let outcome = run(&mut Copa::default(), path, 60.0, 10.0);
-        assert!(outcome.utilisation > 0.9, "{outcome:?}");
+        assert!(outcome.utilization > 0.9, "{outcome:?}");
     }
 }

@@ -318,14 +318,14 @@ mod tests {
     fn ledbat_queues_100_ms() {
         // 100 packets at 1000 packets a second, come near with a time constant of 100 round trips
         let outcome = deep_buffer(LedbatConfig::rfc6817(), 200.0);
-        assert!(outcome.utilisation > 0.999, "{outcome:?}");
+        assert!(outcome.utilization > 0.999, "{outcome:?}");
         assert!((outcome.queue_packets - 100.0).abs() < 3.0, "{outcome:?}");
     }
 
     #[test]
     fn ledbat_plus_plus_queues_60_ms_between_slowdowns_that_cost_a_tenth() {
         let outcome = deep_buffer(LedbatConfig::plus_plus(), 120.0);
-        assert!((0.9..1.0).contains(&outcome.utilisation), "{outcome:?}");
+        assert!((0.9..1.0).contains(&outcome.utilization), "{outcome:?}");
         assert!((40.0..62.0).contains(&outcome.queue_packets), "{outcome:?}");
     }
 }

@@ -211,7 +211,7 @@ mod tests {
                     })
                 };
                 let outcome = run();
-                assert!(outcome.utilisation > 0.0, "{scheme} {path:?}");
+                assert!(outcome.utilization > 0.0, "{scheme} {path:?}");
                 assert_eq!(outcome, run(), "{scheme} {path:?}");
             }
         }

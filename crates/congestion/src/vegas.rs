@@ -231,7 +231,7 @@ mod tests {
     fn two_to_four_packets_are_queued_and_the_link_is_full() {
         let path = Bottleneck::of_12mbps_60ms(1.0);
         let outcome = run(&mut Vegas::default(), path, 60.0, 20.0);
-        assert!(outcome.utilisation > 0.995, "{outcome:?}");
+        assert!(outcome.utilization > 0.995, "{outcome:?}");
         assert!((1.0..5.0).contains(&outcome.queue_packets), "{outcome:?}");
         assert_eq!(outcome.loss, 0.0);
     }

@@ -456,7 +456,7 @@ mod tests {
     fn the_link_is_well_used_with_a_small_queue() {
         let path = Bottleneck::of_12mbps_60ms(2.0);
         let outcome = run(&mut Vivace::new(1), path, 120.0, 30.0);
-        assert!(outcome.utilisation > 0.85, "{outcome:?}");
+        assert!(outcome.utilization > 0.85, "{outcome:?}");
         assert!(outcome.queue_packets < 40.0, "{outcome:?}");
         assert!(outcome.loss < 0.01, "{outcome:?}");
     }
@@ -468,6 +468,6 @@ mod tests {
             ..Bottleneck::of_12mbps_60ms(2.0)
         };
         let outcome = run(&mut Vivace::new(1), path, 120.0, 30.0);
-        assert!(outcome.utilisation > 0.75, "{outcome:?}");
+        assert!(outcome.utilization > 0.75, "{outcome:?}");
     }
 }

@@ -89,7 +89,7 @@ pub(crate) struct Header {
 }
 
 /// Reads the headers of a packet between a near and a far host; none if it is something else, such
-/// as what a kernel says to all its neighbours.
+/// as what a kernel says to all its neighbors.
 #[inline]
 pub(crate) fn inspect(packet: &[u8]) -> Option<Header> {
     let headers = read_headers(packet)?;

@@ -181,7 +181,7 @@ impl<'a> Pump<'a> {
     }
 
     /// What a packet that came at the end `from` is; none if it is not to be carried, such as what a
-    /// kernel says that looks for neighbours.
+    /// kernel says that looks for neighbors.
     #[inline]
     fn crossing(&self, from: End, packet: &[u8]) -> Option<Crossing> {
         let Carried::Groups(groups) = &self.carried else {

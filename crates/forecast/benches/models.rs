@@ -1,7 +1,7 @@
 //! Budgets of the issue: one fit of a 100 s window under 5 ms, one forecast under 200 us.
 //!
 //! Caveat: the flow is a synthetic CUBIC sawtooth with one record per packet of growth; a trace with
-//! a record per acknowledgement has ten times as many, and `fit` is linear in them.
+//! a record per acknowledgment has ten times as many, and `fit` is linear in them.
 
 use std::hint::black_box;
 

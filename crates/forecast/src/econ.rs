@@ -113,7 +113,7 @@ fn sums(
     let left = if survival > NEGLIGIBLE { survival } else { 0.0 };
     first_loss += left * (sent + 1.0);
     rounds += left * ended.max(1.0);
-    // E[X] is not whole: interpolate the window between its neighbours
+    // E[X] is not whole: interpolate the window between its neighbors
     let whole = rounds.floor().max(1.0);
     let (low, high) = (window(whole), window(whole + 1.0).min(until_packets));
     let at_loss = (low + (rounds - whole) * (high - low)).max(1.0);

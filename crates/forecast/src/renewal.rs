@@ -13,7 +13,7 @@ use pathcast_analysis::epochs::{FlowState, Phase};
 use pathcast_analysis::hazard::Hazard;
 use pathcast_window_law::{Cc, Epoch, slow_start_packets};
 
-/// ln of the ratio between neighbouring windows of the table.
+/// ln of the ratio between neighboring windows of the table.
 const GRID_STEP: f64 = 0.06;
 /// Fewest and most steps that a horizon is cut into.
 const STEPS: (usize, usize) = (24, 64);

@@ -275,7 +275,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// What the window shows does not depend on which records know their round-trip time, and a record keeps its
-    /// own values whatever its neighbours lack.
+    /// own values whatever its neighbors lack.
     #[test]
     fn holes_change_no_other_record(seed in 0..1000_u64, part in 0.0..0.95) {
         let flow = reno(20.0, 300.0, 100 + seed);

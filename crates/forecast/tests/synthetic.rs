@@ -60,7 +60,7 @@ impl Flow {
                     epoch.window_packets(now_s + rtt_s - start_s).max(w)
                 }
             };
-            // one record per acknowledgement of up to two packets
+            // one record per acknowledgment of up to two packets
             let steps = (w / 2.0).ceil().max(1.0) as usize;
             let from = w;
             // Linux sends whole packets

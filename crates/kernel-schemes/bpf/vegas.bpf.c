@@ -187,6 +187,6 @@ SEC(".struct_ops.link") struct tcp_congestion_ops scheme = {
 	.undo_cwnd = (void *)undo_cwnd,
 };
 
-/* The kernel takes congestion controls only under a licence that is compatible with its own. This file and
- * those that it includes are under the project's licences, and under GPL-2.0 as well. */
+/* The kernel takes congestion controls only under a license that is compatible with its own. This file and
+ * those that it includes are under the project's licenses, and under GPL-2.0 as well. */
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -206,7 +206,7 @@ impl Work {
     }
 }
 
-/// The envelope of many lists: neighbours in size are merged, so that it takes n log n.
+/// The envelope of many lists: neighbors in size are merged, so that it takes n log n.
 pub(super) struct Envelope {
     side: Side,
     stack: Vec<Vec<Piece>>,
@@ -359,7 +359,7 @@ pub(super) fn below(a: &[Piece], b: &[Piece], tolerance: f64) -> bool {
             },
         )
     };
-    // between neighbouring breakpoints of both, moved by the tolerance, both are linear
+    // between neighboring breakpoints of both, moved by the tolerance, both are linear
     let at_breakpoints_of_a = a.iter().all(|piece| {
         let slack = in_value + piece.slope * in_time;
         piece.end() <= left(b, piece.to + in_time) + slack

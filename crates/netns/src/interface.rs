@@ -42,12 +42,12 @@ pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<(
     for (number, address) in addresses.iter().enumerate() {
         if let IpAddr::V4(address) = address {
             // the second address and those after it have labels of their own
-            let labelled = match number {
+            let labeled = match number {
                 0 => request,
                 _ => InterfaceRequest::new(&format!("{name}:{number}")),
             };
-            set(labelled, libc::SIOCSIFADDR, &socket_address(*address))?;
-            set(labelled, libc::SIOCSIFNETMASK, &socket_address(mask))?;
+            set(labeled, libc::SIOCSIFADDR, &socket_address(*address))?;
+            set(labeled, libc::SIOCSIFNETMASK, &socket_address(mask))?;
         }
     }
     switch_on(name)?;

@@ -30,7 +30,7 @@ pub use export::{write_csv, write_delivery_trace, write_mm_link_log, write_perf_
 pub use file::read;
 pub use import::{
     Damage, Format, Imported, Packets, PerfRow, ReadOptions, TraceFile, merge_tunnel_ends,
-    packets_of_bytes, read_bytes, read_packets, read_pantheon_perf, read_with, recognise,
+    packets_of_bytes, read_bytes, read_packets, read_pantheon_perf, read_with, recognize,
 };
 pub use output::{
     User, check_writable, remove_written, write_beside, write_beside_for, write_new_secret,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use pathcast_trace::{
     Direction, Format, Metadata, PacketEvent, PacketRecord, ReadOptions, Source, read,
-    read_packets, read_with, recognise, write_delivery_trace, write_mm_link_log, write_packets,
+    read_packets, read_with, recognize, write_delivery_trace, write_mm_link_log, write_packets,
 };
 
 /// A folder of the data that `PATHCAST_DATA` names, or `None` after saying why the test skips.
@@ -37,7 +37,7 @@ fn files(folder: &Path, part: &str) -> Vec<PathBuf> {
 fn window_series_of_others_are_read_by_content() {
     let Some(folder) = folder("econ") else { return };
     for file in files(&folder, ".cwnd.csv.gz") {
-        assert_eq!(recognise(&file).unwrap(), Format::Csv);
+        assert_eq!(recognize(&file).unwrap(), Format::Csv);
         let imported = read_with(&file, &ReadOptions::default()).unwrap();
         assert!(imported.trace.records.len() > 1000, "{}", file.display());
         assert_eq!(imported.warnings, Vec::<String>::new());

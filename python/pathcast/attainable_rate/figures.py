@@ -12,19 +12,19 @@ from matplotlib.figure import Figure
 from pathcast.attainable_rate import statistics
 from pathcast.attainable_rate.curve import AttainableRate
 from pathcast.attainable_rate.estimator import Probed
-from pathcast.report.plots import BLUE, GREEN, GREY, ORANGE, VERMILION, svg
+from pathcast.report.plots import BLUE, GRAY, GREEN, ORANGE, VERMILION, svg
 
 #: As Matplotlib has them.
-Colour: TypeAlias = str | tuple[float, float, float]
+Color: TypeAlias = str | tuple[float, float, float]
 
-COLOURS = (
+COLORS = (
     BLUE,
     VERMILION,
     GREEN,
     ORANGE,
     "#cc79a7",
     "#56b4e9",
-    GREY,
+    GRAY,
     "#2b303b",
     "#b58900",
     "#7a5195",
@@ -64,18 +64,18 @@ def attainable(
 
     def draw(figure: Figure) -> None:
         axes: Axes = figure.subplots()
-        for colour, (name, curve) in zip(_cycle(len(curves)), curves.items(), strict=True):
+        for color, (name, curve) in zip(_cycle(len(curves)), curves.items(), strict=True):
             by, unit = scale(curve.unit)
-            axes.plot(times, curve.rate(times) / by, color=colour, label=name)
-            axes.axhline(curve.long_term_rate / by, color=colour, linewidth=0.7, linestyle=":")
+            axes.plot(times, curve.rate(times) / by, color=color, label=name)
+            axes.axhline(curve.long_term_rate / by, color=color, linewidth=0.7, linestyle=":")
             if len(curves) == 1:
                 low, high = (curve.rate(times, bound) / by for bound in ("low", "high"))
                 axes.fill_between(
-                    times, low, high, color=colour, alpha=0.2, label="bounds of the delays"
+                    times, low, high, color=color, alpha=0.2, label="bounds of the delays"
                 )
             axes.set_ylabel(f"attainable rate, {unit}")
         for name, points in (paper or {}).items():
-            axes.plot(*zip(*points, strict=True), "x", color=GREY, label=name)
+            axes.plot(*zip(*points, strict=True), "x", color=GRAY, label=name)
         axes.set_xscale("log")
         axes.set_xlabel("time scale, s")
         axes.set_ylim(bottom=0)
@@ -114,34 +114,34 @@ def parts(one: Probed) -> str | None:
 
     def draw(figure: Figure) -> None:
         axes: Axes = figure.subplots()
-        for name, label, colour in _PARTS:
+        for name, label, color in _PARTS:
             values = getattr(one, name)
             if len(values) and values.max() > 0:
-                _ccdf(axes, np.maximum(values, 1e-6), label, colour)
+                _ccdf(axes, np.maximum(values, 1e-6), label, color)
         _ccdf_axes(axes)
 
     return svg(7, 3.6, draw)
 
 
 def buffering(curves: Mapping[str, AttainableRate]) -> str | None:
-    """Share of messages that wait in the sender's stack, over utilisation, as figure 10."""
+    """Share of messages that wait in the sender's stack, over utilization, as figure 10."""
     shown = {name: curve for name, curve in curves.items() if len(curve.used) > 1}
     if not shown:
         return None
 
     def draw(figure: Figure) -> None:
         axes: Axes = figure.subplots()
-        for colour, (name, curve) in zip(_cycle(len(shown)), shown.items(), strict=True):
+        for color, (name, curve) in zip(_cycle(len(shown)), shown.items(), strict=True):
             # of what a greedy source gets, where that was measured
             most = curve.long_term_rate if curve.greedy is None else curve.greedy[0]
             axes.plot(
                 [point.rate / most for point in curve.used],
                 [point.buffered for point in curve.used],
-                "o-", color=colour, label=name, markersize=3,
+                "o-", color=color, label=name, markersize=3,
             )  # fmt: skip
         axes.axvline(
             2 / 3,
-            color=GREY,
+            color=GRAY,
             linestyle=":",
             linewidth=1,
             label="2/3: none below, if losses were periodic",
@@ -162,16 +162,16 @@ def autocorrelations(named: Mapping[str, Probed]) -> str | None:
 
     def draw(figure: Figure) -> None:
         axes: Axes = figure.subplots()
-        for colour, (name, one) in zip(_cycle(len(shown)), shown.items(), strict=True):
+        for color, (name, one) in zip(_cycle(len(shown)), shown.items(), strict=True):
             rows = one.autocorrelation
             lags = one.lag_s * np.arange(rows.shape[1])
             if len(rows) > 1:
                 mean, low, high = statistics.mean_with_bounds(rows)
-                axes.fill_between(lags, low, high, color=colour, alpha=0.2)
+                axes.fill_between(lags, low, high, color=color, alpha=0.2)
             else:
                 mean = rows[0]
-            axes.plot(lags, mean, color=colour, label=name)
-        axes.axhline(0, color=GREY, linewidth=0.7)
+            axes.plot(lags, mean, color=color, label=name)
+        axes.axhline(0, color=GRAY, linewidth=0.7)
         axes.set_xlabel("lag, s")
         axes.set_ylabel("autocorrelation of cwnd")
         axes.legend(fontsize=8)
@@ -194,9 +194,9 @@ def windows(named: Mapping[str, Probed], needed: float, span_s: float = 20.0) ->
 
     def draw(figure: Figure) -> None:
         every = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-        for axes, colour, (name, one) in zip(every, _cycle(len(shown)), shown.items(), strict=True):
+        for axes, color, (name, one) in zip(every, _cycle(len(shown)), shown.items(), strict=True):
             times = one.lag_s * np.arange(len(one.windows))
-            axes.plot(times, one.windows, color=colour, linewidth=0.9)
+            axes.plot(times, one.windows, color=color, linewidth=0.9)
             axes.axhline(needed, color="#2b303b", linestyle="-.", linewidth=1)
             axes.set_title(name, fontsize=9, loc="left")
             axes.set_ylabel("cwnd, packets")
@@ -233,14 +233,14 @@ def of_estimate(found: AttainableRate, probed: Sequence[Probed]) -> dict[str, tu
 
 
 def _cycle(count: int) -> list[str]:
-    return [COLOURS[i % len(COLOURS)] for i in range(count)]
+    return [COLORS[i % len(COLORS)] for i in range(count)]
 
 
 def _ccdf(
-    axes: Axes, values: np.ndarray[Any, np.dtype[np.float64]], label: str, colour: Colour
+    axes: Axes, values: np.ndarray[Any, np.dtype[np.float64]], label: str, color: Color
 ) -> None:
     at, share = statistics.exceedance(values)
-    axes.plot(at, share, drawstyle="steps-post", label=label, color=colour)
+    axes.plot(at, share, drawstyle="steps-post", label=label, color=color)
 
 
 def _ccdf_axes(axes: Axes) -> None:
@@ -258,7 +258,7 @@ def bars(named: Mapping[str, tuple[float, float, float]], label: str) -> str:
         names = list(named)[::-1]
         for place, name in enumerate(names):
             low, middle, high = named[name]
-            axes.plot([low, high], [place, place], color=GREY, linewidth=1)
+            axes.plot([low, high], [place, place], color=GRAY, linewidth=1)
             axes.plot([low], [place], "|", color=BLUE, markersize=9)
             axes.plot([middle], [place], "o", color=BLUE, markersize=6)
             axes.plot([high], [place], "|", color=BLUE, markersize=9)

@@ -173,13 +173,13 @@ def autocorrelation(series: Floats, lags: int) -> Floats:
         raise ProbingError(
             f"{count} values have no autocorrelation at lag {lags}, expected a longer series"
         )
-    centred = series - series.mean()
-    variance = float(centred @ centred) / count
+    centered = series - series.mean()
+    variance = float(centered @ centered) / count
     found = np.zeros(lags + 1)
     found[0] = 1.0
     if variance > 0:
         size = 1 << (2 * count - 1).bit_length()
-        spectrum = np.fft.rfft(centred, size)
+        spectrum = np.fft.rfft(centered, size)
         products = np.fft.irfft(spectrum * spectrum.conj(), size)[: lags + 1]
         found = products / count / variance
     return found

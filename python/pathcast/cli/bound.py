@@ -17,7 +17,7 @@ from pathcast.cli.console import mbps, out, print_json
 from pathcast.exceptions import ModelError
 from pathcast.files import check_output, write_beside
 from pathcast.min_plus import Arrivals, Curve
-from pathcast.report.plots import BLUE, GREY, ORANGE, alone, svg, thinned
+from pathcast.report.plots import BLUE, GRAY, ORANGE, alone, svg, thinned
 
 _BITS = {
     "bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "B": 8.0, "kB": 8e3, "MB": 8e6, "GB": 8e9,
@@ -225,7 +225,7 @@ def _of_bucket(service: Curve, rate: str, burst: str) -> tuple[dict[str, Any], s
         axes = figure.subplots()
         known_s = delay_s if math.isfinite(delay_s) else 0.0
         until_s = max(3 * known_s, 2 * service.tail_from_s, 1e-3)
-        axes.plot(*_curve_points(arrivals, until_s), color=GREY, label="arrivals")
+        axes.plot(*_curve_points(arrivals, until_s), color=GRAY, label="arrivals")
         axes.plot(*_curve_points(service, until_s), color=ORANGE, label="service curve")
         axes.set(xlabel="time (s)", ylabel="Mbit", ylim=(0, None))
         axes.legend()

@@ -17,8 +17,8 @@ from pathcast.foreign import visible_lines
 from pathcast.models import Evaluation, HorizonScore, LossCurve
 from pathcast.trace import FlowSeries
 
-# Okabe and Ito's colours, which most colour-blind readers can tell apart
-BLUE, ORANGE, GREEN, VERMILION, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#8a8f98"
+# Okabe and Ito's colors, which most colour-blind readers can tell apart
+BLUE, ORANGE, GREEN, VERMILION, GRAY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#8a8f98"
 
 _STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -109,7 +109,7 @@ def cwnd_plot(series: FlowSeries, losses: list[tuple[float, float]], training_s:
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        axes.axvspan(0, training_s, color=GREY, alpha=0.12, lw=0)
+        axes.axvspan(0, training_s, color=GRAY, alpha=0.12, lw=0)
         axes.text(
             training_s / 2, 1.0, "fitted before the first forecast", ha="center", va="bottom",
             transform=axes.get_xaxis_transform(), color="#5b6270", fontsize=9,
@@ -141,7 +141,7 @@ def curve_plot(curve: LossCurve, loss: float | None) -> str:
         seen = [point for point in curve.points if point.losses]
         packets = np.array([point.packets for point in curve.points])
         below = axes.twinx()
-        below.bar(window, packets, width=1.0, color=GREY, alpha=0.25, lw=0)
+        below.bar(window, packets, width=1.0, color=GRAY, alpha=0.25, lw=0)
         below.set(ylabel="packets sent at this cwnd", ylim=(0, packets.max() * 3))
         below.grid(visible=False)
         axes.set_zorder(below.get_zorder() + 1)
@@ -222,8 +222,8 @@ def error_plot(evaluation: Evaluation) -> str:
         for axes, score in zip(panels, evaluation.horizons, strict=True):
             errors = [score.median_error_pct[model] for model in models]
             lengths = [np.nan if error is None else error for error in errors]
-            colours = [{"pathcast": BLUE, "econ": ORANGE}.get(model, GREY) for model in models]
-            bars = axes.barh(labels, lengths, height=0.7, color=colours)
+            colors = [{"pathcast": BLUE, "econ": ORANGE}.get(model, GRAY) for model in models]
+            bars = axes.barh(labels, lengths, height=0.7, color=colors)
             axes.bar_label(bars, fmt="%.1f", fontsize=8, color="#2b303b", padding=2)
             axes.grid(visible=False, axis="y")
             # models far off would hide the others' differences

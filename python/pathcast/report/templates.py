@@ -13,7 +13,7 @@ def _shown(value: object) -> object:
     return visible_lines(value) if type(value) is str else value
 
 
-#: Colours of pictures that follow the page's theme, by the name of the style's variable.
+#: Colors of pictures that follow the page's theme, by the name of the style's variable.
 _THEMED = {
     "#1d2129": "ink",
     "#2b303b": "ink",
@@ -24,9 +24,9 @@ _THEMED = {
 
 
 def picture(svg: str, label: str) -> Markup:
-    """A picture of `plots.svg` in a page: its colours follow the theme, and `label` names it for those who hear it."""
-    for colour, name in _THEMED.items():
-        svg = svg.replace(colour, f"var(--{name})")
+    """A picture of `plots.svg` in a page: its colors follow the theme, and `label` names it for those who hear it."""
+    for color, name in _THEMED.items():
+        svg = svg.replace(color, f"var(--{name})")
     named = Markup('<svg role="img" aria-label="{}" ').format(_shown(label))
     region = Markup(
         '<div class="scroll picture" tabindex="0" role="region" aria-label="{}">'

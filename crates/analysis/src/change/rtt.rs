@@ -15,7 +15,7 @@ const PIECE_RTTS: f64 = 4.0;
 const PIECES_BEFORE: u32 = 4;
 /// Steps below 5 % are not looked for, whatever the noise.
 const LEAST_STEP: f64 = 0.05;
-/// How far beyond the range noise may reach, in mean differences of neighbouring pieces.
+/// How far beyond the range noise may reach, in mean differences of neighboring pieces.
 const MARGIN: f64 = 4.0;
 /// Least scale of the noise, in ln: the kernel counts srtt in microseconds, an eighth at a time.
 const LEAST_NOISE: f64 = 0.02;

@@ -134,7 +134,7 @@ fn four_packets_for_200_ms_every_ten_seconds() {
 fn the_link_is_full_with_about_one_bdp_in_flight() {
     let path = Bottleneck::of_12mbps_60ms(4.0);
     let outcome = run(&mut Bbr::new(1), path, 60.0, 10.0);
-    assert!(outcome.utilisation > 0.96, "{outcome:?}");
+    assert!(outcome.utilization > 0.96, "{outcome:?}");
     // 61 packets fill the path; the probes and the margin for quanta add some
     assert!((55.0..75.0).contains(&outcome.in_flight), "{outcome:?}");
     assert_eq!(outcome.loss, 0.0);
@@ -147,7 +147,7 @@ fn one_percent_of_loss_costs_little() {
         ..Bottleneck::of_12mbps_60ms(1.0)
     };
     let outcome = run(&mut Bbr::new(1), path, 60.0, 10.0);
-    assert!(outcome.utilisation > 0.93, "{outcome:?}");
+    assert!(outcome.utilization > 0.93, "{outcome:?}");
 }
 
 #[test]

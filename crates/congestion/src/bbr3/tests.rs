@@ -167,7 +167,7 @@ fn half_the_bdp_for_200_ms_every_five_seconds() {
 fn the_link_is_full_with_about_one_bdp_in_flight() {
     let path = Bottleneck::of_12mbps_60ms(4.0);
     let outcome = run(&mut Bbr3::new(1), path, 60.0, 10.0);
-    assert!(outcome.utilisation > 0.96, "{outcome:?}");
+    assert!(outcome.utilization > 0.96, "{outcome:?}");
     assert!((55.0..75.0).contains(&outcome.in_flight), "{outcome:?}");
     assert_eq!(outcome.loss, 0.0);
 }
@@ -178,7 +178,7 @@ fn a_shallow_buffer_loses_less_than_with_version_1() {
     let v1 = run(&mut crate::Bbr::new(1), path, 60.0, 10.0);
     let v3 = run(&mut Bbr3::new(1), path, 60.0, 10.0);
     assert!(v3.loss < v1.loss / 2.0, "{v1:?} {v3:?}");
-    assert!(v3.utilisation > 0.85, "{v3:?}");
+    assert!(v3.utilization > 0.85, "{v3:?}");
 }
 
 #[test]
@@ -188,5 +188,5 @@ fn one_percent_of_loss_is_tolerated() {
         ..Bottleneck::of_12mbps_60ms(1.0)
     };
     let outcome = run(&mut Bbr3::new(1), path, 60.0, 10.0);
-    assert!(outcome.utilisation > 0.8, "{outcome:?}");
+    assert!(outcome.utilization > 0.8, "{outcome:?}");
 }

@@ -1,7 +1,7 @@
 //! Forecasts: the experts' guesses for one horizon, pooled, with their quantiles.
 
 use super::forecaster::Forecaster;
-use super::horizon::{Horizon, Pending, Summary, VALUE_FLOOR, summarise};
+use super::horizon::{Horizon, Pending, Summary, VALUE_FLOOR, summarize};
 use super::notes::Note;
 use super::types::{Basis, Forecast, Weight};
 use crate::baselines::{harmonic_mean, last_sample, window_mean};
@@ -135,7 +135,7 @@ impl Forecaster {
     ) -> (Pending, ByExpert) {
         let now_worth = self.reward.of(state.cwnd_packets);
         let by_state = match &horizon.table {
-            Some(table) => summarise(&table.forecast(self.law(), state, now_s)),
+            Some(table) => summarize(&table.forecast(self.law(), state, now_s)),
             None => Summary {
                 median: now_worth,
                 likely: now_worth,

@@ -70,9 +70,9 @@ pub(super) struct Summary {
 /// losses that may come, is right for none of the outcomes. From 0.3 to 0.5 the errors differ little.
 const LIKELY_PART: f64 = 0.4;
 
-/// Summarises a mixture. Each piece stands as three points that have its mean and variance
+/// Summarizes a mixture. Each piece stands as three points that have its mean and variance
 /// (Gauss-Hermite).
-pub(super) fn summarise(pieces: &[Piece]) -> Summary {
+pub(super) fn summarize(pieces: &[Piece]) -> Summary {
     let mut points: Vec<(f64, f64)> = Vec::with_capacity(3 * pieces.len());
     for piece in pieces {
         let away = 3.0_f64.sqrt() * piece.sd;
@@ -137,14 +137,14 @@ mod tests {
         // no loss: 100 for sure; else something from 60 to 95
         let mut pieces = vec![piece(0.45, 100.0, 0.0)];
         pieces.extend((0..11).map(|i| piece(0.05, 60.0 + 3.5 * f64::from(i), 1.0)));
-        let summary = summarise(&pieces);
+        let summary = summarize(&pieces);
         assert!((summary.likely - 100.0).abs() < 1e-9, "{summary:?}");
         assert!(summary.median < 97.0, "{summary:?}");
     }
 
     #[test]
     fn one_certain_piece_is_all_there_is() {
-        let summary = summarise(&[piece(1.0, 50.0, 0.0)]);
+        let summary = summarize(&[piece(1.0, 50.0, 0.0)]);
         assert_eq!(
             (summary.median, summary.likely, summary.spread),
             (50.0, 50.0, 0.0)

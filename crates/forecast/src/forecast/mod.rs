@@ -8,7 +8,7 @@
 //!    weighed by how well each did lately at this horizon on this path. Where the law explains the
 //!    flow, the state takes all the weight; where the path is noise, means over the past do.
 //! 3. *Bands*: quantiles of what the pooled forecast was off by, scaled with how sure it was
-//!    (normalised conformal prediction, Papadopoulos 2008, with older residuals fading out).
+//!    (normalized conformal prediction, Papadopoulos 2008, with older residuals fading out).
 
 mod breaks;
 mod changes;

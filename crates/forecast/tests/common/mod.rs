@@ -1,4 +1,4 @@
-//! The authors' traces, read at run time: they carry no licence, so they are not in the repository.
+//! The authors' traces, read at run time: they carry no license, so they are not in the repository.
 #![allow(dead_code)]
 
 use std::io::Read;

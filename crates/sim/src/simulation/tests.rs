@@ -147,7 +147,7 @@ fn records_tell_what_the_controller_believes() {
 }
 
 /// What `docs/explanation/simulator.md` promises of every machine: a run that needs logarithms, powers and cube roots.
-/// The number changes whenever the simulator's behaviour does, and never with the machine.
+/// The number changes whenever the simulator's behavior does, and never with the machine.
 #[test]
 fn the_same_seed_gives_the_same_run_on_every_machine() {
     let path = "rate = { kind = 'poisson', rate = '12 Mbit/s' }\nqueue = { kind = 'red' }\nloss = 0.001\n\

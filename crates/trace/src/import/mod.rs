@@ -187,7 +187,7 @@ impl<R: Timed> Read<R> {
 /// # Errors
 /// A [`TraceError`] that names the known formats if it is none of them, or if the file cannot be
 /// read.
-pub fn recognise(path: &Path) -> Result<Format, TraceError> {
+pub fn recognize(path: &Path) -> Result<Format, TraceError> {
     TraceFile::open(path)?.format()
 }
 

@@ -1,7 +1,7 @@
 //! A file that was opened once, and is read from its beginning as often as needed.
 //!
 //! A pipe gives its bytes once: what was read of one is kept in a temporary file without a name, so
-//! that the format can be recognised, and readers that go over their input twice can do so.
+//! that the format can be recognized, and readers that go over their input twice can do so.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};

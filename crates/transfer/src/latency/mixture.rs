@@ -12,7 +12,7 @@ const NORMAL_MINOR: [f64; 5] = [-1.469_5, -0.601_3, 0.0, 0.601_3, 1.469_5];
 const MINOR: f64 = 0.01;
 /// Pieces less likely are left out.
 const NEGLIGIBLE: f64 = 1e-7;
-/// Neighbouring points are put together up to this weight.
+/// Neighboring points are put together up to this weight.
 const TOGETHER: f64 = 0.004;
 /// A point that has this weight stands for itself: quantiles are not interpolated across it.
 const ATOM: f64 = 0.02;
@@ -151,7 +151,7 @@ impl Mixture {
     }
 }
 
-/// Ascending, with light neighbours put together at their mean.
+/// Ascending, with light neighbors put together at their mean.
 fn gathered(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let mut kept: Vec<(f64, f64)> = Vec::with_capacity(300);

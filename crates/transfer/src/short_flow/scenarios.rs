@@ -124,11 +124,11 @@ pub(super) fn explain(seen: &Seen) -> Vec<Scenario> {
             explainer.exits(packets, &mut found, &mut best);
         }
     }
-    normalised(found)
+    normalized(found)
 }
 
 /// From logarithms of weights to weights; what carries next to none is left out.
-fn normalised(mut found: Vec<Scenario>) -> Vec<Scenario> {
+fn normalized(mut found: Vec<Scenario>) -> Vec<Scenario> {
     let most = found
         .iter()
         .fold(f64::NEG_INFINITY, |most, one| most.max(one.weight));
@@ -294,7 +294,7 @@ impl Explainer<'_> {
         for (log_rate, fitted) in fits {
             add(log_rate, fitted, step);
         }
-        // between the neighbours of the best a narrow peak may stand
+        // between the neighbors of the best a narrow peak may stand
         let (mut low, mut high) = (peak.0 - step, peak.0 + step);
         let golden = (5f64.sqrt() - 1.0) / 2.0;
         let mut inner = [high - golden * (high - low), low + golden * (high - low)];

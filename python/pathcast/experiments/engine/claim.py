@@ -33,5 +33,5 @@ def wanted(
 
 
 def verdict_of(one: Mapping[str, Any]) -> tuple[str, str]:
-    """Whether it holds, in a word and a colour."""
+    """Whether it holds, in a word and a color."""
     return {True: ("yes", "green"), False: ("no", "red"), None: ("-", "")}[one["holds"]]

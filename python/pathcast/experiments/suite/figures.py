@@ -24,9 +24,9 @@ from pathcast.experiments.suite.scores import (
     joined,
 )
 from pathcast.experiments.suite.tables import groups
-from pathcast.report.plots import BLUE, GREEN, GREY, ORANGE, VERMILION, svg
+from pathcast.report.plots import BLUE, GRAY, GREEN, ORANGE, VERMILION, svg
 
-#: Colour and dashes of a model; the same in every figure.
+#: Color and dashes of a model; the same in every figure.
 _LINES: dict[str, tuple[str, str]] = {
     OURS: (BLUE, "-"),
     ECON: (ORANGE, "-"),
@@ -34,7 +34,7 @@ _LINES: dict[str, tuple[str, str]] = {
     "ewma": (VERMILION, "--"),
     "holt_winters": ("#cc79a7", "--"),
     "harmonic_mean": ("#56b4e9", "--"),
-    "pftk": (GREY, ":"),
+    "pftk": (GRAY, ":"),
     "pftk_without_timeouts": ("#2b303b", ":"),
     "chen": ("#b58900", ":"),
     "dunaytsev": ("#7a5195", ":"),
@@ -117,17 +117,17 @@ def _cdf(axes: Axes, errors: dict[str, Errors], scheme: str) -> None:
         there = errors[model][np.isfinite(errors[model])]
         if not there.size:
             continue
-        colour, dashes = _LINES[model]
+        color, dashes = _LINES[model]
         axes.plot(
-            np.quantile(there, _QUANTILES), _QUANTILES, dashes, color=colour,
+            np.quantile(there, _QUANTILES), _QUANTILES, dashes, color=color,
             lw=2 if model == OURS else 1.3, label=model.replace("_", " "),
         )  # fmt: skip
     axes.set(xlim=(0, _MOST_PCT), ylim=(0, 1))
 
 
-def _mark(axes: Axes, at_pct: float, colour: str, label: str) -> None:
+def _mark(axes: Axes, at_pct: float, color: str, label: str) -> None:
     """The paper's median, as the text tells it."""
-    axes.plot([at_pct], [0.5], "o", color=colour, mec="#1d2129", ms=7, label=label, zorder=5)
+    axes.plot([at_pct], [0.5], "o", color=color, mec="#1d2129", ms=7, label=label, zorder=5)
 
 
 def _cdfs(scored: Sequence[Scored], networks: Sequence[str], scheme: str) -> str | None:
@@ -184,9 +184,9 @@ def _after_changes(rows: Sequence[dict[str, Any]], scheme: str) -> str | None:
                 heights = [row["median_error_pct"][model] for row in of_protocol]
                 at = np.arange(len(heights)) + (i - (len(models) - 1) / 2) * width
                 there = [np.nan if height is None else height for height in heights]
-                colour, dashes = _LINES[model]
+                color, dashes = _LINES[model]
                 bars = axes.bar(
-                    at, there, width * 0.9, color=colour, label=model.replace("_", " "),
+                    at, there, width * 0.9, color=color, label=model.replace("_", " "),
                     alpha=1 if dashes == "-" else 0.75,
                 )  # fmt: skip
                 axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
@@ -288,7 +288,7 @@ def _short_flows(rows: Sequence[dict[str, Any]]) -> str | None:
     drawn = {
         "pathcast": ("pathcast", BLUE),
         "published": ("published algorithms", ORANGE),
-        "alone": ("1 MB's own throughput", GREY),
+        "alone": ("1 MB's own throughput", GRAY),
     }
     markers = {"published": ("o", "estimator, paper"), "alone": ("s", "1 MB's own, paper")}
 
@@ -296,19 +296,19 @@ def _short_flows(rows: Sequence[dict[str, Any]]) -> str | None:
         panels = figure.subplots(1, len(of_group), sharey=True, squeeze=False)[0]
         for axes, (name, same) in zip(panels, of_group.items(), strict=True):
             at = np.arange(len(same))
-            for i, (model, (label, colour)) in enumerate(drawn.items()):
+            for i, (model, (label, color)) in enumerate(drawn.items()):
                 mean, low, high = (
                     np.array([row[f"{what}_error_pct"][model] for row in same])
                     for what in ("mean", "p10", "p90")
                 )
                 x = at + (i - 1) * 0.28
-                axes.bar(x, mean, 0.25, color=colour, label=label, alpha=0.85)
+                axes.bar(x, mean, 0.25, color=color, label=label, alpha=0.85)
                 axes.vlines(x, low, high, color="#1d2129", lw=1)
                 if model in markers:
                     marker, told = markers[model]
                     values = [row["paper"]["mean_error_pct"][model] for row in same]
                     axes.plot(
-                        x, values, marker, color=colour, mec="#1d2129", ms=7, label=told, zorder=5
+                        x, values, marker, color=color, mec="#1d2129", ms=7, label=told, zorder=5
                     )
             where = same[0]["paper"]["where"]
             axes.set_title(
@@ -340,7 +340,7 @@ def _windows(scores: Sequence[short_flows.Score]) -> tuple[str, str | None]:
                 missing = f"none of {without} has" if without else "no such download,\nnone has"
                 axes.text(
                     0.5, 0.5, f"{missing}\nits window logged", ha="center", va="center",
-                    transform=axes.transAxes, color=GREY,
+                    transform=axes.transAxes, color=GRAY,
                 )  # fmt: skip
                 axes.set(xticks=[], yticks=[])
                 continue
@@ -366,14 +366,14 @@ def _windows_panel(axes: Axes, row: dict[str, Any]) -> None:
         windows.published_time_s, windows.published_window_packets, "--", color=ORANGE,
         label="published algorithms",
     )  # fmt: skip
-    axes.axvline(row["time_s"][-1], color=GREY, ls=":", lw=1, label="end of the first MB")
+    axes.axvline(row["time_s"][-1], color=GRAY, ls=":", lw=1, label="end of the first MB")
     axes.set_xlim(0, 1.05 * row["truth_s"][-1])
     # an estimate that goes far beyond shall not flatten what was logged
     axes.set_ylim(0, 2.2 * max(logged))
 
 
 def _scatter(scores: Sequence[short_flows.Score]) -> str | None:
-    """Figure 10 of De Silva et al.: a panel for each estimator, a colour for each size."""
+    """Figure 10 of De Silva et al.: a panel for each estimator, a color for each size."""
     there = [one for one in scores if one.estimate_bps]
     if not there:
         return None
@@ -392,12 +392,12 @@ def _scatter(scores: Sequence[short_flows.Score]) -> str | None:
     def draw(figure: Figure) -> None:
         panels = figure.subplots(1, len(panels_of), sharex=True, sharey=True, squeeze=False)[0]
         for axes, (name, title) in zip(panels, panels_of.items(), strict=True):
-            axes.plot(limits, limits, color=GREY, lw=1, label="estimated = measured")
-            for i, (colour, marker) in enumerate(looks):
+            axes.plot(limits, limits, color=GRAY, lw=1, label="estimated = measured")
+            for i, (color, marker) in enumerate(looks):
                 x = np.array([one.truth_bps[i] for one in there]) / 1e6
                 y = np.array([one.estimate_bps[name][i] for one in there]) / 1e6
                 label = f"{short_flows.SIZES[i] / 1e6:g} MB"
-                axes.plot(x, y, marker, color=colour, ms=4.5, alpha=0.7, mew=0, label=label)
+                axes.plot(x, y, marker, color=color, ms=4.5, alpha=0.7, mew=0, label=label)
             axes.axvline(13, color="#1d2129", ls=":", lw=1, label="13 Mbit/s")
             axes.set(xscale="log", yscale="log", xlim=limits, ylim=limits)
             axes.set_title(title, fontsize=9, loc="left")

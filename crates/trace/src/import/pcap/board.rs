@@ -219,7 +219,7 @@ impl Board {
         first
     }
 
-    /// Changes the segments from `from` to `to`, and makes one of neighbours that are then alike,
+    /// Changes the segments from `from` to `to`, and makes one of neighbors that are then alike,
     /// so that the same change costs no more the next time; gives where they end.
     fn change(&mut self, from: u64, to: u64, mut change: impl FnMut(u64, Sent) -> Sent) -> u64 {
         let mut run: Option<(u64, Sent)> = None;
