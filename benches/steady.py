@@ -1,7 +1,7 @@
 """How often the decision about a steady state is wrong, and how often bounds hold of samples that pass it.
 
 Beside it the version before: each train tested by itself at 1 %, by Elliott, Rothenberg and Stock, the runs test, and
-Kolmogorov and Smirnov of its halves. Prints the tables of docs/attainable-rate.md.
+Kolmogorov and Smirnov of its halves. Prints the tables of docs/results/attainable-rate.md.
 
     python benches/steady.py [repeats]
 """

@@ -67,7 +67,7 @@ class Forecaster:
             rtt_s: round-trip time in seconds; by default from srtt, else estimated.
             on_break: when time or the sequence number goes back: `refuse` the record, or `restart`
                 there with what was learned of the path; `basis["notes"]` then says so. Docs:
-                loss-curves.md.
+                docs/reference/loss-curves.md.
 
         Raises:
             ModelError: an empty `cc`, or a time that is not greater than 0.

@@ -27,7 +27,7 @@ _EVERY_S = 0.2
 
 
 class Method(StrEnum):
-    """How records are taken; `docs/measuring.md` compares them."""
+    """How records are taken; `docs/reference/measuring.md` compares them."""
 
     TCP_PROBE = "tcp_probe"
     SOCK_DIAG = "sock_diag"

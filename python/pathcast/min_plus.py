@@ -38,7 +38,7 @@ class Curve:
     The tail is affine, periodic or infinite. Time is in seconds; data in any unit that is used
     throughout (bits, packets). The curve is left-continuous and 0 at 0: a burst is a jump right after
     0. Breakpoints nearer than 1e-12 of their time are one. After Le Boudec & Thiran, Network Calculus,
-    2001; docs/min-plus.md. Curves do not change: each operation returns a new one.
+    2001; docs/explanation/network-calculus.md. Curves do not change: each operation returns a new one.
 
     Every operation raises `ModelError` where a number is out of range, where two curves of the same
     rate have periods without a common multiple, or where the result would be too large.

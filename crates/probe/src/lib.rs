@@ -12,7 +12,7 @@
 //! | `OptStats` | own | nothing | each write, when it is acknowledged |
 //!
 //! Retransmissions come from `TCP_INFO` with all of them but the last: the tracepoint does not tell
-//! them. `docs/measuring.md` says what each costs.
+//! them. `docs/results/measuring.md` says what each costs.
 //!
 //! ```no_run
 //! use std::net::TcpStream;

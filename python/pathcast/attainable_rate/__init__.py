@@ -2,7 +2,7 @@
 
 After Lübben and Fidler, "A Benchmark for the Performance of Time-varying Closed-loop Flow Control with Application to
 TCP" (2016): trains of packets at constant rates, quantiles of their steady-state delays, and the service curve that
-follows; docs/attainable-rate.md.
+follows; docs/explanation/attainable-rate.md.
 """
 
 from pathcast.attainable_rate.curve import AttainableRate, Point

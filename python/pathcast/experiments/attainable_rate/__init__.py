@@ -1,1 +1,4 @@
-"""The benchmark of attainable rates: whole configurations compared, after Lübben and Fidler; docs/attainable-rate.md."""
+"""The benchmark of attainable rates: whole configurations compared, after Lübben and Fidler.
+
+docs/explanation/attainable-rate.md.
+"""
