@@ -18,7 +18,7 @@ from pathcast.trace import Column, Trace
 
 Protocol = Literal["fair", "paper"]
 
-#: Models whose forecasts `evaluate` compares, in the order of its tables; docs/models.md.
+#: Models whose forecasts `evaluate` compares, in the order of its tables; docs/reference/evaluation.md.
 MODELS = tuple(SUITED)
 
 #: Levels of a forecast's quantiles.
@@ -100,7 +100,7 @@ class Evaluation:
     Attributes:
         file: where the trace came from; empty if nowhere.
         flow: which of the trace's flows.
-        protocol: `fair` or `paper`; `docs/models.md` defines both.
+        protocol: `fair` or `paper`; `docs/reference/evaluation.md` defines both.
         truth: `packets_per_s` (growth of snd_nxt), or `mean_cwnd_packets` if the trace has no
             sequence numbers.
         cc: congestion control.

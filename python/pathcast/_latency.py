@@ -201,7 +201,7 @@ def latency(
     hystart: bool | None = None,
     until: str = Until.ANSWERED,
 ) -> tuple[Latency, ...]:
-    """Forecasts how long new connections take over a path; `docs/latency.md` says how.
+    """Forecasts how long new connections take over a path; `docs/explanation/transfer-times.md` says how.
 
     Args:
         path: round-trip time, rate, queue and loss.

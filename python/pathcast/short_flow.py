@@ -163,7 +163,7 @@ def estimate(
     losses: int | None = None,
     windows: bool = False,
 ) -> ShortFlowEstimate:
-    """Estimates what larger transfers of CUBIC take from one small one; docs/short-flows.md.
+    """Estimates what larger transfers of CUBIC take from one small one; docs/explanation/short-flows.md.
 
     Args:
         transferred_bytes: payload of the transfer that was measured, two first windows to 100 MB.

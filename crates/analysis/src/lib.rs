@@ -8,7 +8,7 @@
 //! | a path's curve and changes, online | [`follow::Follower`], [`online_curve`], [`change`] | [`online_curve::CurveEstimate`], [`change::Change`] |
 //! | a new client's curve | [`clusters::Clusters`] | [`clusters::ClusterCurve`] |
 //!
-//! All outputs derive `serde::Serialize` with the keys above: `docs/models.md`,
+//! All outputs derive `serde::Serialize` with the keys above: `docs/explanation/models.md`,
 //! `docs/reference/loss-curves.md`.
 
 pub mod change;

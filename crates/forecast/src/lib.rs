@@ -11,7 +11,7 @@
 //! | baselines | [`baselines`] | numbers |
 //!
 //! All outputs derive `serde::Serialize` with the keys above. What each model is, how it is judged
-//! and how well it does: `docs/models.md`.
+//! and how well it does: `docs/explanation/models.md`, `docs/results/models.md`.
 
 mod bands;
 pub mod baselines;

@@ -1,4 +1,4 @@
-//! The bounds that the models must keep on the ECON authors' real traces (see `docs/models.md`).
+//! The bounds that the models must keep on the ECON authors' real traces (see `docs/results/models.md`).
 
 mod common;
 

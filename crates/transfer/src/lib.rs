@@ -6,7 +6,8 @@
 //! | the time of a transfer | [`latency::latency`], [`latency::LatencyForecaster`], [`latency::evaluate_latency`] | [`latency::Latency`] `{bytes, mean_s, quantiles_s, no_loss_probability}` |
 //! | larger transfers from one small one | [`short_flow::estimate`] | [`short_flow::Estimate`] |
 //!
-//! All outputs derive `serde::Serialize` with the keys above: `docs/latency.md`, `docs/short-flows.md`.
+//! All outputs derive `serde::Serialize` with the keys above: `docs/explanation/transfer-times.md`,
+//! `docs/explanation/short-flows.md`.
 
 pub mod latency;
 pub mod short_flow;

@@ -103,7 +103,7 @@ pub enum SeriesError {
 ///
 /// A value that is NaN is missing, in every column but `time_s`: it says nothing and takes nothing from other
 /// records. A missing window is that of the record before (of the first that has one, where none is before); for
-/// the other columns, what the models make of it is in `docs/models.md`. A column of NaN alone is no column.
+/// the other columns, what the models make of it is in `docs/reference/evaluation.md`. A column of NaN alone is no column.
 ///
 /// ```
 /// use pathcast_analysis::Series;

@@ -36,7 +36,7 @@ class Judged:
         small_window: a score for each flow of the wired networks, all models learning on 10 s alone.
         transfers: a score for each flow, protocol and size.
         downloads: a score for each valid short flow.
-        cells: what was run, a row for each cell; docs/suite.md has the keys.
+        cells: what was run, a row for each cell; docs/reference/suite.md has the keys.
         short_flows: likewise of short flows.
         traces: traces of others that were read, likewise.
         left_out: what could not be judged: `name` and `because`.

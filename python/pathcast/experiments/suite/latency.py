@@ -1,6 +1,6 @@
 """How long transfers of some size take, forecast mid-flow (Cao et al., sections 4.2 and 5.3).
 
-Forecasts and truth are those of `pathcast.evaluate_latency`: docs/latency.md. That is the fair protocol; in the
+Forecasts and truth are those of `pathcast.evaluate_latency`: docs/explanation/transfer-times.md. That is the fair protocol; in the
 paper's, models of history and formulas say x / B by equation 5, and B, their forecast of the next second, rests on
 what the paper's protocol lets them see.
 """

@@ -1,4 +1,4 @@
-"""All that the suite found out, as `results.json` has it; docs/suite.md has the keys."""
+"""All that the suite found out, as `results.json` has it; docs/reference/suite.md has the keys."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Short flows: downloads of 20 MB by CUBIC, of which the first 1 MB has to tell what 5, 10 and 20 MB take.
 
 As in De Silva et al. 2016, section 5: the clock begins with the first byte, errors are |estimate / truth - 1| of the
-throughput. docs/short-flows.md has the estimate; benches/short_flows.py runs the same over other paths.
+throughput. docs/explanation/short-flows.md has the estimate; benches/short_flows.py runs the same over other paths.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables and figures of section 5 as rows, side by side with the paper's numbers.
 
-Each row is a mapping that `results.json` has as it is; docs/suite.md lists the keys.
+Each row is a mapping that `results.json` has as it is; docs/reference/suite.md lists the keys.
 """
 
 from __future__ import annotations
