@@ -95,7 +95,7 @@ class WatchReport:
         records_lost: records that came faster than they were read: the trace has gaps.
         flows_elsewhere: flows with the right ports and addresses that are in another network
             namespace, or had ended before they could be asked for.
-        flows_left_out: flows beyond the number that can be watched at once.
+        flows_left_out: flows beyond the number that one watch can hold.
         cpu_s: processor time of the watch in seconds.
         fallback_because: why it was not tcp_probe, if that was tried first.
 

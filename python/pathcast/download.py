@@ -93,11 +93,11 @@ class Download:
     """What was seen of a download.
 
     Attributes:
-        received_bytes: payload that arrived, the response's head included; what was wanted at most.
+        received_bytes: payload that arrived, the response's head included; at most what was requested.
         time_s: from its first byte to its last, seconds.
         rtts_s: of connections before and after, seconds.
         timeline: seconds since the first byte and bytes, one entry each time something arrived.
-        mss_bytes: payload of the packets, where the kernel tells and it is a network's.
+        mss_bytes: payload of the packets, where the kernel knows it and a network carried them.
         losses: 0 where the kernel tells that nothing came out of order; else None: not known.
         is_whole: the response ended before the bytes wanted.
 

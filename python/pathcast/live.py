@@ -28,7 +28,7 @@ class Clock:
 
     Attributes:
         offset_s: the server's clock less the client's when the run began.
-        drift_ppm: by how much the server's clock runs faster; 0 if that cannot be told.
+        drift_ppm: by how much the server's clock runs faster; 0 if that cannot be estimated.
         error_s: by how much the offset can be wrong at most, whatever the path is like: half the
             shortest round trip. Delays of one direction are too long by it, those of the other too
             short.

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -272,6 +273,7 @@ def run(
                 links,
                 command,
                 outside=outside,
+                scheme=scheme,
                 device=device,
                 super_packets=super_packets,
                 seed=seed,
@@ -412,7 +414,19 @@ def enter(
     )
     for line in () if quiet else done.lines():
         say(line)
+    downloaded = done.reverse.offered_bytes > done.forward.offered_bytes
+    if downloaded and given is None and not quiet and _queues_without_limit(links):
+        say(
+            "note: the queue towards the command has no limit, so a download can wait there for seconds; "
+            'to limit it, write queue = "1 BDP" under [reverse] in the path file'
+        )
     return done.exit_code
+
+
+def _queues_without_limit(links: Links) -> bool:
+    """Whether what comes to the command waits for a link's rate in a queue without a limit."""
+    reverse = [tomllib.loads(path).get("reverse", {}) for path in links.paths]
+    return any("rate" in keys and keys.get("queue") == "unlimited" for keys in reverse)
 
 
 #: What the text of each form is called in the folder `--output`.

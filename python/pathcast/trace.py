@@ -158,7 +158,7 @@ def read_trace(
 ) -> Trace:
     """Reads a trace in any format that `docs/reference/import-formats.md` lists, packed or not.
 
-    The format is told by the file's content. What is doubtful about what was read is warned of
+    The content of the file decides the format. What is doubtful about what was read is warned of
     with [`TraceWarning`][pathcast.trace.TraceWarning].
 
     Args:

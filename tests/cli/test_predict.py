@@ -75,3 +75,16 @@ def test_what_cannot_be_is_refused(traced):
         done = run("predict", "throughput", file, *arguments)
         assert done.returncode == 2, arguments
         assert said in " ".join(done.stderr.split()), done.stderr
+
+
+def test_notes_are_sentences(tmp_path):
+    """A window that an application holds: no loss, no growth."""
+    time_s = np.arange(0, 60, 0.05)
+    columns = {"time_s": time_s, "cwnd_packets": np.full(len(time_s), 40.0)}
+    trace = pathcast.Trace.from_columns(columns)
+    trace.write(tmp_path / "held.parquet")
+    done = run("predict", "throughput", tmp_path / "held.parquet", "--cc", "cubic")
+    assert done.returncode == 0, done.stderr
+    shown = " ".join(done.stdout.split())
+    assert "note: no loss was seen" in shown
+    assert "note: the application or the receive window limits the flow" in shown

@@ -240,6 +240,17 @@ def test_a_shell_reaches_a_server_that_runs_outside(home):
     assert machine(home)[1] == []
 
 
+@pytest.mark.parametrize("scheme", ["cubic", "reno"])
+def test_a_shell_has_the_scheme_that_was_asked_for(home, scheme):
+    (home / "path.toml").write_text("rate = '10 Mbit/s'\ndelay = '1 ms'\n")
+    write(home, server=SERVER)
+    done = run_as_nobody(
+        home, "shell", "path.toml", "--scheme", scheme, "--outside", f"{sys.executable} server.py",
+        "--", "cat", "/proc/sys/net/ipv4/tcp_congestion_control",
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, scheme), done.stderr
+
+
 def test_a_shell_that_could_reach_nothing_is_refused(home):
     done = run_as_nobody(home, "shell", "path.toml", "--", "true")
     assert done.returncode == 2

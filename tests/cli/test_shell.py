@@ -305,3 +305,29 @@ def test_what_others_cannot_say_is_told(path_file):
     assert done.returncode == 0
     assert "cannot say it: forward delay: jitter" in done.stderr
     assert run("path", "show", path, "--as", "mahimahi", "--strict").returncode == 2
+
+
+DOWNLOAD = """
+import os, socket, sys
+with socket.create_connection((os.environ["PATHCAST_BASE"], int(sys.argv[1]))) as client:
+    print(len(client.makefile("rb").read()))
+"""
+
+
+@needs_emulator
+@pytest.mark.parametrize("limit", ["", "[reverse]\nqueue = '1 BDP'\n"])
+def test_a_download_through_a_queue_without_limit_is_pointed_out(path_file, limit):
+    server = socket.create_server(("", 0))
+
+    def send():
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(bytes(200_000))
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    path = path_file(f"rate = '20 Mbit/s'\ndelay = '5 ms'\n{limit}")
+    done = run("shell", path, "--", sys.executable, "-c", DOWNLOAD, server.getsockname()[1])
+    server.close()
+    assert (done.returncode, done.stdout) == (0, "200000\n"), done.stderr
+    assert ("has no limit" in done.stderr) == (not limit)

@@ -317,7 +317,7 @@ def test_ctrl_c_ends_emulations(emulator, tmp_path):
     stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 130, stderr
     # before it began, it said how long it would take
-    assert "2 cells in real time, 2 at once: about 2 min" in " ".join(stdout.split())
+    assert "2 cells in real time, 2 together: about 2 min" in " ".join(stdout.split())
     assert list(folder.rglob("cell.json")) == []
     assert list(folder.rglob("*.parquet")) == []
 

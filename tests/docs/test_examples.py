@@ -126,3 +126,60 @@ def test_notebooks_run_and_show_what_they_did(file):
     NotebookClient(notebook, timeout=120, kernel_name="python3", resources=place).execute()
     assert kept
     assert printed(notebook) == kept
+
+
+def commands_in(page):
+    """The commands of a page's shell blocks, without what a shell makes of them."""
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S):
+        for line in re.sub(r"\\\n\s*", " ", block).splitlines():
+            words = shlex.split(line.strip(), comments=True)
+            if "pathcast" in words:
+                rest = words[words.index("pathcast") + 1 :]
+                ends = [
+                    i for i, word in enumerate(rest) if word in ("|", ">", "2>", "&", "&&", ";")
+                ]
+                yield rest[: ends[0]] if ends else rest
+
+
+def test_commands_in_the_docs_have_their_options():
+    """Each command and option is there; whether it works is the business of the command's own tests."""
+    from typer._click import Context
+    from typer._click.exceptions import UsageError
+
+    from pathcast.cli.commands import COMMANDS, load
+
+    seen, wrong = 0, []
+    for page in PAGES:
+        for words in commands_in(page):
+            name = next((n for n in (" ".join(words[:2]), words[0]) if n in COMMANDS), None)
+            if name is None and (words[0].endswith((".toml", ".parquet")) or words[0] == "FILE"):
+                continue
+            seen += 1
+            try:
+                if name is None:
+                    raise UsageError("no such command")
+                command = load(name)
+                rest = words[len(name.split()) :]
+                commands = getattr(command, "commands", None)
+                if commands and rest and not rest[0].startswith("-"):
+                    command, rest = commands[rest[0]], rest[1:]
+                command.make_parser(Context(command)).parse_args(args=list(rest))
+            except (UsageError, KeyError) as error:
+                wrong.append(f"{page.name}: pathcast {' '.join(words)}: {error}")
+    assert not wrong
+    assert seen > 60
+
+
+@pytest.mark.parametrize("name", ["first-forecast", "compare-two-controllers"])
+def test_commands_of_a_tutorial_run(name, tmp_path):
+    page = ROOT / "docs" / "tutorial" / f"{name}.md"
+    (toml,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.M | re.S)
+    (tmp_path / "path.toml").write_text(toml)
+    ran = 0
+    for words in commands_in(page):
+        if words[0] == "emulate":
+            continue  # in tests/cli: this needs the kernel
+        done = run(*words, cwd=tmp_path)
+        assert done.returncode == 0, (words, done.stderr)
+        ran += 1
+    assert ran >= 4

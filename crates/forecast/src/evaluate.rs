@@ -68,7 +68,7 @@ pub enum EvaluateError {
         duration_s: f64,
     },
     /// No horizon was asked for.
-    #[error("no horizon given, at least one is wanted")]
+    #[error("got no horizon, expected at least one")]
     NoHorizon,
 }
 

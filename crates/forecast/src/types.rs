@@ -278,6 +278,6 @@ pub enum ForecastError {
         model: Model,
     },
     /// No record yet.
-    #[error("nothing observed yet, at least one record is wanted")]
+    #[error("nothing observed yet, expected at least one record")]
     NothingObserved,
 }

@@ -40,7 +40,7 @@ mod linux {
         // a parent that died before that cannot tell any more
         match getppid().map(Pid::as_raw_nonzero) {
             Some(pid) if pid.get() == parent => Ok(()),
-            _ => Err(EmulatorError::new_err("nobody waits for the result")),
+            _ => Err(EmulatorError::new_err("no process waits for the result")),
         }
     }
 }

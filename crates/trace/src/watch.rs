@@ -21,7 +21,7 @@ pub struct WatchReport {
     /// Flows with the right ports and addresses that are in another network namespace, or had
     /// ended before they could be asked for.
     pub flows_elsewhere: u64,
-    /// Flows beyond the number that can be watched at once.
+    /// Flows beyond the number that one watch can hold.
     pub flows_left_out: u64,
     /// Processor time of the watch in seconds.
     pub cpu_s: f64,

@@ -97,7 +97,7 @@ class Options:
                 f"{self.most_s:g} s"
             )
         if self.at_once < 0 or self.seed < 0:
-            raise ProbingError("trains at once and seed must not be below 0")
+            raise ProbingError("trains in parallel and seed must not be below 0")
         if self.trains < 1:
             raise ProbingError(f"the number of trains must be at least 1, got {self.trains}")
 
@@ -511,6 +511,7 @@ def estimate_adaptively(
 
     Raises:
         ProbingError: a number out of range; a train that cannot be sent.
+        BudgetSpent: the budget did not last; `keep` has each rate that was probed.
 
     """
     options = options or Options()

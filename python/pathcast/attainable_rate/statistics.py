@@ -232,5 +232,5 @@ def enough(samples: Floats) -> None:
     """Refuse fewer samples than `FEWEST_SAMPLES`."""
     if len(samples) < FEWEST_SAMPLES:
         raise ProbingError(
-            f"{len(samples)} samples tell nothing, expected at least {FEWEST_SAMPLES}"
+            f"{len(samples)} samples are too few, expected at least {FEWEST_SAMPLES}"
         )

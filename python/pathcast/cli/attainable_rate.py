@@ -263,7 +263,7 @@ def _ask(prober: LiveProber, most: float | None) -> None:
         f"{upto}; others on it will notice. Go on?"
     )
     if not sys.stdin.isatty():
-        raise ProbingError(f"{question} Nobody is there to ask: say --yes")
+        raise ProbingError(f"{question} Standard input is no terminal: confirm with --yes")
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
 

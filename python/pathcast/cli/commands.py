@@ -93,7 +93,7 @@ COMMANDS: dict[str, Command] = {
         "run_shell",
         RUN,
         "Run a shell or a command behind an emulated path (Linux; without root: --outside).",
-        "path.toml -- ping -c 3 192.0.2.1",
+        "path.toml -- ip address",
     ),
     "sweep": Command(
         "sweep",
@@ -142,7 +142,7 @@ COMMANDS: dict[str, Command] = {
         "attainable_rate",
         MEASURE,
         "Probe for the rate that TCP sustains at each time scale, for rate-limited applications.",
-        '--latency 0.02 --window 8 --step "1 Mbit/s"',
+        "--latency 0.02 --window 8 --step 100",
     ),
     "path": Command("shell", "paths_app", MEASURE, "Show path files.", None),
     "predict": Command(

@@ -246,7 +246,7 @@ def _measure(source: str, wanted_bytes: float, timeout_s: float) -> Download:
     seen = download(Target.parse(source, wanted), wanted, timeout_s=timeout_s)
     if seen.is_whole and seen.received_bytes < wanted:
         err.print(
-            f"the file ended after {seen.received_bytes} bytes, {wanted} were wanted: the estimate rests "
+            f"the file ended after {seen.received_bytes} bytes, expected {wanted}: the estimate rests "
             "on less",
             markup=False,
             soft_wrap=True,

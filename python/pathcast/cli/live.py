@@ -45,7 +45,7 @@ def server(
             help="Where to wait for clients; 0.0.0.0:5600 for all of them, [::]:5600 for IPv6.",
         ),
     ] = live.DEFAULT_LISTEN,
-    clients: Annotated[int, typer.Option(help="Clients at once.", min=1, max=100)] = 4,
+    clients: Annotated[int, typer.Option(help="Clients at a time.", min=1, max=100)] = 4,
     max_duration: Annotated[
         float, typer.Option(metavar="SECONDS", help="The longest run of a client.")
     ] = 600.0,

@@ -69,7 +69,7 @@ Device = Annotated[
 SuperPackets = Annotated[
     bool | None,
     typer.Option(
-        help="Pass up to 64 KiB of a flow through TUN devices at once; default: on links of more than "
+        help="Pass up to 64 KiB of a flow through TUN devices in one piece; default: on links of more than "
         "500 Mbit/s."
     ),
 ]

@@ -131,4 +131,18 @@ def _print(found: dict[str, Any]) -> None:
             "the trace has no sequence numbers, so the window is forecast, not the throughput"
         )
     for note in found["basis"].get("notes") or ():
-        out.print(str(note))
+        out.print(f"note: {_NOTES.get(note, note)}")
+
+
+#: What the names of notes mean.
+_NOTES = {
+    "no_loss": "no loss was seen, so the forecast rests on the window's growth and on past means",
+    "one_loss": "one loss was seen, so how often losses come is known to a factor of ten",
+    "slow_start_losses_only": "all losses ended slow starts; how often they come later is not known",
+    "held": "the application or the receive window limits the flow: its window does not grow",
+    "idle_restart": "after an idle time the window began anew; that does not count as a loss",
+    "clock_step": "time went back or leapt by more than an hour; the flow's state begins there",
+    "counter_reset": "the sequence number went back; the flow's state begins there",
+    "path_changed": "the path changed; what was learned before counts little since then",
+    "mixed_flows": "the window jumps as if several flows were mixed; the forecast is of no single flow",
+}

@@ -133,7 +133,7 @@ def emulate(
     packets: PacketsFile = None,
     messages: Annotated[
         FilePath | None,
-        typer.Option(help="Write where each message over TCP spent its time, as Parquet."),
+        typer.Option(help="Write where each message spent its time, as Parquet."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -57,7 +57,7 @@ def suite(
     at_once: Annotated[
         int | None,
         typer.Option(
-            help="Cells at once; default: two for each processor, if memory has room.",
+            help="Cells that run together; default: two for each processor, if memory has room.",
             min=1,
             max=1000,
         ),
@@ -202,7 +202,7 @@ def _announce(planned: Plan[AnyCell], output: FilePath, cluster: str | None) -> 
         out.print(f"{missing} cells on {cluster}: {hours} of runs in all; {disk}")
         return
     out.print(
-        f"{missing} cells in real time, {planned.at_once} at once: about "
+        f"{missing} cells in real time, {planned.at_once} together: about "
         f"{_duration(planned.estimate_s)}, more if runs are not valid; {disk}; Ctrl-C stops, the same "
         "command goes on",
         soft_wrap=True,
@@ -279,7 +279,7 @@ def _ended(name: str, valid: bool, invalid_because: tuple[tuple[str, ...], ...])
 
 
 def _print_claims(claims: list[dict[str, Any]]) -> None:
-    table = Table("", "what must show", "wanted", "got")
+    table = Table("", "claim", "required", "measured")
     for row in claims:
         table.add_row(styled(verdict_of(row)), row["claim"], row["wanted"], row["got"])
     out.print(table)

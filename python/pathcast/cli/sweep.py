@@ -37,7 +37,7 @@ def sweep(
     workload: WorkloadText = None,
     duration: Annotated[float, typer.Option(metavar="SECONDS", help="Virtual time.")] = 60.0,
     threads: Annotated[
-        int | None, typer.Option(help="Runs at once; default: one a core.", min=1)
+        int | None, typer.Option(help="Runs in parallel; default: one for each core.", min=1)
     ] = None,
     cluster: Annotated[
         str | None,

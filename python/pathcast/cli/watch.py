@@ -44,7 +44,9 @@ def watch(
     ] = False,
     method: Annotated[
         Method | None,
-        typer.Option(help="tcp_probe (root) or sock_diag; default: the first that can be had."),
+        typer.Option(
+            help="tcp_probe (root) or sock_diag; default: the first of them that works here."
+        ),
     ] = None,
     duration: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="How long; default: until Ctrl-C.")

@@ -19,13 +19,13 @@ pub const MAX_CWND_PACKETS: f64 = 1_048_576.0;
 #[non_exhaustive]
 pub enum SeriesError {
     /// No records at all.
-    #[error("the series is empty, at least two records are wanted")]
+    #[error("the series is empty, expected at least two records")]
     Empty,
     /// One record says nothing about time.
-    #[error("the series has one record, at least two are wanted")]
+    #[error("the series has one record, expected at least two")]
     OneRecord,
     /// A column is longer or shorter than `time_s`.
-    #[error("column {column} has {got} records, must have {wanted} as time_s has")]
+    #[error("column {column} has {got} records, expected {wanted} as in time_s")]
     Length {
         /// The column at fault.
         column: &'static str,
@@ -77,7 +77,7 @@ pub enum SeriesError {
         previous: f64,
     },
     /// A window in no record.
-    #[error("no record has a cwnd_packets, at least one is wanted")]
+    #[error("no record has a cwnd_packets, expected at least one")]
     NoWindow,
     /// Records of several flows in one series.
     #[error(

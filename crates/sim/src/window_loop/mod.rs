@@ -27,7 +27,7 @@ const MAX_WINDOW: f64 = 1e7;
 
 /// A loop that cannot be: says which number is wrong.
 #[derive(Clone, Debug, PartialEq, Error)]
-#[error("{what} must be {wanted}, got {got}")]
+#[error("{what} is {got}, expected {wanted}")]
 pub struct LoopError {
     what: &'static str,
     wanted: &'static str,

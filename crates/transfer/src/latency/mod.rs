@@ -212,7 +212,7 @@ impl Latency {
 #[non_exhaustive]
 pub enum LatencyError {
     /// A number outside its range.
-    #[error("{what} is {got}, must be {wanted}")]
+    #[error("{what} is {got}, expected {wanted}")]
     OutOfRange {
         /// Which.
         what: &'static str,

@@ -190,7 +190,7 @@ def _judge_file(file: FilePath) -> _Part | str:
             scheme = told if told in SCHEMES else named
             if scheme is None:
                 return (
-                    f"its congestion control is {told or 'not told'}, expected cubic or reno, in its "
+                    f"its congestion control is {told or 'unknown'}, expected cubic or reno, in its "
                     "metadata or at the beginning of the file's name"
                 )
             name = file.name.split(".")[0] + (f", flow {flow}" if len(flows) > 1 else "")

@@ -34,7 +34,7 @@ class Throughput:
         where: figure or table.
         econ_median_pct: median error of ECON.
         best_other_median_pct: that of the best alternative.
-        mean_reduction_pct: how much lower ECON's mean error is than the best alternative's; None: not told.
+        mean_reduction_pct: how much lower ECON's mean error is than the best alternative's; None: not published.
         others_median_pct: of each alternative, where a table has them.
 
     """

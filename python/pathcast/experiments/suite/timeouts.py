@@ -1,7 +1,7 @@
 """How many packets a flow sent and how often its retransmission timer ran out (Cao et al., section 5.4).
 
-The paper tells a loss probability "due to RTOs" of about 1e-7 over WiFi. After a timeout the window is one packet,
-and no acknowledgment had come for the timer's least, 0.2 s: that is told from the trace. A recovery does not end at
+The paper has a loss probability "due to RTOs" of about 1e-7 over WiFi. After a timeout the window is one packet,
+and no acknowledgment had come for the timer's least, 0.2 s: the trace shows that. A recovery does not end at
 one packet, and a flow that has nothing to send is not counted.
 """
 

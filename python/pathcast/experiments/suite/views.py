@@ -167,7 +167,7 @@ def _networks_views(results: Row) -> list[View]:
         _view(
             "horizons",
             "Section 5.2: reductions of the error against the best other model, means over the wired networks",
-            "Per cent; the paper tells one number for all its networks together.",
+            "Per cent; the paper has one number for all its networks together.",
             (
                 _key("scheme", "scheme"),
                 _key("protocol", "protocol"),
@@ -229,7 +229,7 @@ def _conditions_views(results: Row) -> list[View]:
         _view(
             "figure-7",
             "Figure 7: the changing path, the next second, after each change",
-            f"{_MEDIANS} The paper tells means over the four intervals: ECON has "
+            f"{_MEDIANS} The paper has means over the four intervals: ECON has "
             f"{paper.CHANGING_REDUCTION_PCT['all']:.0f} % less error than the others, "
             f"{paper.CHANGING_REDUCTION_PCT['best']:.0f} % less than the best in each.",
             (
@@ -294,7 +294,7 @@ def _other_views(results: Row) -> list[View]:
             "timeouts",
             "Section 5.4: timeouts",
             "How often the retransmission timer ran out, over the packets sent; without a timeout it is below "
-            "3 / packets, with 95 % confidence. The paper tells 1e-7 of its wireless network.",
+            "3 / packets, with 95 % confidence. The paper has 1e-7 for its wireless network.",
             (
                 _WHERE[0],
                 _WHERE[1],

@@ -177,7 +177,7 @@ fn described<R: super::rows::Timed>(input: Input<'_>, mut read: Read<R>, log: &L
     read.metadata.mss_bytes = Some(log.datagram_bytes.unwrap_or(DATAGRAM_BYTES));
     if log.datagram_bytes.is_none() {
         read.warnings.push(format!(
-            "{}: the size of a datagram is not told; taken to be {DATAGRAM_BYTES} B",
+            "{}: the size of a datagram is not given; assumed to be {DATAGRAM_BYTES} B",
             input.path.display()
         ));
     }

@@ -255,7 +255,7 @@ impl Reader<'_> {
         if self.owner == Owner::Unknown && self.rows.len() > 0 {
             let count = self.flows.len();
             warnings.push(format!(
-                "{file}: no addresses; sockets are told apart by their counters: {count}"
+                "{file}: no addresses; sockets are distinguished by their counters: {count}"
             ));
         }
         if !self.waiting.is_empty() {
