@@ -19,7 +19,7 @@ _PANTHEON_PERF = "pantheon_perf.json"
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was read and written.
+    """Result of a conversion: what was read and written.
 
     Attributes:
         format: of the input, in words.
@@ -48,7 +48,7 @@ def convert(
     flow: int | str | None = None,
     keep_prefix: bool = False,
 ) -> Conversion:
-    """Converts a trace of any known format; `docs/reference/import-formats.md` lists them.
+    """Convert a trace of any known format; `docs/reference/import-formats.md` lists them.
 
     Args:
         file: the input, a file, a pipe, or `-` for the standard input; its format is told by content.

@@ -56,7 +56,7 @@ class Predictions:
 
 @dataclass(frozen=True)
 class HorizonScore:
-    """How well each model forecast one horizon.
+    """Errors and coverage of each model at one horizon.
 
     Attributes:
         horizon_s: seconds ahead.
@@ -122,7 +122,7 @@ class Evaluation:
     not_applicable: dict[str, str] = field(default_factory=dict)
 
     def models(self) -> tuple[str, ...]:
-        """The models that say something of this flow, in the order of `MODELS`."""
+        """Models that suit this flow, in the order of `MODELS`."""
         return judged(self.horizons)
 
     def to_dict(self) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def evaluate_flows(
     rtt_s: float | None = None,
     window_s: float | None = None,
 ) -> tuple[tuple[Evaluation, ...], tuple[LeftOut, ...]]:
-    """Evaluates several flows, and leaves out those that cannot be: too short, or with wrong records.
+    """Evaluate several flows, and leave out those that cannot be: too short, or with wrong records.
 
     Args:
         flows: traces, and which of their flows.
@@ -228,7 +228,7 @@ def evaluate(
     rtt_s: float | None = None,
     window_s: float | None = None,
 ) -> Evaluation:
-    """Forecasts a flow again and again and compares with what it then did.
+    """Forecast a flow again and again and compare with what it then did.
 
     Args:
         trace: of at least one flow.
@@ -320,7 +320,7 @@ def _predictions(rows: list[dict[str, Any]]) -> Predictions:
 
 
 def pooled(evaluations: Sequence[Evaluation]) -> tuple[HorizonScore, ...]:
-    """Scores over all predictions of several evaluations of the same horizons together."""
+    """Score all predictions of several evaluations of the same horizons together."""
     scores = []
     for same in zip(*(evaluation.horizons for evaluation in evaluations), strict=True):
         all_of = [score.predictions for score in same]

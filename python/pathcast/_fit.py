@@ -74,7 +74,7 @@ class LossCurve:
 
 @dataclass(frozen=True)
 class FlowFit:
-    """What was found on one flow.
+    """Epochs, losses and rates found on one flow.
 
     Attributes:
         file: where the trace came from; empty if nowhere.
@@ -210,7 +210,7 @@ def columns(series: FlowSeries) -> tuple[Any, ...]:
 def fit(
     traces: Trace | Sequence[Trace], *, cc: str | None = None, rtt_s: float | None = None
 ) -> Fit:
-    """Finds loss epochs and fits the loss curve p(cwnd, npc).
+    """Find loss epochs and fit the loss curve p(cwnd, npc).
 
     Args:
         traces: one or more; all flows of one trace ran in parallel, which gives `npc`.
@@ -299,7 +299,7 @@ def name_of(law: str, cc: str | None) -> str:
 
 
 def check_rtt(rtt_s: float | None) -> None:
-    """Refuses a round-trip time that is none.
+    """Refuse a round-trip time that is none.
 
     Raises:
         ModelError: `rtt_s` is not greater than 0 and less than a minute.

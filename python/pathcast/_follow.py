@@ -41,7 +41,7 @@ class PathChange:
 
 @dataclass(frozen=True)
 class CurveEstimate:
-    """The loss probability at one window, and how well it is known.
+    """The loss probability at one window, with its uncertainty.
 
     Attributes:
         cwnd_packets: the window.
@@ -86,7 +86,7 @@ class FollowedCurve:
 
 @dataclass(frozen=True)
 class Followed:
-    """What one who followed a path knows at the end.
+    """State of a followed path at its end: curves and changes.
 
     Attributes:
         file: where the trace came from; empty if nowhere.
@@ -131,7 +131,7 @@ def follow(
     cc: str | None = None,
     rtt_s: float | None = None,
 ) -> Followed:
-    """Follows the flows of a trace, record by record, as a live service does.
+    """Follow the flows of a trace, record by record, as a live service does.
 
     The curve holds the last `window_s` seconds, and after a change what came since.
 

@@ -15,7 +15,7 @@ from pathcast.trace import FlowSeries
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a flow is expected to do.
+    """Forecast of a flow: point, mean, quantiles and their basis.
 
     Attributes:
         time_s: moment of prediction in seconds of the flow's records.
@@ -40,7 +40,7 @@ class Forecast:
 
 
 class Forecaster:
-    """Forecasts one flow as its records come in; memory stays bounded.
+    """Forecaster of one flow, record by record; its memory is bounded.
 
     Example:
         >>> import numpy as np
@@ -81,7 +81,7 @@ class Forecaster:
             self._inner = _internal.Forecaster(cc, horizons_s, rtt_s, on_break == "restart")
 
     def observe(self, records: FlowSeries) -> None:
-        """Takes records that follow those before; NaN is a value that a record lacks.
+        """Take records that follow those before; NaN is a value that a record lacks.
 
         Raises:
             ModelError: a value that is infinite or a time that goes back.
@@ -91,7 +91,7 @@ class Forecaster:
             self._inner.observe(columns(records))
 
     def forecast(self, now_s: float, horizon_s: float) -> Forecast:
-        """Forecasts the `horizon_s` seconds from `now_s` on, which is not before the last record.
+        """Forecast the `horizon_s` seconds from `now_s` on, which is not before the last record.
 
         Raises:
             ModelError: no record yet, or a horizon that was not announced.

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 
 
 def main() -> None:
-    """Enters a user namespace, and then does what it is told."""
+    """Enter a user namespace, and run the function that the other process names."""
     descriptor, parent = map(int, sys.argv[1:])
     os.set_inheritable(descriptor, False)
     connection = Connection(descriptor)

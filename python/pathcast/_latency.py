@@ -73,7 +73,7 @@ def parse_size(text: str) -> int:
 
 @dataclass(frozen=True)
 class Latency:
-    """How long a transfer takes.
+    """Forecast of the time that a transfer takes.
 
     Attributes:
         size_bytes: what is transferred.
@@ -97,7 +97,7 @@ class Latency:
 
     @property
     def median_s(self) -> float:
-        """The one number to use, in seconds."""
+        """Median time, in seconds."""
         return self.quantiles_s[len(self.quantiles_s) // 2]
 
     def to_dict(self) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def latency(
     hystart: bool | None = None,
     until: str = Until.ANSWERED,
 ) -> tuple[Latency, ...]:
-    """Forecasts how long new connections take over a path; `docs/explanation/transfer-times.md` says how.
+    """Forecast how long new connections take over a path; `docs/explanation/transfer-times.md` says how.
 
     Args:
         path: round-trip time, rate, queue and loss.
@@ -272,7 +272,7 @@ def latency_on_trace(
     initial_window: float = 10,
     until: str = Until.ANSWERED,
 ) -> LearnedLatencies:
-    """Forecasts transfers on a path that a flow of a trace has measured.
+    """Forecast transfers on a path that a flow of a trace has measured.
 
     Args:
         trace: of at least one flow.
@@ -318,7 +318,7 @@ def latency_on_trace(
 
 @dataclass(frozen=True)
 class LatencyScore:
-    """How well one model forecast transfers of one size, or of a range of sizes.
+    """Errors and coverage of one model for transfers of one size, or of a range of sizes.
 
     Attributes:
         model: `pathcast`, `state` (Pathcast without its pool), `econ`, `pftk`, `last_sample`, `ewma`,
@@ -388,7 +388,7 @@ def evaluate_latency(
     cc: str | None = None,
     rtt_s: float | None = None,
 ) -> LatencyEvaluation:
-    """Forecasts again and again how long a flow takes for its next bytes, and compares with truth.
+    """Forecast again and again how long a flow takes for its next bytes, and compare with truth.
 
     Args:
         trace: of at least one flow, some minutes long.

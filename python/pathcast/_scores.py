@@ -30,7 +30,7 @@ class ErrorSummary:
 
     @classmethod
     def of(cls, errors: npt.NDArray[np.floating[Any]]) -> ErrorSummary | None:
-        """Summarizes the finite ones of `errors`; None if there is none."""
+        """Summarize the finite ones of `errors`; None if there is none."""
         found = _internal.error_summary(np.asarray(errors, np.float64))
         return None if found is None else cls(*found)
 

@@ -85,7 +85,7 @@ class WatchedFlow:
 
 @dataclass(frozen=True)
 class WatchReport:
-    """What was seen.
+    """Report of a watch: its flows and their counters.
 
     Attributes:
         flows: in the order in which they were found; their places are their numbers in the trace.
@@ -113,7 +113,7 @@ class WatchReport:
 
     @classmethod
     def from_json(cls, text: str) -> WatchReport:
-        """Reads what the Rust crates write."""
+        """Read the JSON that the Rust crates write."""
         values = json.loads(text)
         values["flows"] = tuple(WatchedFlow(**flow) for flow in values["flows"])
         return cls(**values)
@@ -124,7 +124,7 @@ class WatchReport:
 
 
 class Watch:
-    """A watch that goes on beside whatever else this process does; ends with `finish`, or `with`.
+    """Watch in the background, until `finish` or the end of a `with` block.
 
     Args:
         port: port at either end.
@@ -239,7 +239,7 @@ class Watch:
         return time.monotonic() - self._began, flows, records
 
     def finish(self) -> tuple[WatchReport, Trace | None]:
-        """Takes a last look and ends: the report, and the trace if it was to be kept in memory.
+        """Take a last look and end: the report, and the trace if it was to be kept in memory.
 
         Raises:
             ProbeError: the kernel stopped listing its sockets, or the file could not be written.
@@ -254,7 +254,7 @@ class Watch:
         return self.report, self.trace
 
     def close(self) -> None:
-        """Ends the watch and leaves nothing of it, no file either."""
+        """End the watch and discard what it recorded, files included."""
         self._inner.close()
 
 
@@ -273,7 +273,7 @@ def watch(
     trace_file: str | os.PathLike[str] | None = None,
     progress: WatchProgress | None = None,
 ) -> tuple[WatchReport, Trace | None]:
-    """Watches flows of any process for some time, or until Ctrl-C, which is its normal end.
+    """Watch flows of any process for some time, or until Ctrl-C, which is its normal end.
 
     Args:
         port: see [`Watch`][pathcast.watch.Watch], as for the next ones.

@@ -84,7 +84,7 @@ class Results:
             return self._inner.numbers(name)
 
     def write(self, file: str | os.PathLike[str]) -> None:
-        """Writes the table as Parquet, whole or not at all.
+        """Write the table as Parquet, whole or not at all.
 
         Raises:
             TraceError: the file cannot be written.
@@ -101,7 +101,7 @@ def simulate_many(
     progress: Callable[[float], None] | None = None,
     cluster: str | None = None,
 ) -> Results:
-    """Runs simulations on all cores, without Python's lock, or on all machines of a Ray cluster.
+    """Run simulations on all cores, without Python's lock, or on all machines of a Ray cluster.
     The same specs give the same results, whatever the number of threads and machines.
 
     Args:

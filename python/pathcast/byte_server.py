@@ -81,13 +81,13 @@ class _Places:
             self._asking[client] = network
 
     def late(self, client: socket.socket) -> None:
-        """Ends a client that has not said yet what it wants."""
+        """End a client that has not sent its request in time."""
         with self._lock:
             if self._asking.pop(client, None) is not None:
                 _shutdown(client)
 
     def serve(self, client: socket.socket) -> bool:
-        """Gives a client whose request is whole a place, if there is one."""
+        """Give a place to a client whose request is whole, if one is free."""
         now = time.monotonic()
         with self._lock:
             network = self._asking.pop(client, None)
@@ -193,7 +193,7 @@ class ByteServer(ThreadingHTTPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Serves a client in a thread of its own."""
+        """Serve a client in a thread of its own."""
         self.places.ask(request, network_of(client_address[0]))
         try:
             super().process_request(request, client_address)
@@ -202,7 +202,7 @@ class ByteServer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Ends a client that dawdles, whatever it does."""
+        """End a client that takes too long."""
         timers = [
             threading.Timer(ASK_WITHIN_S, self.places.late, [request]),
             threading.Timer(LONGEST_S, _shutdown, [request]),
@@ -227,7 +227,7 @@ def _shutdown(request: socket.socket) -> None:
 
 
 def serve(address: str, port: int, ready: Callable[[str, int], None]) -> None:
-    """Serves until interrupted; `ready` is told where.
+    """Serve until interrupted; `ready` is told where.
 
     Raises:
         DownloadError: it cannot listen there.

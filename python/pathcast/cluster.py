@@ -59,7 +59,7 @@ class Cluster:
         *,
         progress: Callable[[float], None] | None = None,
     ) -> Iterator[Result]:
-        """Calls a function with each chunk, one task of one CPU a chunk; results in their order.
+        """Call a function with each chunk, one task of one CPU a chunk; results in their order.
 
         The first error cancels the tasks that have not ended, and so do Ctrl-C and a caller who
         stops to ask for results.
@@ -112,7 +112,7 @@ class Cluster:
         return result
 
     def _cancel(self, refs: Sequence[Any]) -> None:
-        """Ends tasks: those under way as by Ctrl-C, and those that stay by ending their worker."""
+        """End tasks: those under way as by Ctrl-C, and those that stay by ending their worker."""
         if not refs:
             return
         for ref in refs:
@@ -143,7 +143,7 @@ def _checked_call() -> Callable[[bytes, str, Sequence[Any]], tuple[str | None, A
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Cluster]:
-    """Connects to a Ray cluster for as long as the block lasts.
+    """Connect to a Ray cluster for as long as the block lasts.
 
     Args:
         address: `HOST:PORT` from one of the cluster's machines, `ray://HOST:PORT` from any other,
@@ -233,7 +233,7 @@ def _is_host(host: str) -> bool:
 
 
 def _reach(address: str, host: str, port: int) -> None:
-    """Finds out at once what Ray would wait minutes for."""
+    """Find out at once what Ray would wait minutes for."""
     try:
         socket.create_connection((host, port), timeout=_REACH_S).close()
     except OSError as error:
@@ -285,7 +285,7 @@ def _import_ray() -> ModuleType:
 
 
 def _forget(ray: ModuleType) -> None:
-    """Makes Ray read its environment again, which it does once a process."""
+    """Make Ray read its environment again, which it does once a process."""
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
     ray._raylet.Config.initialize("")
 

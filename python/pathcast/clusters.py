@@ -24,7 +24,7 @@ MOST_BYTES = 512 << 20
 
 @dataclass(frozen=True)
 class LevelBasis:
-    """What one level added to a curve.
+    """Evidence that one level added to a curve.
 
     Attributes:
         level: `prefix`, `network`, `region` or `all`.
@@ -64,7 +64,7 @@ class ClusterPoint:
 
 @dataclass(frozen=True)
 class ClusterCurve:
-    """p(cwnd) of a client, and what it rests on.
+    """p(cwnd) of a client, and the evidence for it.
 
     Attributes:
         levels: the closest first.
@@ -84,7 +84,7 @@ class ClusterCurve:
 
 
 class LossClusters:
-    """Curves of many clients; a level speaks as loudly as it has evidence. Evidence fades in weeks.
+    """Loss curves of many clients, pooled over levels by their evidence, which fades in weeks.
 
     Example:
         >>> import numpy as np
@@ -103,7 +103,7 @@ class LossClusters:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> LossClusters:
-        """Reads a store that `save` wrote.
+        """Read a store that `save` wrote.
 
         Raises:
             ModelError: it cannot be read, or is no such store.
@@ -130,7 +130,7 @@ class LossClusters:
         return clusters
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Writes the store, whole or not at all.
+        """Write the store, whole or not at all.
 
         Raises:
             PathcastError: it cannot be written.
@@ -153,7 +153,7 @@ class LossClusters:
         rtt_s: float | None = None,
         now_s: float | None = None,
     ) -> None:
-        """Adds what a client's flows met.
+        """Add the losses and packets of a client's flows.
 
         Args:
             traces: of flows to the client.
@@ -188,7 +188,7 @@ class LossClusters:
                     raise ModelError(f"{where}{error}") from None
 
     def remove(self, client: str) -> None:
-        """Takes a prefix and all its evidence away.
+        """Take a prefix and all its evidence away.
 
         Raises:
             ModelError: nothing is known of it.

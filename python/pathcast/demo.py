@@ -95,7 +95,7 @@ def demo_path() -> Path:
 
 
 def choose_world(wanted: World | None) -> ChosenWorld:
-    """Finds out where to run: in the emulator if it can run here and nothing is wanted.
+    """Choose the backend: the emulator if it can run here and none was chosen.
 
     Raises:
         EmulatorError: the emulator was asked for and cannot run here.
@@ -125,7 +125,7 @@ def measure(
     progress: runs.Progress | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Measured:
-    """Runs one bulk flow.
+    """Run one bulk flow.
 
     Args:
         path: what it runs over.
@@ -177,7 +177,7 @@ class LiveForecasts:
         self.hits = self.misses = 0
 
     def __call__(self, states: Sequence[runs.SenderState]) -> None:
-        """Takes the state of the one flow."""
+        """Take the state of the one flow."""
         for state in states:
             if state.snd_nxt_bytes is None or state.time_s <= self._last_s:
                 continue
@@ -214,7 +214,7 @@ class LiveForecasts:
 
 
 def forecast(measured: Measured, horizons_s: tuple[float, ...] = HORIZONS_S) -> Result:
-    """Fits the flow's first part and forecasts the rest again and again.
+    """Fit the flow's first part and forecast the rest again and again.
 
     Raises:
         ModelError: the flow is too short, or its congestion control is none the models know.

@@ -49,7 +49,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str, transferred_bytes: int = DEFAULT_BYTES) -> Target:
-        """Reads `HOST`, `HOST:PORT` (the small server) or a URL of any HTTP server.
+        """Read `HOST`, `HOST:PORT` (the small server) or a URL of any HTTP server.
 
         Raises:
             DownloadError: it is none of them.
@@ -185,7 +185,7 @@ def _told_by_kernel(stream: socket.socket) -> tuple[int, int | None]:
 
 
 def _check_head(head: bytes, target: Target) -> None:
-    """Refuses a response that is not the beginning of a file."""
+    """Refuse a response that is not the beginning of a file."""
     where = f"{target.authority}{target.path}"
     first, *lines = head.decode("latin-1").split("\r\n")
     found = re.fullmatch(r"HTTP/1\.[01] (\d{3})(?: (.*))?", first)
@@ -205,7 +205,7 @@ def _check_head(head: bytes, target: Target) -> None:
 def download(
     target: Target, wanted_bytes: int = DEFAULT_BYTES, *, timeout_s: float = 60.0
 ) -> Download:
-    """Downloads the first `wanted_bytes` and notes when what arrived, then closes the connection.
+    """Download the first `wanted_bytes` note when what arrived, then close the connection.
 
     The round-trip time is that of connecting, five times. Redirects are not followed, for the way to
     another host is another path.

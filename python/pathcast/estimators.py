@@ -50,7 +50,7 @@ class State:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a model expects.
+    """Forecast of one model: a point, a mean and quantiles.
 
     Attributes:
         quantity: unit of the values: `packets_per_s`, or `mean_cwnd_packets` without sequence numbers.
@@ -96,7 +96,7 @@ class Estimator:
         cc: str | None = None,
         rtt_s: float | None = None,
     ) -> Estimator:
-        """Learns from one flow of a trace.
+        """Learn from one flow of a trace.
 
         Args:
             model: one of `pathcast.MODELS`.
@@ -129,7 +129,7 @@ class Estimator:
         return State(**self._inner.state())
 
     def forecast(self, horizon_s: float, state: State | None = None) -> Estimate:
-        """Forecasts the `horizon_s` seconds from a state on, by default that at the end of the trace.
+        """Forecast the `horizon_s` seconds from a state on, by default that at the end of the trace.
 
         Models of history and formulas do not look at the state.
 

@@ -27,39 +27,39 @@ from pathcast import _internal
 
 
 class PathcastError(Exception):
-    """The root: catch this to catch everything that Pathcast raises on purpose."""
+    """Base class of all errors that Pathcast raises on purpose."""
 
 
 class PathFileError(PathcastError):
-    """A path or scenario file that cannot be used: file, line, column, what was got and what was wanted."""
+    """Raised for a path or scenario file that cannot be used: file, line, column, got and expected."""
 
 
 class TraceError(PathcastError):
-    """A trace that cannot be read or written: file, line or row, column, got and wanted."""
+    """Raised for a trace that cannot be read or written: file, line or row, column, got and expected."""
 
 
 class SchemeError(PathcastError):
-    """A congestion control that the simulator lacks, or no flow at all."""
+    """Raised for a congestion control that the simulator lacks, or a run without flows."""
 
 
 class SimulationError(PathcastError):
-    """A simulation that can make no progress: how far it got, why, and the state it was left in."""
+    """Raised for a simulation that makes no progress; the message has its state."""
 
 
 class EmulatorError(PathcastError):
-    """The emulator cannot run here, or not what it was asked for."""
+    """Raised when the emulator cannot run here, or cannot run this request."""
 
 
 class LiveError(PathcastError):
-    """A server that does not answer or refuses, or a run that two hosts cannot make."""
+    """Raised for a server that does not answer or refuses, or a run that two hosts cannot make."""
 
 
 class ProbeError(PathcastError):
-    """Flows that cannot be watched: what was asked for is not there, not permitted, or makes no sense."""
+    """Raised for flows that cannot be watched: not there, not permitted, or a wrong option."""
 
 
 class ProbingError(PathcastError):
-    """Trains of probes that cannot be sent, or delays of which nothing can be said: what was wanted."""
+    """Raised for trains of probes that cannot be sent, or delays that allow no statement."""
 
 
 class BudgetSpent(ProbingError):
@@ -67,15 +67,15 @@ class BudgetSpent(ProbingError):
 
 
 class ClusterError(PathcastError):
-    """A Ray cluster that cannot be reached or used, or whose workers cannot do what they must."""
+    """Raised for a Ray cluster that cannot be reached or used, or whose workers fail."""
 
 
 class DownloadError(PathcastError):
-    """A host that cannot be reached or trusted, an answer that is not the file, an address in use."""
+    """Raised for a host that cannot be reached or trusted, a response that is not the file, or an address in use."""
 
 
 class ModelError(PathcastError):
-    """A series that no model can use, or a wrong option of a model."""
+    """Raised for a series that no model can use, or a wrong option of a model."""
 
 
 _KINDS: dict[type[Exception], type[PathcastError]] = {
@@ -92,7 +92,7 @@ _KINDS: dict[type[Exception], type[PathcastError]] = {
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Turns the Rust module's exceptions into this tree's."""
+    """Turn the Rust module's exceptions into this tree's."""
     try:
         yield
     except tuple(_KINDS) as error:

@@ -21,7 +21,7 @@ USES = {
 
 
 def need(module: str, extra: str, what: str, error: type[PathcastError] = PathcastError) -> Any:  # noqa: ANN401 - a module
-    """Imports a module of an extra.
+    """Import a module of an extra.
 
     Args:
         module: its name.

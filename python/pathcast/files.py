@@ -17,7 +17,7 @@ User = tuple[int, int]
 
 
 def check_output(file: str | os.PathLike[str], user: User | None = None) -> None:
-    """Refuses an output file that could not be written, before any long work is done for it.
+    """Refuse an output file that could not be written, before any long work is done for it.
 
     Raises:
         PathcastError: its folder is not there or not writable, or it is a folder itself.
@@ -32,7 +32,7 @@ def check_output(file: str | os.PathLike[str], user: User | None = None) -> None
 def write_beside(
     file: str | os.PathLike[str], content: str | bytes, user: User | None = None
 ) -> None:
-    """Writes a file beside its final place and renames it there, so that nobody sees half of it.
+    """Write a file beside its final place and rename it there, so that no reader sees half of it.
 
     A link at the final place is replaced. A FIFO or a character device is written to as it is, and so are
     `/dev/stdout` and the like.

@@ -97,7 +97,7 @@ def chosen_flow(file: str, flows: Sequence[Flow], wanted: str) -> int:
 
 
 def read_flows(file: str | os.PathLike[str], wanted: Sequence[str] | None = None) -> list[Trace]:
-    """Reads a file: whole, or a trace of each flow that is wanted; see `chosen_flow`.
+    """Read a file: whole, or a trace of each requested flow; see `chosen_flow`.
 
     Of a packet capture, whole is the busiest flow.
 

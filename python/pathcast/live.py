@@ -67,7 +67,7 @@ class LiveReport:
 
     @classmethod
     def from_json(cls, text: str) -> LiveReport:
-        """Reads what the Rust crates write."""
+        """Read the JSON that the Rust crates write."""
         values = json.loads(text)
         clock, server = Clock(**values.pop("clock")), values.pop("server")
         refused, reordered = tuple(values.pop("refused")), values.pop("reordered_rate")
@@ -84,7 +84,7 @@ class LiveReport:
 
 
 def write_key(file: str | os.PathLike[str]) -> None:
-    """Writes a new random key, which only the file's owner may read, to a file that is not there yet.
+    """Write a new random key, which only the file's owner may read, to a file that is not there yet.
 
     Raises:
         LiveError: the file is there, or cannot be written.
@@ -103,7 +103,7 @@ def serve(
     once: bool = False,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Runs flows with all clients that have the key, until Ctrl-C. Needs Linux, root and TUN.
+    """Run flows with all clients that have the key, until Ctrl-C. Needs Linux, root and TUN.
 
     Args:
         key: the file with the key.
@@ -157,7 +157,7 @@ def run(
     messages_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[LiveReport, Trace]:
-    """Runs flows with a server over the real path to it. Needs Linux, root and TUN.
+    """Run flows with a server over the real path to it. Needs Linux, root and TUN.
 
     Args:
         server: `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.

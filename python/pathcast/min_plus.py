@@ -98,7 +98,7 @@ class Curve:
 
     @classmethod
     def steps(cls, size: float, rate: float, *, early: bool = False) -> Curve:
-        """Packets of `size` in place of a fluid of `rate`: there when whole, or, if `early`, at once."""
+        """Packets of `size` in place of a fluid of `rate`: each counts when it is whole, or, if `early`, from its first bit."""
         with translated():
             return cls(_internal.MinPlusCurve.steps(float(size), float(rate), early))
 
@@ -127,7 +127,7 @@ class Curve:
 
     @classmethod
     def from_probes(cls, rates: npt.ArrayLike, delays_s: npt.ArrayLike) -> Curve:
-        """Service that probes at constant rates prove: `max over r of r [t - d(r)]+`.
+        """Service curve that probes at constant rates prove: `max over r of r [t - d(r)]+`.
 
         Equation 7 of Lübben & Fidler.
 
@@ -156,7 +156,7 @@ class Curve:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Curve:
-        """Out of what `to_dict` gave.
+        """Read a curve from the result of `to_dict`.
 
         Raises:
             ModelError: it is no curve: what was got and what was expected.
@@ -171,7 +171,7 @@ class Curve:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> Curve:
-        """Reads a curve from a JSON file, as `save` writes it.
+        """Read a curve from a JSON file, as `save` writes it.
 
         Raises:
             ModelError: the file cannot be read, or holds no curve.
@@ -194,7 +194,7 @@ class Curve:
             raise ModelError(f"{path}: {error}") from None
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Writes the curve as JSON.
+        """Write the curve as JSON.
 
         Raises:
             PathcastError: the file cannot be written.
@@ -267,7 +267,7 @@ class Curve:
             return Curve(self._inner.add(other._inner))
 
     def minus(self, other: Curve) -> Curve:
-        """The running maximum of `[f - g]+`: what is left of a link for those who go last."""
+        """The running maximum of `[f - g]+`: the service that is left for traffic of the lowest priority."""
         with translated():
             return Curve(self._inner.minus(other._inner))
 
@@ -398,12 +398,12 @@ class Arrivals:
 
     @property
     def span_s(self) -> float:
-        """From the first packet to the last, seconds."""
+        """Time from the first packet to the last, in seconds."""
         return self._inner.span_s()
 
     @property
     def mean_rate(self) -> float:
-        """Data per second, from the first packet to the last; infinite if they come at once."""
+        """Data per second, from the first packet to the last; infinite if they all come at one time."""
         return self.total / self.span_s if self.span_s > 0 else math.inf
 
     def delay_bounds(self, service: Curve) -> _Column:
@@ -420,7 +420,7 @@ class Arrivals:
             return self._inner.backlog_bounds(service._inner)
 
     def cumulative(self) -> Curve:
-        """What has arrived before each time, counted from 0."""
+        """Data that arrived before each time, counted from 0."""
         with translated():
             return Curve(self._inner.cumulative())
 
@@ -437,6 +437,6 @@ class Arrivals:
             return Curve(self._inner.envelope(windows))
 
     def smallest_burst(self, rate: float) -> float:
-        """The least burst of a token bucket of this rate that lets the trace pass."""
+        """Smallest burst of a token bucket of this rate that lets the trace pass."""
         with translated():
             return self._inner.smallest_burst(float(rate))

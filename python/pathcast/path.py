@@ -69,7 +69,7 @@ class Path:
 
     @classmethod
     def parse(cls, toml: str, file: str = "path.toml") -> Path:
-        """Reads a description that names no other files; `file` names it in errors.
+        """Read a description that names no other files; `file` names it in errors.
 
         Raises:
             PathFileError: it is no TOML, a key is missing, unknown or of the wrong type, or a
@@ -94,7 +94,7 @@ class Path:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> Path:
-        """Reads a path file, and the trace files that it names, from its folder.
+        """Read a path file, and the trace files that it names, from its folder.
 
         Raises:
             PathFileError: it cannot be read, or see `parse`.
@@ -108,7 +108,7 @@ class Path:
         return None if self.rate_bps is None else self.rate_bps * self.base_rtt_s / 8
 
     def replace(self, **keys: object) -> Path:
-        """The same path with other values of some keys of `docs/reference/path-file.md`; None takes a key away.
+        """Copy with other values of some keys of `docs/reference/path-file.md`; None takes a key away.
 
         Raises:
             PathFileError: there is no such key, or its value is out of range.

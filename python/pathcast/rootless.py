@@ -49,7 +49,7 @@ def call(
     on_turn: Callable[[subprocess.Popen[bytes]], None] | None = None,
     **kwargs: Any,  # noqa: ANN401
 ) -> T:
-    """Calls a function of Pathcast in a user namespace, and gives what it returns.
+    """Call a function of Pathcast in a user namespace, and return what it returns.
 
     Args:
         function: named in a module, so that the other process finds it; what it takes and returns can
@@ -131,7 +131,7 @@ def _converse(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Waits for a process that has nothing left to do, but not for ever."""
+    """Wait for a process that has nothing left to do, but only for a limited time."""
     import subprocess
 
     try:

@@ -44,7 +44,7 @@ class SenderState(NamedTuple):
 
 @dataclass(frozen=True)
 class MessageReport:
-    """What became of the messages that an application wrote: transfers, probes, requests.
+    """Counts and times of an application's messages: transfers, probes, requests.
 
     Attributes:
         written: messages written.
@@ -97,7 +97,7 @@ class FlowReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run did, over its whole duration, slow start included.
+    """Report of a run, over its whole duration, slow start included.
 
     Attributes:
         flows: one entry a flow.
@@ -126,7 +126,7 @@ class RunReport:
 
     @classmethod
     def from_json(cls, text: str) -> RunReport:
-        """Reads what the Rust crates write."""
+        """Read the JSON that the Rust crates write."""
         values = json.loads(text)
         values["flows"] = tuple(FlowReport._of(flow) for flow in values["flows"])
         values["invalid_because"] = tuple(values["invalid_because"])
@@ -163,7 +163,7 @@ class Device(StrEnum):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What the emulator can do on this machine, found out by trying.
+    """What the emulator can do on this machine, as tests of each feature found.
 
     Attributes:
         root: network namespaces can be made and configured by this process itself.
@@ -196,7 +196,7 @@ class Capabilities:
 
 
 def capabilities() -> Capabilities:
-    """Tries everything that the emulator needs; leaves nothing behind."""
+    """Test everything that the emulator needs, and clean up."""
     refused: tuple[str, ...] = ()
     if rootless.needed():
         try:
@@ -285,7 +285,7 @@ def simulate(
     capture_file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[RunReport, Trace | None]:
-    """Runs flows in the simulator. The same seed gives the same run.
+    """Run flows in the simulator. The same seed gives the same run.
 
     Args:
         path: what lies between the hosts, or a whole scenario.
@@ -351,7 +351,7 @@ def emulate(
     progress: Progress | None = None,
     senders: Callable[[list[SenderState]], None] | None = None,
 ) -> tuple[RunReport, Trace]:
-    """Runs flows of the kernel's TCP in real time. Needs Linux, and root or user namespaces.
+    """Run flows of the kernel's TCP in real time. Needs Linux, and root or user namespaces.
 
     Without root, another process does it, in a user namespace of its own, mostly without real-time
     priority: the trace's `environment` says so (`rootless`, `fifo`, `device`).

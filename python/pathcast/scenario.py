@@ -50,7 +50,7 @@ class Scenario:
 
     @classmethod
     def parse(cls, toml: str, file: str = "scenario.toml") -> Scenario:
-        """Reads a description that names no other files; `file` names it in errors.
+        """Read a description that names no other files; `file` names it in errors.
 
         Raises:
             PathFileError: it is no TOML, a key is missing, unknown or of the wrong type, or a
@@ -61,7 +61,7 @@ class Scenario:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> Scenario:
-        """Reads a scenario file, and the paths and recordings that it names, from its folder.
+        """Read a scenario file, and the paths and recordings that it names, from its folder.
 
         Raises:
             PathFileError: it cannot be read, or see `parse`.
@@ -115,7 +115,7 @@ class Scenario:
         return keys
 
     def replace(self, **keys: object) -> Scenario:
-        """The same scenario with other values of `name`, `duration` and so on; None takes a key away.
+        """Copy with other values of `name`, `duration` and so on; None takes a key away.
 
         Raises:
             PathFileError: there is no such key, or its value is out of range.
@@ -125,7 +125,7 @@ class Scenario:
             return self._wrap(self._spec.replaced(keys), self.file)
 
     def replace_flow(self, number: int, **keys: object) -> Scenario:
-        """The same with other values of some keys of a flow, and of those that are like it.
+        """Copy with other values of some keys of a flow, and of those that are like it.
 
         Args:
             number: of the flow, from 0.
@@ -140,7 +140,7 @@ class Scenario:
             return self._wrap(self._spec.flow_replaced(number, keys), self.file)
 
     def replace_link(self, name: str, **keys: object) -> Scenario:
-        """The same with other values of some keys of a link, those of a path file.
+        """Copy with other values of some keys of a link, those of a path file.
 
         Raises:
             PathFileError: there is no such link or key, or a value is out of range.
@@ -150,7 +150,7 @@ class Scenario:
             return self._wrap(self._spec.link_replaced(name, keys), self.file)
 
     def with_flow(self, **keys: object) -> Scenario:
-        """The same with a flow more.
+        """Copy with one more flow.
 
         Args:
             keys: of `docs/reference/scenario-file.md`.
@@ -174,7 +174,7 @@ class Scenario:
 
 
 def load(file: str | os.PathLike[str]) -> Path | Scenario:
-    """Reads a path file or a scenario file, whichever it is.
+    """Read a path file or a scenario file, whichever it is.
 
     Raises:
         PathFileError: it is neither.

@@ -62,7 +62,7 @@ class Links:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> Links:
-        """Reads a path file, or the links of a scenario file that its first flow crosses.
+        """Read a path file, or the links of a scenario file that its first flow crosses.
 
         Raises:
             PathFileError: it is neither.
@@ -77,7 +77,7 @@ class Links:
 
     @classmethod
     def from_mahimahi(cls, command_line: str) -> Links:
-        """Reads a command line such as `mm-delay 20 mm-link UPLINK DOWNLINK`.
+        """Read a command line such as `mm-delay 20 mm-link UPLINK DOWNLINK`.
 
         Raises:
             PathcastError: its quotes do not match.
@@ -90,7 +90,7 @@ class Links:
 
     @classmethod
     def from_netem(cls, commands: str) -> Links:
-        """Reads tc commands, such as `tc qdisc add dev eth0 root netem delay 20ms`.
+        """Read tc commands, such as `tc qdisc add dev eth0 root netem delay 20ms`.
 
         The first device that they name is forward, a second one reverse.
 
@@ -104,7 +104,7 @@ class Links:
 
     @classmethod
     def from_rattan(cls, file: str | os.PathLike[str]) -> Links:
-        """Reads a configuration file of rattan, and the traces that it names, from its folder.
+        """Read a configuration file of rattan, and the traces that it names, from its folder.
 
         Raises:
             PathFileError: it cannot be read, or has cells that are not supported.
@@ -229,7 +229,7 @@ def run(
     mm_logs: tuple[str | os.PathLike[str] | None, str | os.PathLike[str] | None] = (None, None),
     report_file: str | os.PathLike[str] | None = None,
 ) -> ShellReport:
-    """Runs a command inside links, with this process's streams; needs Linux (`docs/reference/shell.md`).
+    """Run a command inside links, with this process's streams; needs Linux (`docs/reference/shell.md`).
 
     Without root, another process does it in a user namespace, whose network is then the outside: nothing
     is there but what `outside` starts.
@@ -337,7 +337,7 @@ def _invoking_user() -> tuple[tuple[int, int] | None, list[tuple[str, str]]]:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Keeps signals from ending this process; those that a terminal does not send are to be passed on.
+    """Keep signals from ending this process; those that a terminal does not send are to be passed on.
 
     They are not ignored, for a command would inherit that.
     """
@@ -357,7 +357,7 @@ def _signals() -> Iterator[list[int]]:
 
 
 def say(line: str) -> None:
-    """Tells people something, out of the way of what the command writes."""
+    """Report people something, out of the way of what the command writes."""
     sys.stderr.write(f"pathcast: {visible(line)}\n")
 
 

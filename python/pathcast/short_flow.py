@@ -34,7 +34,7 @@ _IN_WORDS: dict[State, str] = {
 
 @dataclass(frozen=True)
 class SizeEstimate:
-    """What a transfer of one size would take.
+    """Forecast of a transfer of one size.
 
     Attributes:
         size_bytes: in all, the bytes measured included.
@@ -78,7 +78,7 @@ class WindowEvolution:
 
 @dataclass(frozen=True)
 class ShortFlowEstimate:
-    """What larger transfers would take, and what that rests on.
+    """Forecast of larger transfers, and the evidence for it.
 
     Attributes:
         sizes: one entry a size, in the order asked for.
@@ -163,7 +163,7 @@ def estimate(
     losses: int | None = None,
     windows: bool = False,
 ) -> ShortFlowEstimate:
-    """Estimates what larger transfers of CUBIC take from one small one; docs/explanation/short-flows.md.
+    """Estimate what larger transfers of CUBIC take from one small one; docs/explanation/short-flows.md.
 
     Args:
         transferred_bytes: payload of the transfer that was measured, two first windows to 100 MB.

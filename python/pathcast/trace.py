@@ -23,7 +23,7 @@ Column: TypeAlias = "npt.NDArray[np.float64]"
 
 
 class TraceWarning(UserWarning):
-    """Something about a trace that was read is doubtful."""
+    """Warning about doubtful content of a trace."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Trace:
     def from_columns(
         cls, columns: Mapping[str, npt.ArrayLike], metadata: Mapping[str, Any] | None = None
     ) -> Trace:
-        """A trace out of arrays.
+        """Make a trace from arrays.
 
         Args:
             columns: `time_s` and `cwnd_packets`, and any other column of the format; NaN for what
@@ -139,7 +139,7 @@ class Trace:
         )
 
     def write(self, file: str | os.PathLike[str]) -> None:
-        """Writes the trace as Parquet, whole or not at all.
+        """Write the trace as Parquet, whole or not at all.
 
         Raises:
             TraceError: the file cannot be written (no such folder, no permission, a full disk).
@@ -156,7 +156,7 @@ def _from_pickle(columns: dict[str, Column], metadata_json: str, file: str) -> T
 def read_trace(
     file: str | os.PathLike[str], *, keep_prefix: bool = False, flow: int | None = None
 ) -> Trace:
-    """Reads a trace in any format that `docs/reference/import-formats.md` lists, packed or not.
+    """Read a trace in any format that `docs/reference/import-formats.md` lists, packed or not.
 
     The content of the file decides the format. What is doubtful about what was read is warned of
     with [`TraceWarning`][pathcast.trace.TraceWarning].

@@ -212,7 +212,7 @@ class AttainableRate:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> AttainableRate:
-        """Reads what `to_dict` gave.
+        """Read a curve from the result of `to_dict`.
 
         Raises:
             ProbingError: it is something else.

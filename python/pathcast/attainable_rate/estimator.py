@@ -75,7 +75,7 @@ class Options:
     trains: int = 4
 
     def __post_init__(self) -> None:
-        """Checks them.
+        """Check them.
 
         Raises:
             ProbingError: one is out of range, or the samples are too few for `epsilon`: it says how many are needed.
@@ -153,7 +153,7 @@ class _Rate:
         self.most_of_train_s = (prober.longest_s - 5.0) / (1.02 + _WARM_UP)
 
     def send(self, count: int, duration_s: float, every_s: float) -> list[Train]:
-        """Sends trains, several at once; those that slipped are sent again."""
+        """Send trains, several at once; those that slipped are sent again."""
         # a rate has its own draws: the same seed at two rates would join their errors
         seeds = np.random.SeedSequence(
             [self.options.seed, int(self.rate * 1000) & 0xFFFFFFFF, len(self.trains)]
@@ -190,7 +190,7 @@ class _Rate:
         return sent
 
     def probe(self) -> Probed:
-        """Probes until the samples are stationary and independent, or the time is over."""
+        """Probe until the samples are stationary and independent, or the time is over."""
         options = self.options
         least_s = min(options.pilot_s, self.most_of_train_s)
         duration_s = max(least_s, self.prober.least_s(self.rate))
@@ -376,7 +376,7 @@ def estimate(
     watch: Watch | None = None,
     stop: threading.Event | None = None,
 ) -> tuple[AttainableRate, list[Probed]]:
-    """Probes these rates in turn, up to the first without a steady state.
+    """Probe these rates in turn, up to the first without a steady state.
 
     Args:
         prober: what carries the trains.
@@ -490,7 +490,7 @@ def estimate_adaptively(
     watch: Watch | None = None,
     stop: threading.Event | None = None,
 ) -> tuple[AttainableRate, list[Probed]]:
-    """Probes rates that add most to what is known of the curve, instead of all in equal steps.
+    """Probe rates that add most to what is known of the curve, instead of all in equal steps.
 
     First a greedy source tells about where the largest rate with a steady state must lie, and it is searched for
     downwards from there, since rates near it take longest. Then a rate is added where the curve may be furthest above

@@ -37,12 +37,12 @@ class Budget:
         return self.total_bytes - self.spent_bytes
 
     def count(self, sent_bytes: float) -> None:
-        """Takes what was sent by one of whom nobody knew how much it would be."""
+        """Take an amount that was not known before it was sent."""
         with self._lock:
             self.spent_bytes += sent_bytes
 
     def spend(self, what: str, sent_bytes: float) -> None:
-        """Takes so much of it.
+        """Take bytes from the budget.
 
         Raises:
             BudgetSpent: there is not so much left.

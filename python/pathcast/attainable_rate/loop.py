@@ -67,7 +67,7 @@ class WindowLoop:
             raise ProbingError(f"no such loop: {error}") from None
 
     def check(self) -> None:
-        """Refuses a loop that cannot be.
+        """Refuse a loop that cannot be.
 
         Raises:
             ProbingError: it says which number is wrong.
@@ -80,7 +80,7 @@ class WindowLoop:
         return {"loop": {name: value for name, value in vars(self).items() if value is not None}}
 
     def train(self, plan: Plan, progress: Progress | None = None) -> Train:
-        """Sends one train; see `Plan`.
+        """Send one train; see `Plan`.
 
         Raises:
             ProbingError: no such loop or train.

@@ -130,7 +130,7 @@ class Prober(Protocol):
         """What is probed, for people and as the fingerprint of what is kept; JSON."""
 
     def train(self, plan: Plan, progress: Progress | None = None) -> Train:
-        """Sends one train."""
+        """Send one train."""
 
     def greedy(self, duration_s: float, seed: int) -> float:
         """What a source gets instead that always has something to send, in units a second."""
@@ -140,7 +140,7 @@ class Prober(Protocol):
 
 
 def fingerprint(prober: Prober) -> str:
-    """Tells one prober from another."""
+    """Identify a prober."""
     return hashlib.sha256(json.dumps(prober.describe(), sort_keys=True).encode()).hexdigest()
 
 
@@ -154,7 +154,7 @@ def counted(value: float) -> int:
 
 
 def check(plan: Plan) -> None:
-    """Refuses a train that cannot be.
+    """Refuse a train that cannot be.
 
     Raises:
         ProbingError: it says which number is wrong.

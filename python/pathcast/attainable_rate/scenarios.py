@@ -91,7 +91,7 @@ class ScenarioProber(ABC):
 
     @abstractmethod
     def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
-        """Runs a scenario there; raises if the run cannot be used."""
+        """Run a scenario there; raises if the run cannot be used."""
 
 
 def _probing_flow(scenario: Scenario, flow: int) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class SimulatedProber(ScenarioProber):
         return "simulator"
 
     def train(self, plan: Plan, progress: Progress | None = None) -> Train:
-        """Sends one train; see `Plan`.
+        """Send one train; see `Plan`.
 
         Raises:
             ProbingError: no such train.
@@ -197,7 +197,7 @@ class RealTimeProber(ScenarioProber):
     resolution_s = 1e-3
 
     def train(self, plan: Plan, progress: Progress | None = None) -> Train:
-        """Sends one train; see `Plan`. A run that slipped says so in `invalid_because`.
+        """Send one train; see `Plan`. A run that slipped says so in `invalid_because`.
 
         Raises:
             ProbingError: no such train.
@@ -237,7 +237,7 @@ class RealTimeProber(ScenarioProber):
     def _send(
         self, plan: Plan, messages_file: FilePath, progress: Progress | None
     ) -> tuple[runs.RunReport, Trace, tuple[str, ...]]:
-        """Runs the train: the report, the trace, and what there is to say of it."""
+        """Run the train: the report, the trace, and what there is to say of it."""
 
 
 @dataclass(frozen=True)

@@ -256,7 +256,7 @@ def _live(
 
 
 def _ask(prober: LiveProber, most: float | None) -> None:
-    """Asks before a real path is filled."""
+    """Ask before a real path is filled."""
     upto = "the first rate that it does not carry" if most is None else shown(most, prober.unit)
     question = (
         f"This sends up to {prober.budget.total_bytes / 1e6:.4g} MB over the path to {prober.server}, at rates up to "
@@ -373,7 +373,7 @@ def _watched(prober: Prober) -> Iterator[Callable[[float, float, float | None], 
 
 
 def write(folder: FilePath, found: AttainableRate, probed: list[Probed]) -> None:
-    """Writes an estimate and its pictures."""
+    """Write an estimate and its pictures."""
     write_beside(
         folder / "estimate.json", json.dumps(found.to_dict(), allow_nan=False, indent=1) + "\n"
     )
@@ -382,7 +382,7 @@ def write(folder: FilePath, found: AttainableRate, probed: list[Probed]) -> None
 
 
 def print_estimate(found: AttainableRate) -> None:
-    """Prints an estimate for people."""
+    """Print an estimate for people."""
     by, unit = (1e6, "Mbit/s") if found.unit == "bit" else (1.0, "packets/s")
     if found.used:
         epsilon = found.used[0].epsilon

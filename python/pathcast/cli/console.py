@@ -115,7 +115,7 @@ def _show_nothing(done: float) -> None:
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401
-    """Prints a value for programs: JSON on one line."""
+    """Print a value for programs: JSON on one line."""
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
 
 
@@ -125,7 +125,7 @@ def mbps(rate_bps: float) -> str:
 
 
 def print_run(run: runs.RunReport) -> None:
-    """Prints what a run did."""
+    """Print what a run did."""
     table = Table("flow", "scheme", "goodput", "retransmits")
     for number, flow in enumerate(run.flows):
         table.add_row(str(number), flow.scheme, mbps(flow.goodput_bps), str(flow.retransmits))
@@ -149,7 +149,7 @@ def print_run(run: runs.RunReport) -> None:
 
 
 def print_workloads(run: runs.RunReport) -> None:
-    """Prints when flows began and ended, and what became of their messages."""
+    """Print when flows began and ended, and what became of their messages."""
     table = Table("flow", "workload", "from, s", "to, s", "arrived", "median, ms", "99 %, ms")
     for number, flow in enumerate(run.flows):
         end = "-" if flow.completed_s is None else f"{flow.completed_s:.3f}"
@@ -175,7 +175,7 @@ def print_workloads(run: runs.RunReport) -> None:
 
 
 def finish_run(run: runs.RunReport, as_json: bool, **written: FilePath | None) -> None:
-    """Prints a run and the files that were written of it, by what they hold."""
+    """Print a run and the files that were written of it, by what they hold."""
     if as_json:
         print_json(run.to_dict())
         return

@@ -53,7 +53,7 @@ def add_to_store(
     cc: str | None,
     rtt_s: float | None,
 ) -> None:
-    """Adds traces to a store of curves, as `fit --clusters` does; nothing without a store."""
+    """Add traces to a store of curves, as `fit --clusters` does; nothing without a store."""
     if file is None:
         for option, given in (("--prefix", prefix), ("--network", network), ("--region", region)):
             if given is not None:

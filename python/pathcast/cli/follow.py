@@ -86,7 +86,7 @@ def _values(change: PathChange) -> tuple[str, str]:
 
 
 def print_estimates(points: tuple[CurveEstimate, ...]) -> None:
-    """Prints p(cwnd) with its bounds, at no more than `MOST_POINTS` windows."""
+    """Print p(cwnd) with its bounds, at no more than `MOST_POINTS` windows."""
     if not points:
         return
     table = Table("cwnd, packets", "p(cwnd)", "5 %", "95 %", "losses", "packets")

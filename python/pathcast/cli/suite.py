@@ -225,7 +225,7 @@ def _duration(seconds: float) -> str:
 def _running(
     planned: Plan[AnyCell], output: FilePath
 ) -> Iterator[Callable[[Status[AnyCell]], None]]:
-    """Shows how far the runs are; after Ctrl-C, says how to go on."""
+    """Show how far the runs are; after Ctrl-C, say how to go on."""
     told = 0
     with Progress(
         BarColumn(bar_width=16),

@@ -61,7 +61,7 @@ def svg(width_in: float, height_in: float, draw: Callable[[Figure], None]) -> st
 
 
 def _take_literally(figure: Figure) -> None:
-    """Shows names as they are, whoever chose them: `$` begins no formula, control characters are escaped.
+    """Show names as they are, whoever chose them: `$` begins no formula, control characters are escaped.
 
     Ticks are left alone: powers of ten on a logarithmic axis are formulas.
     """

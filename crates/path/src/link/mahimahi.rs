@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn traces_move_into_files_and_back() {
-        let toml = "forward = { rate = { kind = 'mahimahi', opportunities_ms = [1, 7] }, delay = '1 ms' }\n\
-                    reverse = { rate = { kind = 'mahimahi', opportunities_ms = [1, 7] }, delay = '2 ms' }\n";
+        let toml = "rate = { kind = 'mahimahi', opportunities_ms = [1, 7] }\ndelay = '1 ms'\n\
+                    reverse = { rate = { kind = 'mahimahi', opportunities_ms = [1, 7] } }\n";
         let path = crate::Path::parse(toml, "path.toml").unwrap();
         let (text, files) = traces_to_files(&path.to_toml());
         assert_eq!(files, [("link1.trace".to_string(), "1\n7\n".to_string())]);

@@ -188,7 +188,7 @@ def run(
     folder: FilePath | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Result]:
-    """Probes all configurations, one for each processor at once; in real time one after another unless `options` says
+    """Probe all configurations, one for each processor at once; in real time one after another unless `options` says
     how many at once. One that fails does not end the others.
 
     Args:

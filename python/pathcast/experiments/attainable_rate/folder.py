@@ -40,7 +40,7 @@ class Folder:
     """Rates that were probed of one thing, by the same options."""
 
     def __init__(self, path: FilePath, prober: Prober, options: Options) -> None:
-        """Opens it.
+        """Open it.
 
         Raises:
             PathcastError: it cannot be made.
@@ -81,7 +81,7 @@ class Folder:
             return None
 
     def keep(self, probed: Probed) -> None:
-        """Writes it down.
+        """Write it down.
 
         Raises:
             PathcastError: it cannot be written.
@@ -111,7 +111,7 @@ class Folder:
         return mean, low, high
 
     def keep_greedy(self, duration_s: float, rate: tuple[float, float, float]) -> None:
-        """Writes it down.
+        """Write it down.
 
         Raises:
             PathcastError: it cannot be written.
@@ -122,7 +122,7 @@ class Folder:
 
 
 def _check_sizes(file: FilePath) -> None:
-    """Refuses arrays whose headers say more than the file holds: NumPy makes room for what a header says.
+    """Refuse arrays whose headers say more than the file holds: NumPy makes room for what a header says.
 
     Raises:
         PathcastError: there is such an array.

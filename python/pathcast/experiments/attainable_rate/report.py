@@ -54,7 +54,7 @@ def collect(results: Sequence[Result], options: Options, world: str) -> dict[str
 
 
 def write(folder: FilePath, results: Sequence[Result], collected: Mapping[str, Any]) -> FilePath:
-    """Writes results.json, figures/ and report.html.
+    """Write results.json, figures/ and report.html.
 
     Returns:
         The page.

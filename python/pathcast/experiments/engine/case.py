@@ -48,11 +48,11 @@ class Case(Protocol):
         ...
 
     def fingerprint(self, world: str) -> str:
-        """Tells whether a run that was kept is this case's, in this world."""
+        """Report whether a run that was kept is this case's, in this world."""
         ...
 
     def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:
-        """Runs it once, and writes `file` if the run counts.
+        """Run it once, and write `file` if the run counts.
 
         Raises:
             PathcastError: it cannot be run here.

@@ -37,7 +37,7 @@ def write(
     pictures: Mapping[str, str],
     tables: Iterable[Table] = (),
 ) -> FilePath:
-    """Writes all files.
+    """Write all files.
 
     Args:
         folder: of the experiment.

@@ -123,7 +123,7 @@ def _available_bytes() -> float:
 def plan(
     cases: Sequence[AnyCase], store: Store, world: World, at_once: int | None = None
 ) -> Plan[AnyCase]:
-    """Finds out what a store lacks."""
+    """Find out what a store lacks."""
     missing, kept = [], []
     for case in cases:
         record, why = store.find(case, world)
@@ -149,7 +149,7 @@ def run_case(
     attempts: int = ATTEMPTS,
     progress: Passed | None = None,
 ) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
-    """Runs a case until a run is valid.
+    """Run a case until a run is valid.
 
     Args:
         case: what.
@@ -184,7 +184,7 @@ def run(
     cluster: str | None = None,
     progress: Callable[[Status[AnyCase]], None] | None = None,
 ) -> list[tuple[AnyCase, Record]]:
-    """Runs what is missing; each case is kept as soon as it ends, so that it can be stopped at any time.
+    """Run what is missing; each case is kept as soon as it ends, so that it can be stopped at any time.
 
     Args:
         planned: what to run.
@@ -307,7 +307,7 @@ def in_threads(
     stop: Callable[[], object] = lambda: None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Found]:
-    """Runs jobs in threads. One that fails does not end the others.
+    """Run jobs in threads. One that fails does not end the others.
 
     Args:
         jobs: what to run.

@@ -51,7 +51,7 @@ class Record:
 
 
 def make_folder(path: FilePath) -> FilePath:
-    """Makes a folder, and those that it lies in, if need be.
+    """Make a folder, and those that it lies in, if need be.
 
     Raises:
         PathcastError: it cannot be made.
@@ -66,7 +66,7 @@ def make_folder(path: FilePath) -> FilePath:
 
 @contextlib.contextmanager
 def locked(path: FilePath) -> Iterator[None]:
-    """Makes a folder if need be and keeps other processes out of it.
+    """Make a folder if need be and keep other processes out of it.
 
     Raises:
         PathcastError: it cannot be made or written to, or another process has it.
@@ -149,7 +149,7 @@ class Store:
         invalid_because: Sequence[Sequence[str]],
         content: bytes | None,
     ) -> Record:
-        """Writes down a case that was run; its file first, so that cell.json never lies.
+        """Write down a case that was run; its file first, so that cell.json never lies.
 
         Args:
             case: which.

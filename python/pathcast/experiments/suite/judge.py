@@ -70,7 +70,7 @@ def judge(
     trace_files: Sequence[FilePath] = (),
     progress: Callable[[float], None] | None = None,
 ) -> Judged:
-    """Evaluates all flows; the order of the result does not depend on which ends first.
+    """Evaluate all flows; the order of the result does not depend on which ends first.
 
     Args:
         outcomes: what was run; cells without a valid run are listed, and not judged.

@@ -144,11 +144,11 @@ class Cell:
         return scenario.replace_flow(0, **keys)
 
     def fingerprint(self, world: str) -> str:
-        """Tells whether a run that was kept is this cell's, in this world."""
+        """Report whether a run that was kept is this cell's, in this world."""
         return fingerprint([self.scenario().toml, self.npc, self.seed, self.duration_s, world])
 
     def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:
-        """Runs it once and writes its trace.
+        """Run it once and write its trace.
 
         Raises:
             EmulatorError: the emulator cannot run here.

@@ -32,7 +32,7 @@ _AFTER = {
 
 
 def write(folder: FilePath, judged: Judged, results: dict[str, Any]) -> FilePath:
-    """Writes all files.
+    """Write all files.
 
     Args:
         folder: of the suite.

@@ -16,7 +16,7 @@ SCHEMA = 1
 
 
 def collect(judged: Judged, *, form: str, world: str, seeds: Sequence[int]) -> dict[str, Any]:
-    """Makes all tables.
+    """Make all tables.
 
     Args:
         judged: the errors.

@@ -175,7 +175,7 @@ def reduction_pct(ours: float | None, other: float | None) -> float | None:
 def score_flow(
     trace: Trace, source: Source, cc: str | None = None
 ) -> tuple[list[Scored], list[Evaluation]]:
-    """Evaluates one flow by both protocols.
+    """Evaluate one flow by both protocols.
 
     Args:
         trace: that holds it.
@@ -200,7 +200,7 @@ def score_flow(
 
 
 def score_small_window(trace: Trace, source: Source, cc: str | None = None) -> Scored:
-    """Evaluates one flow by the paper's protocol, the next second, with all models learning on 10 s alone.
+    """Evaluate one flow by the paper's protocol, the next second, with all models learning on 10 s alone.
 
     Args:
         trace: that holds it.

@@ -92,11 +92,11 @@ class Download:
         return self.expected_s
 
     def fingerprint(self, world: str) -> str:
-        """Tells whether a run that was kept is this one's, in this world."""
+        """Report whether a run that was kept is this one's, in this world."""
         return fingerprint([asdict(self), MEASURED_BYTES, SIZES, PATIENCE_S, world])
 
     def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:
-        """Runs it once, and writes what the client saw and the truth.
+        """Run it once, and write what the client saw and the truth.
 
         Raises:
             EmulatorError: the emulator cannot run here.
@@ -215,7 +215,7 @@ def _arrivals(packets_file: FilePath) -> tuple[Floats, npt.NDArray[np.int64], Fl
 def measure(
     what: Download, world: str, progress: Callable[[float], None] | None = None
 ) -> tuple[Row, list[str], Row | None]:
-    """Runs one download, once.
+    """Run one download, once.
 
     Args:
         what: to run.
@@ -313,7 +313,7 @@ class Score:
 
 
 def score(row: Row) -> Score:
-    """Estimates one download from its first 1 MB."""
+    """Estimate one download from its first 1 MB."""
     time_s, received = np.array(row["time_s"]), np.array(row["received_bytes"], dtype=float)
     options: dict[str, Any] = {
         "mss_bytes": MSS_BYTES,

@@ -39,7 +39,7 @@ class Sent:
 
 
 def sent(trace: Trace, flow: int) -> Sent | None:
-    """Counts the packets and timeouts of one flow; None where the trace has no sequence numbers."""
+    """Count the packets and timeouts of one flow; None where the trace has no sequence numbers."""
     columns = trace.columns
     needed = ("snd_nxt_bytes", "snd_una_bytes")
     if not set(needed) <= set(columns):
