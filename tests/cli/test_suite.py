@@ -303,7 +303,7 @@ def test_ctrl_c_ends_what_runs_also_before_all_is_begun():
         raise KeyboardInterrupt
     assert running.done()
     assert ended_by_itself == [False]
-    assert never.canceled()
+    assert never.cancelled()
 
 
 def test_ctrl_c_ends_emulations(emulator, tmp_path):
