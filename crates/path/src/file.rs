@@ -125,7 +125,8 @@ fn schedule(field: Field<'_, '_>) -> Read<Vec<Change>> {
             loss: table.get("loss").map(LossSpec::read).transpose()?,
         };
         if changes.last().is_some_and(|last| change.at <= last.at) {
-            return at.wrong("expected changes in the order of their time, no two at the same time");
+            return at
+                .wrong("expected changes in the order of their time, no two at the same time");
         }
         if change.rate.is_none() && change.delay.is_none() && change.loss.is_none() {
             return item.wrong("got nothing that changes, expected `rate`, `delay` or `loss`");

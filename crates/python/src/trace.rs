@@ -117,7 +117,8 @@ impl Trace {
             let Some(values) = values else { return Ok(()) };
             if values.len() != time.len() {
                 let (got, wanted) = (values.len(), time.len());
-                let message = format!("column {name} has {got} rows, expected {wanted} as in time_s");
+                let message =
+                    format!("column {name} has {got} rows, expected {wanted} as in time_s");
                 return Err(TraceError::new_err(message));
             }
             for (record, value) in records.iter_mut().zip(values) {

@@ -32,7 +32,9 @@ impl Steps {
             return Err("expected the first step at \"0 ms\"".into());
         }
         if !steps.windows(2).all(|pair| pair[0].0 < pair[1].0) {
-            return Err("expected steps in the order of their time, no two at the same time".into());
+            return Err(
+                "expected steps in the order of their time, no two at the same time".into(),
+            );
         }
         if period.is_some_and(|period| Time::ZERO + period <= last.0) {
             return Err("expected a period that ends after the last step begins".into());
