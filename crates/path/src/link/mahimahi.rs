@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn traces_move_into_files_and_back() {
-        let toml = "rate = { kind = 'mahimahi', opportunities_ms = [1, 7] }\ndelay = '1 ms'\n\
+        let toml = "rate = { kind = 'mahimahi', opportunities_ms = [1, 7] }\ndelay = '10 ms'\n\
                     reverse = { rate = { kind = 'mahimahi', opportunities_ms = [1, 7] } }\n";
         let path = crate::Path::parse(toml, "path.toml").unwrap();
         let (text, files) = traces_to_files(&path.to_toml());

@@ -188,11 +188,11 @@ fn numbers_out_of_range_are_named() {
         ..path(Cc::Cubic, 0.1)
     };
     let error = latency(&bad, open(), &packets(1)).unwrap_err();
-    assert_eq!(error.to_string(), "loss is 1.5, must be >= 0 and < 1");
+    assert_eq!(error.to_string(), "loss is 1.5, expected >= 0 and < 1");
     let error = latency(&path(Cc::Cubic, f64::NAN), open(), &packets(1)).unwrap_err();
     assert!(error.to_string().starts_with("rtt_s is NaN"), "{error}");
     let error = latency(&path(Cc::Cubic, 0.1), open(), &Transfer::of(0)).unwrap_err();
-    assert_eq!(error.to_string(), "bytes is 0, must be >= 1");
+    assert_eq!(error.to_string(), "bytes is 0, expected >= 1");
 }
 
 #[test]
