@@ -223,7 +223,7 @@ def test_a_file_that_is_too_short_is_used_as_far_as_it_goes():
     with serving() as port:
         outcome = run("estimate", "--from", f"http://127.0.0.1:{port}/bytes/200000")
         assert outcome.returncode == 0, outcome.stderr
-        assert re.search(r"ended after 20\d+ bytes, 1000000 were wanted", outcome.stderr)
+        assert re.search(r"ended after 20\d+ bytes, expected 1000000", outcome.stderr)
         assert "first windows" in refused("--from", f"http://127.0.0.1:{port}/bytes/2000")
 
 

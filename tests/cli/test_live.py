@@ -263,7 +263,7 @@ def test_a_real_path_is_probed_for_its_attainable_rate(path_file, tmp_path, key)
             10,
         ]
         done = run(*asked)
-        assert done.returncode == 2 and "say --yes" in done.stderr
+        assert done.returncode == 2 and "confirm with --yes" in done.stderr
         done = run(*asked, "--yes", "--budget", "1 MB")
         assert done.returncode == 2 and "would send" in done.stderr
         done = run(*asked, "--yes", "--output", folder, "--json")

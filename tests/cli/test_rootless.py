@@ -240,13 +240,20 @@ def test_a_shell_reaches_a_server_that_runs_outside(home):
     assert machine(home)[1] == []
 
 
+OWN_SCHEME = """
+import os, socket
+client = socket.create_connection((os.environ["PATHCAST_BASE"], PORT), timeout=10)
+print(client.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\\0").decode())
+"""
+
+
 @pytest.mark.parametrize("scheme", ["cubic", "reno"])
 def test_a_shell_has_the_scheme_that_was_asked_for(home, scheme):
     (home / "path.toml").write_text("rate = '10 Mbit/s'\ndelay = '1 ms'\n")
-    write(home, server=SERVER)
+    write(home, server=SERVER, client=OWN_SCHEME)
     done = run_as_nobody(
         home, "shell", "path.toml", "--scheme", scheme, "--outside", f"{sys.executable} server.py",
-        "--", "cat", "/proc/sys/net/ipv4/tcp_congestion_control",
+        "--", sys.executable, "client.py",
     )  # fmt: skip
     assert (done.returncode, done.stdout.strip()) == (0, scheme), done.stderr
 
