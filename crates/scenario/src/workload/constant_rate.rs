@@ -30,13 +30,12 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// Writes since `begin`, how long after it the last one was, and from one to the next in the mean.
+/// Writes since `begin`, and how long after it the last one was.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
-    begin: Time,
+    begin: Option<Time>,
     written: u64,
     elapsed_s: f64,
-    interval_s: f64,
 }
 
 impl Kind for ConstantRate {
@@ -84,24 +83,21 @@ impl Kind for ConstantRate {
         self.count
     }
 
-    #[inline]
     fn step(
         &self,
         state: &mut Series,
         at: Time,
         rng: &mut Xoshiro256PlusPlus,
     ) -> (Option<Write>, Next) {
-        if state.written == 0 {
-            state.begin = at;
-            state.interval_s = interval_s(self.rate, self.portion);
-        }
+        let begin = *state.begin.get_or_insert(at);
+        let interval_s = interval_s(self.rate, self.portion);
         state.written += 1;
         state.elapsed_s = match self.arrivals {
             // multiplied, not added up: an hour of probes does not drift
-            Arrivals::Periodic => state.written as f64 * state.interval_s,
-            Arrivals::Poisson => state.elapsed_s - libm::log(uniform(rng)) * state.interval_s,
+            Arrivals::Periodic => state.written as f64 * interval_s,
+            Arrivals::Poisson => state.elapsed_s - libm::log(uniform(rng)) * interval_s,
         };
-        let next = state.begin + Span::from_secs(state.elapsed_s);
+        let next = begin + Span::from_secs(state.elapsed_s);
         (
             Some(Write::Message(self.portion.as_bytes())),
             Next::At(next),
