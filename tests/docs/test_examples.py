@@ -173,12 +173,16 @@ def test_commands_in_the_docs_have_their_options():
 @pytest.mark.parametrize("name", ["first-forecast", "compare-two-controllers"])
 def test_commands_of_a_tutorial_run(name, tmp_path):
     page = ROOT / "docs" / "tutorial" / f"{name}.md"
-    (toml,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.M | re.S)
-    (tmp_path / "path.toml").write_text(toml)
+    files = re.findall(r"Save this as `(\S+)`.*?^```toml\n(.*?)^```", page.read_text(), re.M | re.S)
+    assert files
+    for file, toml in files:
+        (tmp_path / file).write_text(toml)
     ran = 0
     for words in commands_in(page):
         if words[0] == "emulate":
-            continue  # in tests/cli: this needs the kernel
+            words[0] = (
+                "simulate"  # the kernel is for tests/cli; later commands read what this writes
+            )
         done = run(*words, cwd=tmp_path)
         assert done.returncode == 0, (words, done.stderr)
         ran += 1
