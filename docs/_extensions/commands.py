@@ -1,5 +1,7 @@
 """The directive `pathcast-commands`: every command with its help, example, arguments and options."""
 
+import inspect
+
 from docutils.nodes import Node
 from sphinx.util.docutils import SphinxDirective
 
@@ -30,29 +32,35 @@ def _parameters(command, context) -> list[str]:  # noqa: ANN001
 
 def described() -> str:
     """All commands as Markdown."""
-    from typer._click import Context
-    from typer.main import get_group
-
-    from pathcast.cli.commands import COMMANDS, HIDDEN, app, load
+    from pathcast.cli.commands import COMMANDS, HIDDEN, load
 
     lines, group = [], ""
-    top = Context(get_group(app), info_name="pathcast")
     for name, entry in COMMANDS.items():
-        if entry.group == HIDDEN or entry.example is None:
+        # the commands of a group such as `predict` are entries of their own, unless its module has them
+        if entry.group == HIDDEN or not entry.attribute:
             continue
         if entry.group != group:
             group = entry.group
             lines += [f"## {group}", ""]
         command = load(name)
-        context = Context(command, info_name=name, parent=top)
-        text = (command.help or "").split("\f")[0].strip()
-        example = f"pathcast {name} {entry.example}".strip()
-        lines += [f"### pathcast {name}", "", text.replace("[", "\\["), ""]
-        lines += ["```sh", example, "```", ""]
-        rows = _parameters(command, context)
-        if rows:
-            lines += ["| argument or option | meaning |", "|---|---|", *rows, ""]
+        inner = getattr(command, "commands", {})
+        for each, one in {f"{name} {word}": one for word, one in inner.items()}.items() or [
+            (name, command)
+        ]:
+            lines += _described(each, one)
     return "\n".join(lines)
+
+
+def _described(name: str, command) -> list[str]:  # noqa: ANN001
+    """One command: its help, example and parameters."""
+    text, _, example = inspect.cleandoc(command.help or "").partition("\n\nExample: ")
+    lines = [f"### pathcast {name}", "", text.replace("[", "\\["), ""]
+    if example:
+        lines += ["```sh", example, "```", ""]
+    rows = _parameters(command, command.context_class(command, info_name=name))
+    if rows:
+        lines += ["| argument or option | meaning |", "|---|---|", *rows, ""]
+    return lines
 
 
 class Commands(SphinxDirective):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pathcast import _internal
 from pathcast._fit import SUITED, check_rtt, chosen_cc, columns, name_of, not_applicable
-from pathcast._scores import ErrorSummary, coverage
+from pathcast._scores import ErrorSummary, coverage, error_pct, in_band
 from pathcast.exceptions import ModelError, translated
 from pathcast.trace import Column, Trace
 
@@ -47,11 +47,11 @@ class Predictions:
 
     def error_pct(self, model: str) -> Column:
         """`abs(forecast / truth - 1)` in per cent."""
-        return np.abs(self.forecast[model] / self.truth - 1) * 100
+        return error_pct(self.forecast[model], self.truth)
 
     def in_band(self) -> npt.NDArray[np.bool_]:
         """Whether the truth lies between Pathcast's 5 and 95 % quantiles."""
-        return (self.quantiles[:, 0] <= self.truth) & (self.truth <= self.quantiles[:, -1])
+        return in_band(self.quantiles, self.truth)
 
 
 @dataclass(frozen=True)

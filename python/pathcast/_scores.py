@@ -10,6 +10,18 @@ import numpy.typing as npt
 
 from pathcast import _internal
 
+Floats = npt.NDArray[np.float64]
+
+
+def error_pct(forecast: Floats, truth: Floats) -> Floats:
+    """Relative errors of forecasts, `abs(forecast / truth - 1)`, in per cent."""
+    return np.abs(forecast / truth - 1) * 100
+
+
+def in_band(quantiles: Floats, truth: Floats) -> npt.NDArray[np.bool_]:
+    """Whether each truth lies between the first and the last of its quantiles, which are a row of `quantiles`."""
+    return (quantiles[:, 0] <= truth) & (truth <= quantiles[:, -1])
+
 
 @dataclass(frozen=True)
 class ErrorSummary:
@@ -35,6 +47,6 @@ class ErrorSummary:
         return None if found is None else cls(*found)
 
 
-def coverage(in_band: npt.NDArray[np.bool_]) -> float | None:
+def coverage(held: npt.NDArray[np.bool_]) -> float | None:
     """Part of the truths that lie in their bands; None without a band."""
-    return _internal.coverage(in_band)
+    return _internal.coverage(held)

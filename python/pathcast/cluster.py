@@ -112,7 +112,7 @@ class Cluster:
         return result
 
     def _cancel(self, refs: Sequence[Any]) -> None:
-        """End tasks: those under way as by Ctrl-C, and those that stay by ending their worker."""
+        """Cancel tasks: interrupt those that run, and end the workers of those that do not stop."""
         if not refs:
             return
         for ref in refs:
@@ -233,7 +233,7 @@ def _is_host(host: str) -> bool:
 
 
 def _reach(address: str, host: str, port: int) -> None:
-    """Find out at once what Ray would wait minutes for."""
+    """Check immediately what Ray would wait minutes for."""
     try:
         socket.create_connection((host, port), timeout=_REACH_S).close()
     except OSError as error:

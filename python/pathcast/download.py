@@ -205,7 +205,7 @@ def _check_head(head: bytes, target: Target) -> None:
 def download(
     target: Target, wanted_bytes: int = DEFAULT_BYTES, *, timeout_s: float = 60.0
 ) -> Download:
-    """Download the first `wanted_bytes` note when what arrived, then close the connection.
+    """Download the first `wanted_bytes`, note when what arrived, and close the connection.
 
     The round-trip time is that of connecting, five times. Redirects are not followed, for the way to
     another host is another path.

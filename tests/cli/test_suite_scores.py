@@ -65,22 +65,24 @@ def holds(results, words):
 
 def test_medians_and_means_leave_out_what_is_no_number():
     pool = Pool.of([scored({"pathcast": [1, 2, 30], "ewma": [np.nan, 4, np.inf]})])
-    assert pool.medians() == {"pathcast": 2, "ewma": 4}
+    medians = tables.pool_row(pool)["median_error_pct"]
+    assert medians == {"pathcast": 2, "ewma": 4}
     summaries = pool.summaries()
     assert [summaries[m].mean for m in ("pathcast", "ewma")] == [11, 4]
     assert [summaries[m].p90 for m in ("pathcast", "ewma")] == [pytest.approx(24.4), 4]
-    assert pool.best_other(pool.medians()) == ("ewma", 4)
+    assert pool.best_other(medians) == ("ewma", 4)
     assert pool.windows == 3
     nothing = Pool.of([scored({"pathcast": [1.0], "ewma": [np.nan]})])
-    assert nothing.medians()["ewma"] is None
-    assert nothing.best_other(nothing.medians()) is None
+    medians = tables.pool_row(nothing)["median_error_pct"]
+    assert medians["ewma"] is None
+    assert nothing.best_other(medians) is None
 
 
 def test_flows_are_pooled_by_predictions_and_models_that_all_have():
     one = scored({"pathcast": [1, 1, 1], "ewma": [9, 9, 9]})
     two = scored({"pathcast": [5], "ewma": [9], "econ": [2]}, in_band=np.array([False]))
     pool = Pool.of([one, two])
-    assert pool.medians() == {"pathcast": 1, "ewma": 9}
+    assert tables.pool_row(pool)["median_error_pct"] == {"pathcast": 1, "ewma": 9}
     assert pool.coverage90() == 0.75
 
 
@@ -91,7 +93,7 @@ def test_formulas_count_where_they_hold_and_the_papers_protocol_has_the_papers_m
     assert alternatives(models, "cubic", "paper") == ["ewma"]
     assert alternatives(models, "reno", "paper") == ["ewma", "pftk"]
     pool = Pool.of([scored({"pathcast": [3.0], "ewma": [9.0], "pftk": [1.0]})])
-    assert "pftk" not in pool.medians()
+    assert "pftk" not in tables.pool_row(pool)["median_error_pct"]
 
 
 @pytest.mark.parametrize(("ours", "other", "wanted"), [(5, 10, 50), (10, 10, 0), (20, 10, -100)])

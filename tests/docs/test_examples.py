@@ -143,9 +143,7 @@ def commands_in(page):
 
 def test_commands_in_the_docs_have_their_options():
     """Each command and option is there; whether it works is the business of the command's own tests."""
-    from typer._click import Context
-    from typer._click.exceptions import UsageError
-
+    from pathcast.cli import _wrong_arguments
     from pathcast.cli.commands import COMMANDS, load
 
     seen, wrong = 0, []
@@ -157,14 +155,14 @@ def test_commands_in_the_docs_have_their_options():
             seen += 1
             try:
                 if name is None:
-                    raise UsageError("no such command")
+                    raise KeyError("no such command")
                 command = load(name)
                 rest = words[len(name.split()) :]
                 commands = getattr(command, "commands", None)
                 if commands and rest and not rest[0].startswith("-"):
                     command, rest = commands[rest[0]], rest[1:]
-                command.make_parser(Context(command)).parse_args(args=list(rest))
-            except (UsageError, KeyError) as error:
+                command.make_parser(command.context_class(command)).parse_args(args=list(rest))
+            except (_wrong_arguments(), KeyError) as error:
                 wrong.append(f"{page.name}: pathcast {' '.join(words)}: {error}")
     assert not wrong
     assert seen > 60

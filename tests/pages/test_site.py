@@ -53,6 +53,8 @@ def test_commands_and_python_are_described(site):
     for name, command in COMMANDS.items():
         shown = command.group != HIDDEN and command.example is not None
         assert (f">pathcast {name}<" in text) == shown, name
+    for name in ("live run", "path show", "benchmark attainable-rate"):
+        assert f">pathcast {name}<" in text, name
     assert "--duration" in text
     text = (site / "reference/python.html").read_text()
     for name in ("simulate", "evaluate", "Path", "Forecaster.observe"):

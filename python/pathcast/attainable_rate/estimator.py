@@ -153,7 +153,7 @@ class _Rate:
         self.most_of_train_s = (prober.longest_s - 5.0) / (1.02 + _WARM_UP)
 
     def send(self, count: int, duration_s: float, every_s: float) -> list[Train]:
-        """Send trains, several at once; those that slipped are sent again."""
+        """Send trains, several in parallel, and repeat those whose run was not valid."""
         # a rate has its own draws: the same seed at two rates would join their errors
         seeds = np.random.SeedSequence(
             [self.options.seed, int(self.rate * 1000) & 0xFFFFFFFF, len(self.trains)]

@@ -10,6 +10,7 @@ use pathcast_analysis::loss_curve::LossCurve;
 use pathcast_analysis::series::{Integral, Series};
 use pathcast_forecast::baselines::{Ewma, HoltWinters, harmonic_mean, last_sample, window_mean};
 use pathcast_forecast::evaluate::{EvaluateError, MAX_DURATION_S, cc_before, first_prediction_s};
+use pathcast_forecast::score::{coverage, error_pct};
 use pathcast_forecast::types::{QUANTILES, Quantity, SAMPLE_S, TRAINING_S};
 use pathcast_window_law::Cc;
 
@@ -321,7 +322,7 @@ pub fn scores(
             .collect();
         for (m, model) in MODELS.into_iter().enumerate() {
             let mut errors: Vec<f64> = (inside.iter())
-                .map(|p| 100.0 * (p.forecast_s[m] / p.truth_s - 1.0).abs())
+                .map(|p| error_pct(p.forecast_s[m], p.truth_s))
                 .filter(|error| !error.is_nan())
                 .collect();
             errors.sort_by(f64::total_cmp);
@@ -330,7 +331,7 @@ pub fn scores(
                 let index = (part * errors.len() as f64) as usize;
                 (errors.get(index).copied()).filter(|error| error.is_finite())
             };
-            let covered = |p: &&&LatencyPrediction| {
+            let covered = |p: &&LatencyPrediction| {
                 let band = p.quantiles_s[m];
                 (band[0]..=band[QUANTILES.len() - 1]).contains(&p.truth_s)
             };
@@ -343,7 +344,8 @@ pub fn scores(
                 p25_error_pct: at(0.25),
                 p75_error_pct: at(0.75),
                 coverage90: (m < WITH_QUANTILES && !errors.is_empty())
-                    .then(|| inside.iter().filter(covered).count() as f64 / inside.len() as f64),
+                    .then(|| coverage(inside.iter().map(covered)))
+                    .flatten(),
             });
         }
     }

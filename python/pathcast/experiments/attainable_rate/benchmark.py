@@ -188,8 +188,8 @@ def run(
     folder: FilePath | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Result]:
-    """Probe all configurations, one for each processor at once; in real time one after another unless `options` says
-    how many at once. One that fails does not end the others.
+    """Probe all configurations, one on each processor in parallel; in real time one after another unless `options` says
+    how many in parallel. One that fails does not end the others.
 
     Args:
         configurations: which.

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pathcast._latency import MSS_BYTES, LatencyEvaluation, evaluate_latency
+from pathcast._scores import error_pct, in_band
 from pathcast.experiments.suite import paper
 from pathcast.experiments.suite.scores import ECON, OURS, STATE, Errors, Source
 from pathcast.models import Evaluation
@@ -101,12 +102,12 @@ def _of_size(
         forecast_s = own | _by_rate(evaluation, at_s, size_bytes / MSS_BYTES)
     with np.errstate(invalid="ignore"):
         errors = {
-            model: (np.abs(forecast / truth_s - 1) * 100).astype(np.float32)
+            model: error_pct(forecast, truth_s).astype(np.float32)
             for model, forecast in forecast_s.items()
         }
     bands = np.array([one["quantiles_s"][OURS] for one in same])
-    in_band = (bands[:, 0] <= truth_s) & (truth_s <= bands[:, -1])
-    return [Transfers(source, evaluation.protocol, size_bytes, errors, in_band)]
+    held = in_band(bands, truth_s)
+    return [Transfers(source, evaluation.protocol, size_bytes, errors, held)]
 
 
 def _by_rate(

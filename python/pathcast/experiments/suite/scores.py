@@ -141,10 +141,6 @@ class Pool:
         counting = ((m, e) for m, e in self.error_pct.items() if counts(m, self.scheme))
         return {model: ErrorSummary.of(errors) for model, errors in counting}
 
-    def medians(self) -> dict[str, float | None]:
-        """Median error of each model that is meant for this congestion control, per cent."""
-        return {model: found.median if found else None for model, found in self.summaries().items()}
-
     def coverage90(self) -> float | None:
         """Part of the truths within Pathcast's 90 % band."""
         return None if self.in_band is None else coverage(self.in_band)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pathcast import runs
-from pathcast._scores import ErrorSummary, coverage
+from pathcast._scores import ErrorSummary, coverage, error_pct, in_band
 from pathcast.experiments.engine.case import Attempt, Passed, fingerprint
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.suite import paper
@@ -334,9 +334,9 @@ def score(row: Row) -> Score:
         name: np.array(values, dtype=float)
         for name, values in zip(ESTIMATORS, estimates, strict=True)
     }
-    errors = {name: 100 * np.abs(values / truth - 1) for name, values in said.items()}
+    errors = {name: error_pct(values, truth) for name, values in said.items()}
     bands = np.array([one.throughput_quantiles_bps for one in found.sizes])
-    covered = (bands[:, 0] <= truth) & (truth <= bands[:, -1])
+    covered = in_band(bands, truth)
     return Score(row, errors, covered, bool(truth[-1] > 13e6), truth, said)
 
 

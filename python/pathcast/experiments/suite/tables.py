@@ -199,7 +199,8 @@ def changing(scored: Sequence[Scored]) -> list[Row]:
             pool = Pool.of(within)
             if not pool.windows:
                 continue
-            medians = pool.medians()
+            errors = pool_row(pool)
+            medians = errors["median_error_pct"]
             rows.append(
                 {
                     "scheme": scheme,
@@ -207,7 +208,7 @@ def changing(scored: Sequence[Scored]) -> list[Row]:
                     "horizon_s": horizon_s,
                     "from_s": from_s,
                     "to_s": to_s,
-                    **pool_row(pool),
+                    **errors,
                     "reduction_against_all_pct": _mean(
                         reduction_pct(medians[OURS], value)
                         for model, value in medians.items()
