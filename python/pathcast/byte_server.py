@@ -1,4 +1,4 @@
-"""A small HTTP server of bytes to measure against: `pathcast estimate --serve`."""
+"""A small HTTP server of bytes to measure against: `pathcast predict download --serve`."""
 
 from __future__ import annotations
 

@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 from pathcast.exceptions import DownloadError
 from pathcast.short_flow import DEFAULT_MSS
 
-#: Port of the small server, `pathcast estimate --serve`.
+#: Port of the small server, `pathcast predict download --serve`.
 DEFAULT_PORT = 8642
 #: Bytes that are downloaded if nothing else is said: as in De Silva et al. 2016.
 DEFAULT_BYTES = 1_000_000
-#: Connections that are timed before and after the download: five probes, as in the paper.
+#: Connections that are timed before and after the download: five probes, as in the paper. The
+#: handshake of the download itself is a sixth.
 _PROBES_BEFORE, _PROBES_AFTER = 3, 2
 #: A response's head is no longer than this, in bytes.
 _MOST_HEAD = 65_536
@@ -207,17 +208,17 @@ def download(
 ) -> Download:
     """Download the first `wanted_bytes`, note when what arrived, and close the connection.
 
-    The round-trip time is that of connecting, five times. Redirects are not followed, for the way to
-    another host is another path.
+    Round-trip times are those of six handshakes: three connections before the download, the download's
+    own, and two after it. Redirects are not followed, because another host is on another path.
 
     Args:
-        target: from where.
-        wanted_bytes: how much; less if the response has less.
-        timeout_s: how long all of it may take, in seconds.
+        target: server and path to download from.
+        wanted_bytes: number of bytes to download. A shorter response is downloaded whole.
+        timeout_s: limit for everything together, in seconds.
 
     Raises:
-        DownloadError: the host cannot be reached or trusted, answers with something else than 200, is
-            too slow, or sends nothing.
+        DownloadError: the server cannot be reached, its certificate is not trusted, its status is not
+            200, it sends nothing, or the timeout is over.
 
     """
     clock = _Clock(timeout_s)

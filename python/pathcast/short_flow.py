@@ -111,7 +111,7 @@ class ShortFlowEstimate:
     windows: WindowEvolution | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As `pathcast estimate --json` prints it."""
+        """As `pathcast predict download --json` prints it."""
         values = asdict(self)
         if self.windows is None:
             del values["windows"]

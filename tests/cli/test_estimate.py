@@ -1,4 +1,4 @@
-"""`pathcast estimate`: numbers, a timeline, and a real server over loopback and over a path."""
+"""`pathcast predict download`: numbers, a timeline, and a real server over loopback and over a path."""
 
 import contextlib
 import http.client

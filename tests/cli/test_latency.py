@@ -1,4 +1,4 @@
-"""`pathcast latency`, and what stands behind it."""
+"""`pathcast predict transfer`, and what stands behind it."""
 
 import json
 

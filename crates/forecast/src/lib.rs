@@ -1,4 +1,4 @@
-//! What comes next on one TCP flow, and how well each model foretells it. Numbers in, plain structs out:
+//! What comes next on one TCP flow, and how well each model predicts it. Numbers in, plain structs out:
 //! no I/O, no clock, no threads, no randomness.
 //!
 //! | to do | call | gives |

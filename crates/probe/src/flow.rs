@@ -30,6 +30,9 @@ pub(crate) struct Flow {
     srtt_min_s: Option<f64>,
     srtt_s: Median,
     cwnd_packets: Median,
+    /// The MSS when data was last acknowledged. If a path disappears while data is outstanding, Linux
+    /// lowers the MSS to a few bytes, with which nothing was ever delivered.
+    mss_bytes: Option<u32>,
 }
 
 impl Flow {
@@ -42,6 +45,7 @@ impl Flow {
         Self {
             base,
             last: socket.info,
+            mss_bytes: socket.info.map(|info| info.snd_mss),
             scheme: socket.scheme.clone(),
             inode: socket.inode,
             ..Self::unlisted(socket.id, now_ns)
@@ -68,6 +72,7 @@ impl Flow {
             srtt_min_s: None,
             srtt_s: Median::default(),
             cwnd_packets: Median::default(),
+            mss_bytes: None,
         }
     }
 
@@ -82,6 +87,7 @@ impl Flow {
         Self {
             base: Some(totals.first),
             last: Some(totals.last),
+            mss_bytes: Some(totals.last.snd_mss),
             scheme,
             process: Some(process),
             ..Self::unlisted(id, began_ns)
@@ -128,6 +134,12 @@ impl Flow {
     ) -> Option<Record> {
         let base = *self.base.get_or_insert(*info);
         let before = self.last.replace(*info);
+        // kernels before 4.6 do not count acknowledged bytes
+        if info.bytes_acked.is_none()
+            || before.is_none_or(|before| before.bytes_acked != info.bytes_acked)
+        {
+            self.mss_bytes = Some(info.snd_mss);
+        }
         if before.is_none_or(|before| before.bytes_received != info.bytes_received) {
             self.changed_ns = now_ns;
         }
@@ -218,7 +230,7 @@ impl Flow {
             srtt_min_ms: self.srtt_min_s.map(|srtt_s| srtt_s * 1e3),
             srtt_median_ms: self.srtt_s.value().map(|srtt_s| srtt_s * 1e3),
             cwnd_median_packets: self.cwnd_packets.value(),
-            mss_bytes: self.last.map(|info| info.snd_mss),
+            mss_bytes: self.mss_bytes,
         }
     }
 }
@@ -321,5 +333,23 @@ mod tests {
             );
             assert_eq!(flow.look(&info, 0, ORIGIN_NS + 1, ORIGIN_NS, true), None);
         }
+    }
+    #[test]
+    fn the_mss_is_that_of_the_data_that_was_acknowledged() {
+        let look = |acked_bytes, snd_mss| TcpInfo {
+            bytes_acked: Some(acked_bytes),
+            bytes_sent: Some(9000),
+            snd_mss,
+            snd_cwnd: 10,
+            ..TcpInfo::at_the_beginning()
+        };
+        // larger once the path is known, and 36 bytes after its device has disappeared
+        let looks = [(1, 536), (1449, 1448), (4345, 1448), (4345, 36)];
+        let mut flow = flow();
+        for (number, (acked_bytes, snd_mss)) in (1..).zip(looks) {
+            let now_ns = ORIGIN_NS + number;
+            flow.look(&look(acked_bytes, snd_mss), 0, now_ns, ORIGIN_NS, true);
+        }
+        assert_eq!(flow.report(ORIGIN_NS).mss_bytes, Some(1448));
     }
 }

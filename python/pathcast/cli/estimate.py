@@ -1,4 +1,4 @@
-"""`pathcast estimate`: larger downloads from one small one."""
+"""`pathcast predict download`: larger downloads from one small one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pathcast latency`: how long transfers take."""
+"""`pathcast predict transfer`: how long transfers take."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 //! ended, Algorithm 2 goes on from there.
 //!
 //! The round-trip time is constant, there is no loss, and nothing but `clamp_packets` limits the window:
-//! not the link. Both algorithms are as the paper means them; two misprints of Algorithm 1 are mended
+//! not the link. Both algorithms are as the paper means them; two misprints of Algorithm 1 are corrected
 //! (`(RTT)^3 / 4` stands outside the sum, the inner loop runs over windows and stops at `ss > N`).
 
 use serde::Serialize;
