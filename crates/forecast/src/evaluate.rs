@@ -305,24 +305,82 @@ mod tests {
         );
     }
 
+    /// A sawtooth of 400 s that collapses after `change_s`, or does not; with all columns, or windows alone.
+    fn sawtooth_until(change_s: f64, collapses: bool, has_all: bool) -> Series {
+        let time_s: Vec<f64> = (0..=4000).map(|i| f64::from(i) * 0.1).collect();
+        let is_after = |time_s: f64| collapses && time_s > change_s;
+        let cwnd: Vec<f64> = (time_s.iter().enumerate())
+            .map(|(i, &at_s)| match is_after(at_s) {
+                true => 5.0 + (i % 7) as f64,
+                false => 100.0 + (i % 101) as f64,
+            })
+            .collect();
+        let series = Series::new(time_s.clone(), cwnd.clone()).unwrap();
+        if !has_all {
+            return series;
+        }
+        let sent = cwnd.iter().scan(0.0, |sent, cwnd| {
+            *sent += cwnd;
+            Some(*sent)
+        });
+        let srtt = time_s
+            .iter()
+            .map(|&at_s| if is_after(at_s) { 0.3 } else { 0.1 });
+        let lost = cwnd.windows(2).scan(0.0, |lost, pair| {
+            *lost += f64::from(u8::from(pair[1] < pair[0]));
+            Some(*lost)
+        });
+        (series.with_snd_nxt(sent.collect()).unwrap())
+            .with_srtt(srtt.collect())
+            .unwrap()
+            .with_retransmits(std::iter::once(0.0).chain(lost).collect())
+            .unwrap()
+    }
+
+    /// The forecasts up to a moment, as text: what does not suit is NaN, which differs from itself.
+    fn forecasts_until(
+        end_s: f64,
+        evaluation: &Evaluation,
+        forecasts: impl Fn(&Prediction) -> Vec<f64>,
+    ) -> Vec<String> {
+        (evaluation.horizons.iter())
+            .flat_map(|horizon| horizon.predictions.as_ref().unwrap())
+            .filter(|prediction| prediction.time_s <= end_s)
+            .map(|prediction| format!("{} {:?}", prediction.time_s, forecasts(prediction)))
+            .collect()
+    }
+
     #[test]
-    fn the_future_does_not_leak_into_the_past() {
-        let whole = sawtooth(400);
-        let cut = whole.windows_between(0.0, 320.0).unwrap();
-        let keep = EvaluateOptions {
-            keep_predictions: true,
-            ..options(&[1.0, 10.0])
+    fn another_future_changes_no_forecast_before_it() {
+        const CHANGE_S: f64 = 320.0;
+        let all = |prediction: &Prediction| {
+            let points = MODELS.map(|model| prediction.forecast[model]);
+            [&points[..], &prediction.quantiles].concat()
         };
-        let (whole, cut) = (
-            evaluate(&whole, &keep).unwrap(),
-            evaluate(&cut, &keep).unwrap(),
-        );
-        for (whole, cut) in whole.horizons.iter().zip(&cut.horizons) {
-            let cut = cut.predictions.as_ref().unwrap();
-            let same = &whole.predictions.as_ref().unwrap()[..cut.len()];
-            // as text: what does not suit is NaN, which differs from itself
-            let text = |predictions: &[Prediction]| serde_json::to_string(predictions).unwrap();
-            assert_eq!(text(same), text(cut));
+        let oracle = |prediction: &Prediction| vec![prediction.truth];
+        let cases = [Protocol::Fair, Protocol::Paper]
+            .into_iter()
+            .flat_map(|protocol| [Cc::Reno, Cc::Cubic].map(|cc| (protocol, cc)))
+            .flat_map(|(protocol, cc)| [false, true].map(|has_all| (protocol, cc, has_all)));
+        for (protocol, cc, has_all) in cases {
+            let options = EvaluateOptions {
+                cc: Some(cc),
+                protocol,
+                keep_predictions: true,
+                ..options(&[1.0, 10.0, 30.0])
+            };
+            let [one, other] = [false, true].map(|collapses| {
+                evaluate(&sawtooth_until(CHANGE_S, collapses, has_all), &options).unwrap()
+            });
+            let [one_all, other_all] =
+                [&one, &other].map(|evaluation| forecasts_until(CHANGE_S, evaluation, all));
+            assert_eq!(one_all.len(), 3 * 221);
+            assert_eq!(one_all, other_all, "{protocol:?} {cc:?} {has_all}");
+            // what looks ahead is caught: up to a horizon before the change the truths differ
+            let [one, other] =
+                [&one, &other].map(|evaluation| forecasts_until(CHANGE_S, evaluation, oracle));
+            let differing = one.iter().zip(&other).filter(|(a, b)| a != b).count();
+            assert_eq!(differing, 1 + 10 + 30, "{protocol:?} {cc:?} {has_all}");
         }
     }
 
