@@ -75,8 +75,9 @@ fn cells(evaluation: &Evaluation) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Ties, in percentage points.
-const TIE: f64 = 0.3;
+/// Errors up to here, in per cent, are as good as none: at 1 s on Reno's sawtooth the best models have 0.02 to
+/// 0.04.
+const EXACT: f64 = 0.05;
 
 #[test]
 fn forecasts_beat_the_best_baseline_and_bands_hold() {
@@ -99,23 +100,25 @@ fn forecasts_beat_the_best_baseline_and_bands_hold() {
             let coverage = horizon.coverage90.unwrap();
             eprintln!("{at}, coverage {coverage:.3}");
             assert!(
-                (0.80..=0.97).contains(&coverage),
+                (0.85..=0.97).contains(&coverage),
                 "{at}: coverage {coverage}"
             );
             match cc(trace) {
                 Cc::Reno => {
-                    assert!(ours <= best + TIE, "{at}");
-                    if horizon.horizon_s == 5.0 || horizon.horizon_s == 10.0 {
-                        assert!(5.0 * ours <= best, "{at}");
-                    }
+                    let factor = match horizon.horizon_s {
+                        5.0 | 10.0 => 20.0,
+                        30.0 => 2.0,
+                        _ => 1.0,
+                    };
+                    assert!(factor * ours <= best.max(EXACT), "{at}");
                 }
                 Cc::Cubic => {
-                    assert!(ours <= (1.15 * best).max(best + TIE), "{at}");
-                    cubic_won += u32::from(ours <= best + TIE);
+                    assert!(ours <= 1.15 * best, "{at}");
+                    cubic_won += u32::from(ours <= best);
                 }
                 Cc::Other => unreachable!("the traces are of CUBIC and Reno"),
             }
         }
     }
-    assert!(cubic_won >= 6, "only {cubic_won} of 10 CUBIC cells");
+    assert!(cubic_won >= 8, "only {cubic_won} of 10 CUBIC cells");
 }

@@ -214,10 +214,10 @@ fn a_short_trace_is_forecast_in_packets_per_second() {
             };
             for (ours, best, coverage) in pooled(flow, 1..21, &[1.0, 5.0, 10.0]) {
                 assert!(
-                    ours <= 1.15 * best + 0.5,
+                    ours <= (1.12 * best).max(0.2), // without loss all are nearly exact
                     "loss {loss}: {ours} against {best}"
                 );
-                assert!(coverage >= 0.8, "loss {loss}: {coverage}");
+                assert!(coverage >= 0.85, "loss {loss}: {coverage}");
             }
         }
     }
