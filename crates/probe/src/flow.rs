@@ -30,9 +30,6 @@ pub(crate) struct Flow {
     srtt_min_s: Option<f64>,
     srtt_s: Median,
     cwnd_packets: Median,
-    /// The MSS when data was last acknowledged. If a path disappears while data is outstanding, Linux
-    /// lowers the MSS to a few bytes, with which nothing was ever delivered.
-    mss_bytes: Option<u32>,
 }
 
 impl Flow {
@@ -45,7 +42,6 @@ impl Flow {
         Self {
             base,
             last: socket.info,
-            mss_bytes: socket.info.map(|info| info.snd_mss),
             scheme: socket.scheme.clone(),
             inode: socket.inode,
             ..Self::unlisted(socket.id, now_ns)
@@ -72,7 +68,6 @@ impl Flow {
             srtt_min_s: None,
             srtt_s: Median::default(),
             cwnd_packets: Median::default(),
-            mss_bytes: None,
         }
     }
 
@@ -87,7 +82,6 @@ impl Flow {
         Self {
             base: Some(totals.first),
             last: Some(totals.last),
-            mss_bytes: Some(totals.last.snd_mss),
             scheme,
             process: Some(process),
             ..Self::unlisted(id, began_ns)
@@ -133,13 +127,8 @@ impl Flow {
         rows: bool,
     ) -> Option<Record> {
         let base = *self.base.get_or_insert(*info);
-        let before = self.last.replace(*info);
-        // kernels before 4.6 do not count acknowledged bytes
-        if info.bytes_acked.is_none()
-            || before.is_none_or(|before| before.bytes_acked != info.bytes_acked)
-        {
-            self.mss_bytes = Some(info.snd_mss);
-        }
+        let before = self.last;
+        self.last = Some(info.with_mss_in_use(before.as_ref()));
         if before.is_none_or(|before| before.bytes_received != info.bytes_received) {
             self.changed_ns = now_ns;
         }
@@ -230,7 +219,7 @@ impl Flow {
             srtt_min_ms: self.srtt_min_s.map(|srtt_s| srtt_s * 1e3),
             srtt_median_ms: self.srtt_s.value().map(|srtt_s| srtt_s * 1e3),
             cwnd_median_packets: self.cwnd_packets.value(),
-            mss_bytes: self.mss_bytes,
+            mss_bytes: self.last.map(|info| info.snd_mss),
         }
     }
 }
@@ -334,6 +323,7 @@ mod tests {
             assert_eq!(flow.look(&info, 0, ORIGIN_NS + 1, ORIGIN_NS, true), None);
         }
     }
+
     #[test]
     fn the_mss_is_that_of_the_data_that_was_acknowledged() {
         let look = |acked_bytes, snd_mss| TcpInfo {

@@ -64,6 +64,19 @@ impl TcpInfo {
         Some(self.bytes_sent?.saturating_sub(self.bytes_retrans?))
     }
 
+    /// This state with the MSS of the time when data was last acknowledged; `before` is the state before.
+    ///
+    /// If a path disappears while data is outstanding, Linux lowers the MSS to a few bytes, with which nothing
+    /// was ever delivered. Kernels before 4.6 do not count acknowledged bytes: theirs stays as it is.
+    pub(crate) fn with_mss_in_use(self, before: Option<&Self>) -> Self {
+        let unchanged = before
+            .filter(|before| self.bytes_acked.is_some() && before.bytes_acked == self.bytes_acked);
+        Self {
+            snd_mss: unchanged.map_or(self.snd_mss, |before| before.snd_mss),
+            ..self
+        }
+    }
+
     /// The state of a flow that has not sent or received anything.
     pub(crate) fn at_the_beginning() -> Self {
         Self {
