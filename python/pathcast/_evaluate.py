@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pathcast import _internal
 from pathcast._fit import SUITED, check_rtt, chosen_cc, columns, name_of, not_applicable
-from pathcast._scores import ErrorSummary, coverage, error_pct, in_band
+from pathcast._scores import BandScore, ErrorSummary, Skill, coverage, error_pct, in_band, skills
 from pathcast.exceptions import ModelError, translated
 from pathcast.trace import Column, Trace
 
@@ -37,6 +37,7 @@ class Predictions:
         truth: what happened in the horizon, in the evaluation's unit.
         forecast: by model, in the same unit; NaN where a model does not suit the congestion control.
         quantiles: Pathcast's, `len(time_s)` x 5, at `QUANTILE_LEVELS`.
+        floor: a truth counts as at least this in errors: 1 % of the mean truth of its flow.
 
     """
 
@@ -44,10 +45,11 @@ class Predictions:
     truth: Column
     forecast: dict[str, Column]
     quantiles: Column
+    floor: Column
 
     def error_pct(self, model: str) -> Column:
-        """`abs(forecast / truth - 1)` in per cent."""
-        return error_pct(self.forecast[model], self.truth)
+        """`abs(forecast - truth) / max(truth, floor)` in per cent."""
+        return error_pct(self.forecast[model], self.truth, self.floor)
 
     def in_band(self) -> npt.NDArray[np.bool_]:
         """Whether the truth lies between Pathcast's 5 and 95 % quantiles."""
@@ -61,26 +63,45 @@ class HorizonScore:
     Attributes:
         horizon_s: seconds ahead.
         windows: predictions judged.
-        median_error_pct: by model, median of `abs(forecast / truth - 1)` in per cent; None without windows
-            and for models that do not suit the congestion control.
+        zero_windows: of these, windows in which nothing was sent.
+        median_error_pct: by model, median of `abs(forecast - truth) / max(truth, floor)` in per cent; None without
+            windows and for models that do not suit the congestion control.
         coverage90: part of the truths within Pathcast's 5-95 % band; None without windows.
+        bands: by model, coverage, width and interval score of its 5-95 % bands: Pathcast's own, around other models
+            what they were lately off by; None as for the errors.
+        skill: Pathcast's errors beside those of the best other model, and of itself without a part.
         predictions: each of them.
 
     """
 
     horizon_s: float
     windows: int
+    zero_windows: int
     median_error_pct: dict[str, float | None]
     coverage90: float | None
+    bands: dict[str, BandScore | None]
+    skill: tuple[Skill, ...]
     predictions: Predictions
+
+    def against(self, role: str) -> Skill | None:
+        """Give the comparison with this role, or None.
+
+        Args:
+            role: `best_by_hindsight`, `history_pool`, `flat_curve` or `no_state`.
+
+        """
+        return next((skill for skill in self.skill if skill.role == role), None)
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
         return {
             "horizon_s": self.horizon_s,
             "windows": self.windows,
+            "zero_windows": self.zero_windows,
             "median_error_pct": self.median_error_pct,
             "coverage90": self.coverage90,
+            "bands": {model: band and band.to_dict() for model, band in self.bands.items()},
+            "skill": [skill.to_dict() for skill in self.skill],
         }
 
 
@@ -291,9 +312,12 @@ def _evaluate(
         HorizonScore(
             score["horizon_s"],
             score["windows"],
+            score["zero_windows"],
             score["median_error_pct"],
             score["coverage90"],
-            _predictions(score["predictions"]),
+            {model: band and BandScore(**band) for model, band in score["bands"].items()},
+            tuple(Skill.of(skill) for skill in score["skill"]),
+            _predictions(score["predictions"], score["error_floor"]),
         )
         for score in result["horizons"]
     ]
@@ -310,12 +334,13 @@ def _evaluate(
     )
 
 
-def _predictions(rows: list[dict[str, Any]]) -> Predictions:
+def _predictions(rows: list[dict[str, Any]], floor: float) -> Predictions:
     return Predictions(
         np.array([row["time_s"] for row in rows], np.float64),
         np.array([row["truth"] for row in rows], np.float64),
         {model: np.array([row["forecast"][model] for row in rows], np.float64) for model in MODELS},
         np.array([row["quantiles"] for row in rows], np.float64).reshape(-1, len(QUANTILE_LEVELS)),
+        np.full(len(rows), floor),
     )
 
 
@@ -329,12 +354,42 @@ def pooled(evaluations: Sequence[Evaluation]) -> tuple[HorizonScore, ...]:
             np.concatenate([p.truth for p in all_of]),
             {m: np.concatenate([p.forecast[m] for p in all_of]) for m in MODELS},
             np.concatenate([p.quantiles for p in all_of]),
+            np.concatenate([p.floor for p in all_of]),
         )
-        summaries = {model: ErrorSummary.of(together.error_pct(model)) for model in MODELS}
+        errors = {model: together.error_pct(model) for model in MODELS}
+        summaries = {model: ErrorSummary.of(of) for model, of in errors.items()}
         medians = {
             model: summary.median if summary else None for model, summary in summaries.items()
         }
         windows = len(together.time_s)
-        covered = coverage(together.in_band())
-        scores.append(HorizonScore(same[0].horizon_s, windows, medians, covered, together))
+        horizon_s = same[0].horizon_s
+        scores.append(
+            HorizonScore(
+                horizon_s,
+                windows,
+                sum(score.zero_windows for score in same),
+                medians,
+                coverage(together.in_band()),
+                {model: _pooled_band(same, model) for model in MODELS},
+                same[0].skill if len(same) == 1 else skills(errors, horizon_s),
+                together,
+            )
+        )
     return tuple(scores)
+
+
+def _pooled_band(scores: Sequence[HorizonScore], model: str) -> BandScore | None:
+    """Of several flows: means by the windows of each."""
+    bands = [(score.windows, band) for score in scores if (band := score.bands[model])]
+    windows = sum(count for count, _ in bands)
+    if not windows:
+        return None
+
+    def mean(of: Callable[[BandScore], float]) -> float:
+        return sum(count * of(band) for count, band in bands) / windows
+
+    return BandScore(
+        mean(lambda band: band.coverage90),
+        mean(lambda band: band.width_pct),
+        mean(lambda band: band.interval_score_pct),
+    )

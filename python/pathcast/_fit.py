@@ -13,8 +13,11 @@ from pathcast.trace import FlowSeries, Trace
 
 #: Congestion controls that each model says something of.
 SUITED: dict[str, tuple[str, ...]] = {
-    model: tuple(suited) for model, suited in _internal.model_names()
+    model: tuple(suited) for model, suited, _ in _internal.model_names()
 }
+
+#: Pathcast's forecast, and what is left of it without a part: the models that it is not compared with.
+NO_OPPONENTS = tuple(model for model, _, is_opponent in _internal.model_names() if not is_opponent)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pathcast._evaluate import (
     pooled,
 )
 from pathcast._fit import (
+    NO_OPPONENTS,
     SUITED,
     CurvePoint,
     Epoch,
@@ -32,12 +33,15 @@ from pathcast._fit import (
     not_applicable,
 )
 from pathcast._forecaster import Forecast, Forecaster
+from pathcast._scores import BandScore, Skill
 
 __all__ = [
     "DEFAULT_HORIZONS_S",
     "MODELS",
+    "NO_OPPONENTS",
     "QUANTILE_LEVELS",
     "SUITED",
+    "BandScore",
     "CurvePoint",
     "Epoch",
     "Evaluation",
@@ -50,6 +54,7 @@ __all__ = [
     "LossCurve",
     "Predictions",
     "Protocol",
+    "Skill",
     "check_rtt",
     "chosen_cc",
     "columns",

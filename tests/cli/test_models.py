@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from conftest import run
-from pathcast import MODELS, SUITED
+from pathcast import MODELS, SUITED, Trace, evaluate
+from pathcast.models import NO_OPPONENTS, pooled
 
 CUBIC = "cubic-longDistance_cubic-data_5_1_53002.cwnd.csv.gz"
 RENO = "reno-wireless_reno-data_1_1_10000.cwnd.csv.gz"
@@ -93,6 +94,61 @@ def test_real_traces_are_fitted_and_forecast(econ_traces):
         assert 0.8 <= score["coverage90"] <= 0.97
 
 
+def on_and_off(on_packets_per_s=1000, seconds=240):
+    """A flow that sends for 3 s and then nothing for 3 s, over and over."""
+    time_s = np.arange(seconds * 10) * 0.1
+    sends = (time_s // 3 % 2 == 0) * on_packets_per_s * 0.1
+    columns = {
+        "time_s": time_s,
+        "cwnd_packets": np.full(len(time_s), 100.0),
+        "snd_nxt_bytes": np.concatenate([[0], np.cumsum(sends)[:-1]]) * 1448,
+        "srtt_s": np.full(len(time_s), 0.1),
+    }
+    return Trace.from_columns(columns, {"mss_bytes": 1448})
+
+
+def test_windows_in_which_nothing_was_sent_count():
+    (score,) = evaluate(on_and_off(), [1.0], cc="cubic").horizons
+    assert score.windows == 160
+    assert score.zero_windows == 80
+    assert len(score.predictions.truth) == 160
+    floor = score.predictions.floor
+    assert floor == pytest.approx(0.01 * np.mean(score.predictions.truth))
+    errors = score.predictions.error_pct("window_mean")
+    assert np.isfinite(errors).all()
+    zero = score.predictions.truth == 0
+    assert errors[zero] == pytest.approx(
+        100 * score.predictions.forecast["window_mean"][zero] / floor[zero]
+    )
+
+
+def test_scores_compare_with_the_best_by_hindsight_and_with_parts_left_out():
+    trace = on_and_off()
+    (score,) = evaluate(trace, [1.0], cc="cubic").horizons
+    errors = {m: e for m, e in score.median_error_pct.items() if e is not None}
+    opponents = {m: e for m, e in errors.items() if m not in NO_OPPONENTS}
+    best = score.against("best_by_hindsight")
+    assert opponents[best.opponent] == min(opponents.values())
+    wanted = max(errors["pathcast"], 0.05) / max(opponents[best.opponent], 0.05)
+    assert best.error_ratio == pytest.approx(wanted)
+    low, high = best.interval95
+    assert low <= high
+    assert best.verdict == ("better" if high < 1 else "worse" if low > 1 else "level")
+    for role in ("history_pool", "flat_curve", "no_state"):
+        assert score.against(role).opponent == role
+    assert score.against("luck") is None
+    for model, band in score.bands.items():
+        assert (band is None) == (model not in errors), model
+    assert score.bands["pathcast"].coverage90 == pytest.approx(score.coverage90)
+    # the same flow twice is as good as once, and as well covered
+    (twice,) = pooled([evaluate(trace, [1.0], cc="cubic")] * 2)
+    assert (twice.windows, twice.zero_windows) == (2 * score.windows, 2 * score.zero_windows)
+    for model, error in score.median_error_pct.items():
+        assert twice.median_error_pct[model] == (error and pytest.approx(error, rel=0.05)), model
+    assert twice.bands["ewma"].to_dict() == pytest.approx(score.bands["ewma"].to_dict())
+    assert twice.against("best_by_hindsight").opponent == best.opponent
+
+
 @pytest.mark.parametrize("protocol", ["fair", "paper"])
 def test_both_protocols_judge_the_same_windows(econ_traces, protocol):
     options = ("--horizon", 5, "--protocol", protocol, "--cc", "cubic", "--rtt", 0.2, "--json")
@@ -104,7 +160,10 @@ def test_both_protocols_judge_the_same_windows(econ_traces, protocol):
 def test_human_text_says_what_the_truth_is(sawtooth):
     done = run("evaluate", sawtooth, "--cc", "reno", "--horizon", 1)
     assert done.returncode == 0
-    assert "mean cwnd (no sequence numbers in the trace)" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert "mean cwnd (no sequence numbers in the trace)" in said
+    assert "against the best other" in said
+    assert "its interval score" in said
 
 
 def trace_file(tmp_path, rows, name="t.csv"):

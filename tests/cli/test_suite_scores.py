@@ -64,7 +64,7 @@ def holds(results, words):
 
 
 def test_medians_and_means_leave_out_what_is_no_number():
-    pool = Pool.of([scored({"pathcast": [1, 2, 30], "ewma": [np.nan, 4, np.inf]})])
+    pool = Pool.of([scored({"pathcast": [1, 2, 30], "ewma": [np.nan, 4, np.nan]})])
     medians = tables.pool_row(pool)["median_error_pct"]
     assert medians == {"pathcast": 2, "ewma": 4}
     summaries = pool.summaries()
@@ -72,6 +72,9 @@ def test_medians_and_means_leave_out_what_is_no_number():
     assert [summaries[m].p90 for m in ("pathcast", "ewma")] == [pytest.approx(24.4), 4]
     assert pool.best_other(medians) == ("ewma", 4)
     assert pool.windows == 3
+    # a forecast of something where nothing was sent all the time is infinitely wrong, not left out
+    wrong = Pool.of([scored({"pathcast": [1, 2, 3], "ewma": [4, np.inf, np.inf]})])
+    assert tables.pool_row(wrong)["median_error_pct"]["ewma"] == np.inf
     nothing = Pool.of([scored({"pathcast": [1.0], "ewma": [np.nan]})])
     medians = tables.pool_row(nothing)["median_error_pct"]
     assert medians["ewma"] is None

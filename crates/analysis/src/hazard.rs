@@ -36,6 +36,7 @@ pub struct Hazard {
     age_losses: [f64; AGES_S.len() + 1],
     age_expected: [f64; AGES_S.len() + 1],
     smoothed: Vec<f64>,
+    is_flat: bool,
 }
 
 impl Default for Hazard {
@@ -49,11 +50,20 @@ impl Default for Hazard {
             age_losses: [0.0; AGES_S.len() + 1],
             age_expected: [0.0; AGES_S.len() + 1],
             smoothed: Vec::new(),
+            is_flat: false,
         }
     }
 }
 
 impl Hazard {
+    /// Counts as any other does, but gives all windows the same probability: that of all packets together.
+    pub fn flat() -> Self {
+        Self {
+            is_flat: true,
+            ..Self::default()
+        }
+    }
+
     /// `packets` were sent at a window, `age_s` after the last loss.
     pub fn sent(&mut self, cwnd_packets: f64, packets: f64, age_s: f64) {
         let packets = packets * self.weight;
@@ -129,6 +139,10 @@ impl Hazard {
     /// Recomputes the smoothed curve from the counts.
     pub fn smooth(&mut self) {
         let overall = self.overall();
+        if self.is_flat {
+            self.smoothed = vec![overall; BINS];
+            return;
+        }
         let has = |&b: &usize| self.packets[b] > 0.0;
         let (Some(first), Some(last)) = ((0..BINS).find(has), (0..BINS).rev().find(has)) else {
             self.smoothed = vec![overall; BINS];

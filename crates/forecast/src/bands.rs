@@ -1,5 +1,8 @@
 //! Bands from residuals: quantiles of what forecasts were off by, in units of how sure they were.
 
+use std::collections::VecDeque;
+
+use crate::score::interval_score;
 use crate::types::QUANTILES;
 
 /// Seconds after which a residual counts 1/e in the bands, plus three horizons.
@@ -110,5 +113,146 @@ impl Residuals {
             total += weight;
         });
         sum / total
+    }
+}
+
+/// What a model is off by before anything is known, as a part of its forecast.
+pub(crate) const ASSUMED_SPREAD: f64 = 0.3;
+/// Values are not told apart below this (logarithms need > 0), packets or packets/s.
+pub(crate) const VALUE_FLOOR: f64 = 1e-3;
+
+/// A value that came from a logarithm: at [`VALUE_FLOOR`] it is that of nothing at all.
+pub(crate) fn or_zero(value: f64) -> f64 {
+    if value <= 1.01 * VALUE_FLOOR {
+        0.0
+    } else {
+        value
+    }
+}
+
+/// 5-95 % bands around a model that has none of its own: what it was lately off by at this horizon (split conformal
+/// prediction). Errors are kept in logarithms and in units of the mean truth; the band is of the kind whose interval
+/// scores are smaller so far. The first suits rates that change their size, the second those that stop.
+#[derive(Debug, Clone)]
+pub(crate) struct Conformal {
+    horizon_s: f64,
+    pending: VecDeque<Said>,
+    in_ln: Residuals,
+    in_units: Residuals,
+    /// Sums of the interval scores of both kinds.
+    scores: [f64; 2],
+    /// Sum of the truths, and their number.
+    truths: (f64, f64),
+}
+
+/// A forecast whose truth is not known yet.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    time_s: f64,
+    point: f64,
+    /// What an error is measured in.
+    unit: f64,
+    bands: [[f64; 2]; 2],
+}
+
+impl Conformal {
+    pub(crate) fn new(horizon_s: f64) -> Self {
+        Self {
+            horizon_s,
+            pending: VecDeque::new(),
+            in_ln: Residuals::new(horizon_s),
+            in_units: Residuals::new(horizon_s),
+            scores: [0.0; 2],
+            truths: (0.0, 0.0),
+        }
+    }
+
+    /// The band around a forecast made now, with what is known by now: `truth(from_s, to_s)` may be asked for the past.
+    /// NaN around NaN.
+    pub(crate) fn band(
+        &mut self,
+        now_s: f64,
+        point: f64,
+        truth: impl Fn(f64, f64) -> f64,
+    ) -> [f64; 2] {
+        while let Some(said) = self.pending.front().copied()
+            && said.time_s + self.horizon_s <= now_s
+        {
+            self.pending.pop_front();
+            let truth = truth(said.time_s, said.time_s + self.horizon_s);
+            if !truth.is_nan() {
+                self.learn(&said, truth, now_s);
+            }
+        }
+        if !point.is_finite() {
+            return [f64::NAN; 2];
+        }
+        self.in_ln.recut(now_s);
+        self.in_units.recut(now_s);
+        let unit = match self.truths {
+            (sum, count) if sum > 0.0 => ASSUMED_SPREAD * sum / count,
+            _ => ASSUMED_SPREAD * point.max(VALUE_FLOOR),
+        };
+        let last = QUANTILES.len() - 1;
+        let (ln, units) = (self.in_ln.cut(), self.in_units.cut());
+        let bands = [
+            [ln[0], ln[last]].map(|cut| or_zero(point * (ASSUMED_SPREAD * cut).exp())),
+            [units[0], units[last]].map(|cut| (point + unit * cut).max(0.0)),
+        ];
+        self.pending.push_back(Said {
+            time_s: now_s,
+            point,
+            unit,
+            bands,
+        });
+        bands[usize::from(self.scores[1] < self.scores[0])]
+    }
+
+    fn learn(&mut self, said: &Said, truth: f64, now_s: f64) {
+        let ln = |value: f64| value.max(VALUE_FLOOR).ln();
+        (self.in_ln).push(now_s, (ln(truth) - ln(said.point)) / ASSUMED_SPREAD);
+        (self.in_units).push(now_s, (truth - said.point) / said.unit);
+        for (sum, band) in self.scores.iter_mut().zip(said.bands) {
+            *sum += interval_score(band, truth);
+        }
+        self.truths = (self.truths.0 + truth, self.truths.1 + 1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::score::BandScore;
+
+    /// Bands around `said` for what `happens` each second, after the first 200.
+    fn judged(happens: impl Fn(u32) -> f64, said: impl Fn(u32) -> f64) -> BandScore {
+        let mut conformal = Conformal::new(1.0);
+        let second = |time_s: f64| {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole and > 0
+            let second = time_s.round() as u32;
+            second
+        };
+        let bands = (1..1000_u32).map(|now| {
+            let truth = |from_s: f64, _to_s: f64| happens(second(from_s));
+            let band = conformal.band(f64::from(now), said(now), truth);
+            (now, band)
+        });
+        let bands: Vec<_> = bands.filter(|(now, _)| *now > 200).collect();
+        BandScore::of(bands.into_iter().map(|(now, band)| (band, happens(now)))).unwrap()
+    }
+
+    #[test]
+    fn bands_hold_what_they_say_for_rates_that_grow_and_for_rates_that_stop() {
+        let noise = |i: u32| f64::from((i * 7919 + 13) % 101) / 101.0;
+        let grows = |i: u32| 10.0 * (f64::from(i) / 200.0).exp();
+        let growing = judged(|i| grows(i) * (0.8 + 0.4 * noise(i)), grows);
+        assert!((0.86..0.95).contains(&growing.coverage90), "{growing:?}");
+        let stopping = judged(
+            |i| if i % 2 == 0 { 0.0 } else { 100.0 * noise(i) },
+            |_| 50.0,
+        );
+        assert!((0.86..=1.0).contains(&stopping.coverage90), "{stopping:?}");
+        // the band in logarithms would be e^17 wide
+        assert!(stopping.width_pct < 500.0, "{stopping:?}");
     }
 }

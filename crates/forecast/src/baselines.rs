@@ -72,6 +72,104 @@ impl Ewma {
     }
 }
 
+/// Weights of the newest sample among which [`EwmaTuned`] chooses; 0 is the mean of all samples.
+pub const TUNED_ALPHAS: [f64; 9] = [0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0];
+/// The one taken before the first error is known: [`ALPHA`].
+const UNTUNED: usize = 7;
+
+/// [`ewma`] with the weight, of [`TUNED_ALPHAS`], whose forecasts had the least error so far at the same horizon.
+///
+/// The error is |forecast - truth| / (forecast + truth), which is defined where nothing was sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EwmaTuned {
+    levels: [f64; TUNED_ALPHAS.len()],
+    samples: u32,
+    horizons: Vec<Tuning>,
+}
+
+/// What is known of the weights at one horizon.
+#[derive(Debug, Clone, PartialEq)]
+struct Tuning {
+    horizon_s: f64,
+    /// Samples in a horizon.
+    steps: usize,
+    /// The newest samples, at most `steps`, and their sum.
+    newest: VecDeque<f64>,
+    sum: f64,
+    /// Levels after each of the last `steps` samples, oldest first.
+    pending: VecDeque<[f64; TUNED_ALPHAS.len()]>,
+    errors: [f64; TUNED_ALPHAS.len()],
+}
+
+impl EwmaTuned {
+    /// For horizons in seconds and samples of `sample_s` seconds.
+    pub fn new(horizons_s: &[f64], sample_s: f64) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, at least 1
+        let tuning = |&horizon_s: &f64| Tuning {
+            horizon_s,
+            steps: (horizon_s / sample_s).round().clamp(1.0, 1e6) as usize,
+            newest: VecDeque::new(),
+            sum: 0.0,
+            pending: VecDeque::new(),
+            errors: [0.0; TUNED_ALPHAS.len()],
+        };
+        Self {
+            levels: [0.0; TUNED_ALPHAS.len()],
+            samples: 0,
+            horizons: horizons_s.iter().map(tuning).collect(),
+        }
+    }
+
+    /// Takes the next sample.
+    pub fn push(&mut self, sample: f64) {
+        self.samples += 1;
+        for (level, alpha) in self.levels.iter_mut().zip(TUNED_ALPHAS) {
+            // until 1/n is below the weight, the level is the mean
+            *level += (sample - *level) * alpha.max(1.0 / f64::from(self.samples));
+        }
+        for tuning in &mut self.horizons {
+            tuning.push(sample, self.levels);
+        }
+    }
+
+    /// The forecast at a horizon given at the start; `None` at others, and before the first sample.
+    pub fn forecast(&self, horizon_s: f64) -> Option<f64> {
+        let tuning = self.horizons.iter().find(|t| t.horizon_s == horizon_s)?;
+        let least = tuning.errors.iter().copied().fold(f64::INFINITY, f64::min);
+        let best = tuning.errors.iter().position(|&error| error == least);
+        let chosen = if tuning.errors.iter().all(|&error| error == least) {
+            UNTUNED
+        } else {
+            best.unwrap_or(UNTUNED)
+        };
+        (self.samples > 0).then(|| self.levels[chosen])
+    }
+}
+
+impl Tuning {
+    fn push(&mut self, sample: f64, levels: [f64; TUNED_ALPHAS.len()]) {
+        self.newest.push_back(sample);
+        self.sum += sample;
+        if self.newest.len() > self.steps {
+            self.sum -= self.newest.pop_front().unwrap_or(0.0);
+        }
+        if self.pending.len() == self.steps
+            && let Some(said) = self.pending.pop_front()
+        {
+            let truth = (self.sum / self.steps as f64).max(0.0);
+            for (error, said) in self.errors.iter_mut().zip(said) {
+                let total = said + truth;
+                *error += if total > 0.0 {
+                    (said - truth).abs() / total
+                } else {
+                    0.0
+                };
+            }
+        }
+        self.pending.push_back(levels);
+    }
+}
+
 /// [`holt_winters`], one sample at a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HoltWinters {
@@ -197,6 +295,9 @@ impl TwoSpeeds {
 
 #[cfg(test)]
 mod tests {
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+
     use super::*;
 
     #[test]
@@ -224,6 +325,31 @@ mod tests {
         );
         assert_eq!(harmonic_mean(&[0.0, 2.0]), Some(0.0));
         assert_eq!(window_mean(&[1.0, 2.0, 6.0]), Some(3.0));
+    }
+
+    #[test]
+    fn the_tuned_weight_suits_the_flow_and_the_horizon() {
+        // a random walk: the newest sample is best
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
+        let mut step = move || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
+        let mut walk = EwmaTuned::new(&[1.0, 10.0], 1.0);
+        assert_eq!(walk.forecast(1.0), None);
+        let mut value = 1000.0;
+        for _ in 0..400 {
+            value += 40.0 * step();
+            walk.push(value);
+        }
+        assert!((walk.forecast(1.0).unwrap() / value - 1.0).abs() < 1e-9);
+        // noise around 100: the mean is best at all horizons
+        let mut noise = EwmaTuned::new(&[1.0, 10.0], 1.0);
+        (0..400).for_each(|_| noise.push(100.0 + 80.0 * step()));
+        for horizon_s in [1.0, 10.0] {
+            assert!((noise.forecast(horizon_s).unwrap() - 100.0).abs() < 8.0);
+        }
+        assert_eq!(noise.forecast(2.0), None);
+        // a flow that stops: nothing to divide by
+        (0..400).for_each(|_| noise.push(0.0));
+        assert!(noise.forecast(1.0).unwrap() < 1e-6);
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! Forecasts against what happened, by the paper's protocol and by a fair one.
 
-use crate::types::{ByModel, ForecastError, Model, Protocol, QUANTILES, Quantity, TRAINING_S};
+use crate::types::{
+    ByModel, ForecastError, MODELS, Model, Protocol, QUANTILES, Quantity, TRAINING_S,
+};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::estimators::{EstimatorOptions, Walk};
-use crate::score::{Summary, coverage, error_pct};
+use crate::bands::Conformal;
+use crate::estimators::{EstimatorOptions, State, Walk};
+use crate::forecast::Forecast;
+use crate::score::{BandScore, FLOOR_PART, Skill, Summary, coverage, error_pct, skills};
 use pathcast_analysis::rtt::guess_cc;
 use pathcast_analysis::series::Series;
 use pathcast_window_law::Cc;
@@ -83,6 +87,10 @@ pub struct Prediction {
     pub forecast: ByModel<f64>,
     /// Pathcast's quantiles at 5, 25, 50, 75 and 95 %.
     pub quantiles: [f64; QUANTILES.len()],
+    /// Each model's 5-95 % band: Pathcast's and what is left of it have their own, others what they were lately
+    /// off by.
+    #[serde(skip)]
+    pub bands: ByModel<[f64; 2]>,
 }
 
 /// One row of the table: one horizon.
@@ -92,10 +100,19 @@ pub struct HorizonScore {
     pub horizon_s: f64,
     /// Predictions judged.
     pub windows: usize,
-    /// Median of |forecast / truth - 1|, per cent; `None` without windows.
+    /// Of these, windows in which nothing was sent.
+    pub zero_windows: usize,
+    /// Truths count as at least this in errors: [`FLOOR_PART`] of their mean, in the truth's unit.
+    pub error_floor: f64,
+    /// Median of |forecast - truth| / max(truth, floor), per cent; `None` without windows.
     pub median_error_pct: ByModel<Option<f64>>,
     /// Part of the truths in Pathcast's 5-95 % band; `None` without windows.
     pub coverage90: Option<f64>,
+    /// Coverage, width and interval score of each model's 5-95 % bands; `None` without windows, or if nothing was
+    /// sent in any.
+    pub bands: ByModel<Option<BandScore>>,
+    /// Pathcast's errors beside those of the best other model, and of itself without a part.
+    pub skill: Vec<Skill>,
     /// Each prediction, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predictions: Option<Vec<Prediction>>,
@@ -124,9 +141,9 @@ pub struct Evaluation {
 ///
 /// Moments of prediction are each second after the first record, from 100 s on (from a third of the
 /// trace on if that is earlier), as long as the horizon fits. Truth is the time-weighted mean window,
-/// or the growth of snd_nxt per second if the trace has it; windows in which nothing was sent have
-/// no relative error and are left out, and so are those that begin or end in a hole of snd_nxt longer than a
-/// quarter of them.
+/// or the growth of snd_nxt per second if the trace has it. Windows that begin or end in a hole of snd_nxt longer than
+/// a quarter of them are left out. Windows in which nothing was sent count: in errors a truth is at least
+/// [`FLOOR_PART`] of the mean truth.
 ///
 /// # Errors
 /// [`EvaluateError`] if no window fits or an option is no positive time.
@@ -163,36 +180,25 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
             protocol: options.protocol,
             window_s: options.window_s,
         },
+        &MODELS,
     )?;
-    let mut predictions: Vec<Vec<Prediction>> = vec![Vec::new(); options.horizons_s.len()];
+    let mut judges: Vec<Judge> = options.horizons_s.iter().map(|&h| Judge::new(h)).collect();
     let mut losses = 0;
     while walk.next_second()? {
-        if walk.past_s() < first_s {
-            continue;
-        }
         let now_s = walk.now_s();
         let state = walk.state();
-        for (horizon_s, predictions) in options.horizons_s.iter().zip(&mut predictions) {
-            if now_s + horizon_s > series.end_s() {
+        for judge in &mut judges {
+            if now_s + judge.horizon_s > series.end_s() {
                 continue;
             }
-            let happened = walk.truth(now_s, now_s + horizon_s);
-            // NaN where the trace does not know
-            if happened.is_nan() || happened <= 0.0 {
+            let prediction = judge.predict(&walk, &state)?;
+            if walk.past_s() < first_s || prediction.truth.is_nan() {
                 continue;
             }
-            let learned = walk.learned();
-            let pathcast = learned.pathcast(&state, *horizon_s)?;
-            losses = pathcast.basis.losses;
-            predictions.push(Prediction {
-                time_s: now_s,
-                truth: happened,
-                forecast: ByModel::from_fn(|model| match model {
-                    Model::Pathcast => pathcast.point,
-                    other => learned.forecast(other, &state, *horizon_s),
-                }),
-                quantiles: pathcast.quantiles,
-            });
+            judge.predictions.push(prediction);
+        }
+        if walk.past_s() >= first_s {
+            losses = walk.learned().losses();
         }
     }
     let learned = walk.into_learned();
@@ -203,12 +209,97 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
         rtt_s: learned.rtt_s(),
         first_prediction_s: first_s,
         losses,
-        horizons: (options.horizons_s.iter().zip(predictions))
-            .map(|(&horizon_s, predictions)| {
-                score(horizon_s, predictions, options.keep_predictions)
-            })
+        horizons: (judges.into_iter())
+            .map(|judge| judge.score(options.keep_predictions))
             .collect(),
     })
+}
+
+/// All forecasts of one horizon.
+#[derive(Debug)]
+struct Judge {
+    horizon_s: f64,
+    /// Bands of the models that have none of their own.
+    conformal: ByModel<Conformal>,
+    predictions: Vec<Prediction>,
+}
+
+impl Judge {
+    fn new(horizon_s: f64) -> Self {
+        Self {
+            horizon_s,
+            conformal: ByModel::from_fn(|_| Conformal::new(horizon_s)),
+            predictions: Vec::new(),
+        }
+    }
+
+    /// Asks all models at the moment that the walk is at; the truth is NaN where the trace does not know it.
+    fn predict(&mut self, walk: &Walk<'_>, state: &State) -> Result<Prediction, ForecastError> {
+        let (now_s, horizon_s) = (walk.now_s(), self.horizon_s);
+        let learned = walk.learned();
+        let pathcast = learned.pathcast(state, horizon_s)?;
+        let mut bands = ByModel::from_fn(|_| [f64::NAN; 2]);
+        let with_band = |own: &Forecast| {
+            let band = [own.quantiles[0], own.quantiles[QUANTILES.len() - 1]];
+            (own.point, band)
+        };
+        let forecast = ByModel::from_fn(|model| {
+            let (point, band) = if model == Model::Pathcast {
+                with_band(&pathcast)
+            } else if let Some(own) = learned.own(model, state, horizon_s) {
+                with_band(&own)
+            } else {
+                let point = learned.forecast(model, state, horizon_s);
+                let truth = |from_s, to_s| walk.truth(from_s, to_s);
+                (point, self.conformal[model].band(now_s, point, truth))
+            };
+            bands[model] = band;
+            point
+        });
+        Ok(Prediction {
+            time_s: now_s,
+            truth: walk.truth(now_s, now_s + horizon_s),
+            forecast,
+            quantiles: pathcast.quantiles,
+            bands,
+        })
+    }
+
+    fn score(self, keep: bool) -> HorizonScore {
+        let (predictions, horizon_s) = (self.predictions, self.horizon_s);
+        let sent = predictions.iter().map(|p| p.truth).sum::<f64>();
+        let error_floor = match predictions.len() {
+            0 => 0.0,
+            windows => FLOOR_PART * sent / windows as f64,
+        };
+        let errors = MODELS.map(|model| {
+            let errors = predictions
+                .iter()
+                .map(|p| error_pct(p.forecast[model], p.truth, error_floor));
+            (model, errors.collect::<Vec<f64>>())
+        });
+        let median = |model: Model| {
+            let errors = errors[model as usize].1.iter().copied();
+            Summary::of(errors).map(|summary| summary.median)
+        };
+        let bands = ByModel::from_fn(|model| {
+            BandScore::of(predictions.iter().map(|p| (p.bands[model], p.truth)))
+        });
+        let in_band = predictions
+            .iter()
+            .map(|p| (p.quantiles[0]..=p.quantiles[QUANTILES.len() - 1]).contains(&p.truth));
+        HorizonScore {
+            horizon_s,
+            windows: predictions.len(),
+            zero_windows: predictions.iter().filter(|p| p.truth == 0.0).count(),
+            error_floor,
+            median_error_pct: ByModel::from_fn(median),
+            coverage90: coverage(in_band),
+            bands,
+            skill: skills(&errors, horizon_s),
+            predictions: keep.then_some(predictions),
+        }
+    }
 }
 
 /// The first moment of prediction, seconds after the first record: the end of the training window, or a third
@@ -222,29 +313,9 @@ pub fn cc_before(series: &Series, time_s: f64) -> Cc {
     (series.windows_between(series.start_s(), time_s)).map_or(Cc::Cubic, |past| guess_cc(&past))
 }
 
-fn score(horizon_s: f64, predictions: Vec<Prediction>, keep: bool) -> HorizonScore {
-    let median = |model: Model| {
-        let errors = predictions
-            .iter()
-            .map(|p| error_pct(p.forecast[model], p.truth));
-        Summary::of(errors).map(|summary| summary.median)
-    };
-    let in_band = predictions
-        .iter()
-        .map(|p| (p.quantiles[0]..=p.quantiles[QUANTILES.len() - 1]).contains(&p.truth));
-    HorizonScore {
-        horizon_s,
-        windows: predictions.len(),
-        median_error_pct: ByModel::from_fn(median),
-        coverage90: coverage(in_band),
-        predictions: keep.then_some(predictions),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::MODELS;
 
     fn sawtooth(seconds: u32) -> Series {
         let records = 0..=seconds * 10;
@@ -352,7 +423,8 @@ mod tests {
         const CHANGE_S: f64 = 320.0;
         let all = |prediction: &Prediction| {
             let points = MODELS.map(|model| prediction.forecast[model]);
-            [&points[..], &prediction.quantiles].concat()
+            let bands = MODELS.map(|model| prediction.bands[model]).concat();
+            [&points[..], &prediction.quantiles, &bands].concat()
         };
         let oracle = |prediction: &Prediction| vec![prediction.truth];
         let cases = [Protocol::Fair, Protocol::Paper]

@@ -80,6 +80,9 @@ pub const EXPERTS: [Expert; 12] = [
 pub(crate) type ByExpert = [f64; EXPERTS.len()];
 
 impl Expert {
+    /// Those that look at the window.
+    pub(crate) const OF_WINDOW: [Self; 4] = [Self::State, Self::Unbiased, Self::Likely, Self::Now];
+
     /// The relative error assumed before any is known: rounded from real and synthetic flows. Those
     /// of few samples grow with the horizon, means hardly do.
     fn error_prior(self, horizon_s: f64) -> f64 {
@@ -101,6 +104,8 @@ impl Expert {
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     error: ByExpert,
+    /// Whether each may have weight.
+    used: [bool; EXPERTS.len()],
     pooled_error: f64,
     weight: f64,
     /// Fading sum of what the state was off by, and of the weights in it.
@@ -113,11 +118,19 @@ impl Pool {
         let weight = PRIOR_WEIGHT.0 + PRIOR_WEIGHT.1 * horizon_s;
         let spread = SPREAD_PRIOR.0 * horizon_s.max(1.0).powf(SPREAD_PRIOR.1);
         Self {
+            used: [true; EXPERTS.len()],
             error: EXPERTS.map(|e| weight * (e.error_prior(horizon_s) + ERROR_FLOOR).ln()),
             pooled_error: weight * spread.ln(),
             weight,
             bias: (0.0, BIAS_PRIOR_WEIGHT * (1.0 + horizon_s / 5.0)),
             bias_memory_s: BIAS_MEMORY_S + 3.0 * horizon_s,
+        }
+    }
+
+    /// Takes all weight from the experts that look at the window.
+    pub(crate) fn keep_history_alone(&mut self) {
+        for expert in Expert::OF_WINDOW {
+            self.used[expert as usize] = false;
         }
     }
 
@@ -158,8 +171,20 @@ impl Pool {
     /// Weights from errors, assumed and known; what was assumed fades as errors do.
     pub(crate) fn weights(&self) -> ByExpert {
         let ln_error = self.error.map(|sum| sum / self.weight);
-        let best = ln_error.iter().copied().fold(f64::INFINITY, f64::min);
-        let weights = ln_error.map(|error| (SHARPNESS * (best - error)).exp());
+        let used = || {
+            ln_error
+                .into_iter()
+                .zip(self.used)
+                .filter(|(_, used)| *used)
+        };
+        let best = used().map(|(error, _)| error).fold(f64::INFINITY, f64::min);
+        let weights: ByExpert = std::array::from_fn(|e| {
+            if self.used[e] {
+                (SHARPNESS * (best - ln_error[e])).exp()
+            } else {
+                0.0
+            }
+        });
         let sum: f64 = weights.iter().sum();
         weights.map(|weight| weight / sum)
     }

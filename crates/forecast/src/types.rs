@@ -1,6 +1,6 @@
 //! What all of this crate speaks of: models, what they forecast, how they are judged, why they refuse.
 
-use std::ops::Index;
+use std::ops::{Index, IndexMut};
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
@@ -58,6 +58,10 @@ impl Protocol {
 pub enum Family {
     /// The flow's state and what was learned on the path.
     State,
+    /// Pathcast's forecast without one of its parts: it shows what that part contributes.
+    Ablation,
+    /// The flow's value at the moment of prediction.
+    Now,
     /// Samples of the past.
     History,
     /// A formula of round-trip time and loss probability.
@@ -72,16 +76,30 @@ pub enum Model {
     Pathcast,
     /// Cao 2019 ([`crate::econ`]): equation 4 in slow start, equation 2 after it.
     Econ,
+    /// Pathcast's forecast with one loss probability for all windows.
+    FlatCurve,
+    /// Pathcast's forecast with the window now in place of the window law.
+    NoState,
+    /// What the window is worth now: cwnd / srtt, or cwnd itself where windows are forecast.
+    WindowNow,
+    /// The rate of the last round trip, of 0.1 s at least; the window now where windows are forecast.
+    RateNow,
     /// The newest sample (Sun 2016).
     LastSample,
     /// Weight 0.8 on the newest sample (He 2005).
     Ewma,
+    /// The weight, of nine, that had the least error so far at the same horizon.
+    EwmaTuned,
     /// Level plus trend (He 2005).
     HoltWinters,
+    /// Level plus trend, followed through the horizon.
+    HoltWintersExtrapolated,
     /// Of five samples (Yin 2015).
     HarmonicMean,
     /// Mean of the training window.
     WindowMean,
+    /// Pathcast's pool of models of history: neither window nor window law.
+    HistoryPool,
     /// The harmonic mean less its worst recent error (Yin 2015).
     RobustMpc,
     /// The player's estimate, without its safety factor.
@@ -107,14 +125,21 @@ pub enum Model {
 }
 
 /// All models, in the order of all tables.
-pub const MODELS: [Model; 18] = [
+pub const MODELS: [Model; 25] = [
     Model::Pathcast,
     Model::Econ,
+    Model::FlatCurve,
+    Model::NoState,
+    Model::WindowNow,
+    Model::RateNow,
     Model::LastSample,
     Model::Ewma,
+    Model::EwmaTuned,
     Model::HoltWinters,
+    Model::HoltWintersExtrapolated,
     Model::HarmonicMean,
     Model::WindowMean,
+    Model::HistoryPool,
     Model::RobustMpc,
     Model::DashJs,
     Model::HlsJs,
@@ -134,11 +159,18 @@ impl Model {
         match self {
             Self::Pathcast => "pathcast",
             Self::Econ => "econ",
+            Self::FlatCurve => "flat_curve",
+            Self::NoState => "no_state",
+            Self::WindowNow => "window_now",
+            Self::RateNow => "rate_now",
             Self::LastSample => "last_sample",
             Self::Ewma => "ewma",
+            Self::EwmaTuned => "ewma_tuned",
             Self::HoltWinters => "holt_winters",
+            Self::HoltWintersExtrapolated => "holt_winters_extrapolated",
             Self::HarmonicMean => "harmonic_mean",
             Self::WindowMean => "window_mean",
+            Self::HistoryPool => "history_pool",
             Self::RobustMpc => "robust_mpc",
             Self::DashJs => "dash_js",
             Self::HlsJs => "hls_js",
@@ -162,11 +194,16 @@ impl Model {
     pub fn family(self) -> Family {
         match self {
             Self::Pathcast | Self::Econ => Family::State,
+            Self::FlatCurve | Self::NoState => Family::Ablation,
+            Self::WindowNow | Self::RateNow => Family::Now,
             Self::LastSample
             | Self::Ewma
+            | Self::EwmaTuned
             | Self::HoltWinters
+            | Self::HoltWintersExtrapolated
             | Self::HarmonicMean
             | Self::WindowMean
+            | Self::HistoryPool
             | Self::RobustMpc
             | Self::DashJs
             | Self::HlsJs => Family::History,
@@ -181,12 +218,17 @@ impl Model {
         }
     }
 
+    /// Whether Pathcast is compared with it: every model but itself and what is left of it without a part.
+    pub fn is_opponent(self) -> bool {
+        self != Self::Pathcast && self.family() != Family::Ablation
+    }
+
     /// Whether it says anything of this congestion control: a formula is of Reno or of CUBIC, and ECON needs a window
-    /// law. Pathcast's forecast of a flow without one rests on its past alone.
+    /// law. Pathcast's forecast of a flow without one rests on its past alone, so that nothing is left to ablate.
     pub fn suits(self, cc: Cc) -> bool {
         match (self, self.family()) {
-            (Self::Econ, _) => cc.has_law(),
-            (_, Family::State | Family::History) => true,
+            (Self::Econ, _) | (_, Family::Ablation) => cc.has_law(),
+            (_, Family::State | Family::Now | Family::History) => true,
             (Self::Rfc9438, _) => cc == Cc::Cubic,
             (_, Family::Formula) => cc == Cc::Reno,
         }
@@ -214,6 +256,12 @@ impl<T> Index<Model> for ByModel<T> {
 
     fn index(&self, model: Model) -> &T {
         &self.0[model as usize]
+    }
+}
+
+impl<T> IndexMut<Model> for ByModel<T> {
+    fn index_mut(&mut self, model: Model) -> &mut T {
+        &mut self.0[model as usize]
     }
 }
 

@@ -189,14 +189,13 @@ fn pooled(flow: Flow, seeds: std::ops::Range<u64>, horizons_s: &[f64]) -> Vec<(f
     (errors.iter().zip(inside))
         .map(|(errors, inside)| {
             // a formula of another congestion control has no errors
-            let medians: Vec<f64> = errors
-                .iter()
-                .map(median)
-                .filter(|e| e.is_finite())
-                .collect();
+            let medians = MODELS.map(|model| (model, median(&errors[model as usize])));
             eprintln!("    {medians:.2?} {:.3}", inside / errors[0].len() as f64);
-            let best = medians[1..].iter().copied().fold(f64::INFINITY, f64::min);
-            (medians[0], best, inside / errors[0].len() as f64)
+            let best = (medians.iter())
+                .filter(|(model, error)| model.is_opponent() && error.is_finite())
+                .map(|(_, error)| *error)
+                .fold(f64::INFINITY, f64::min);
+            (medians[0].1, best, inside / errors[0].len() as f64)
         })
         .collect()
 }

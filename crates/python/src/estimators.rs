@@ -6,15 +6,16 @@ use pyo3::prelude::*;
 
 use crate::models::{Columns, congestion_control, model_error, protocol};
 
-/// The models' names, and for which congestion controls each stands.
+/// The models' names, for which congestion controls each stands, and whether Pathcast is compared with it.
 #[pyfunction]
-pub fn model_names() -> Vec<(&'static str, Vec<&'static str>)> {
+pub fn model_names() -> Vec<(&'static str, Vec<&'static str>, bool)> {
     use pathcast_window_law::Cc;
     let names = [Cc::Cubic, Cc::Reno, Cc::Other].map(|cc| (cc, cc.name()));
     (MODELS.into_iter())
         .map(|model| {
             let suited = names.into_iter().filter(|(cc, _)| model.suits(*cc));
-            (model.name(), suited.map(|(_, name)| name).collect())
+            let suited = suited.map(|(_, name)| name).collect();
+            (model.name(), suited, model.is_opponent())
         })
         .collect()
 }

@@ -4,7 +4,7 @@ use numpy::PyReadonlyArray1;
 use pathcast_analysis::loss_curve::{LossCurveBuilder, LossCurves};
 use pathcast_analysis::{Counting, Detection, Fit, FitOptions, Series, SeriesError};
 use pathcast_forecast::{
-    EvaluateOptions, ForecasterOptions, Observation, OnBreak, Protocol, score,
+    EvaluateOptions, ForecasterOptions, Model, Observation, OnBreak, Protocol, score,
 };
 use pathcast_window_law::Cc;
 use pyo3::prelude::*;
@@ -183,6 +183,23 @@ pub fn evaluate(
 pub fn error_summary(errors: PyReadonlyArray1<'_, f64>) -> Option<(f64, f64, f64, f64)> {
     let found = score::Summary::of(errors.as_array().iter().copied())?;
     Some((found.mean, found.median, found.p10, found.p90))
+}
+
+/// Compares `pathcast` with the others on the same windows, by their errors in per cent; JSON.
+#[pyfunction]
+pub fn skills(
+    errors: Vec<(String, PyReadonlyArray1<'_, f64>)>,
+    horizon_s: f64,
+) -> PyResult<String> {
+    let errors = (errors.iter())
+        .map(|(name, errors)| {
+            let model = Model::from_name(name)
+                .ok_or_else(|| model_error(format!("no model is named {name:?}")))?;
+            Ok((model, errors.as_array().to_vec()))
+        })
+        .collect::<PyResult<Vec<_>>>()?;
+    let skills = score::skills(&errors, horizon_s);
+    Ok(serde_json::to_string(&skills).expect("plain data"))
 }
 
 /// Part of the truths within their bands; `None` without one.

@@ -38,10 +38,50 @@ def score_table(scores: tuple[models.HorizonScore, ...]) -> Table:
                 cells.append(f"{error:.1f}")
         table.add_row(model, *cells)
     table.add_section()
+    for role, title in _COMPARED.items():
+        skills = [score.against(role) for score in scores]
+        if any(skills):
+            table.add_row(title, *map(_verdict, skills))
+    table.add_section()
     coverages = ("-" if s.coverage90 is None else f"{s.coverage90:.0%}" for s in scores)
     table.add_row("pathcast's 90 % band", *coverages)
+    table.add_row("its interval score, %", *(_interval_score(s, "pathcast") for s in scores))
+    table.add_row("best other's", *(_best_interval_score(s) for s in scores))
     table.add_row("windows", *(str(score.windows) for score in scores))
+    if any(score.zero_windows for score in scores):
+        table.add_row("with nothing sent", *(str(score.zero_windows) for score in scores))
     return table
+
+
+#: What Pathcast is compared with, and the row's title.
+_COMPARED = {
+    "best_by_hindsight": "against the best other",
+    "flat_curve": "without its loss curve",
+    "no_state": "without its window law",
+}
+
+
+def _verdict(skill: models.Skill | None) -> str | Text:
+    if skill is None:
+        return "-"
+    said = f"{skill.verdict}, x {skill.error_ratio:.2f}"
+    styles = {"better": "bold green", "worse": "bold red"}
+    return styled((said, styles.get(skill.verdict, "")))
+
+
+def _interval_score(score: models.HorizonScore, model: str) -> str:
+    band = score.bands[model]
+    return "-" if band is None else f"{band.interval_score_pct:.1f}"
+
+
+def _best_interval_score(score: models.HorizonScore) -> str:
+    """Of the models that Pathcast is compared with."""
+    others = [
+        band.interval_score_pct
+        for model, band in score.bands.items()
+        if band is not None and model not in models.NO_OPPONENTS
+    ]
+    return f"{min(others):.1f}" if others else "-"
 
 
 def evaluate(
@@ -101,7 +141,7 @@ def evaluate(
         out.print("all together:")
     out.print(score_table(scores))
     out.print(
-        f"median |forecast / truth - 1| in per cent, {protocol.value} protocol"
+        f"median |forecast - truth| / truth in per cent, {protocol.value} protocol"
         + ("" if window is None else f", all models learning on {window:g} s alone")
         + "; truth is "
         + " and ".join(names[truth] for truth in truths)

@@ -2,10 +2,10 @@
 
 use super::{EstimatorOptions, State};
 use crate::baselines::{
-    Ewma, HoltWinters, RobustMpc, TwoSpeeds, harmonic_mean, last_sample, window_mean,
+    Ewma, EwmaTuned, HoltWinters, RobustMpc, TwoSpeeds, harmonic_mean, last_sample, window_mean,
 };
 use crate::econ;
-use crate::forecast::{Forecast, Forecaster, ForecasterOptions};
+use crate::forecast::{Ablation, Forecast, Forecaster, ForecasterOptions, Observation};
 use crate::formulas::{
     PathNumbers, cardwell, chen, dunaytsev, mathis, pftk, pftk_without_timeouts, rfc9438, tfrc,
 };
@@ -24,21 +24,44 @@ mod training;
 /// Seconds between refits of what is learned on the training window (paper, section 5.1); before the
 /// window is full, each second.
 const REFIT_S: u32 = 10;
+/// The rate now is that of the last round trip, but of so many seconds at least.
+const RATE_NOW_S: f64 = 0.1;
+
+/// What models are without of Pathcast's forecast.
+const ABLATED: [(Model, Ablation); 3] = [
+    (Model::FlatCurve, Ablation::Curve),
+    (Model::NoState, Ablation::Law),
+    (Model::HistoryPool, Ablation::Window),
+];
+
+/// Pathcast's forecaster, whole or without a part.
+#[derive(Debug, Clone)]
+struct Own {
+    model: Model,
+    ablation: Ablation,
+    forecaster: Forecaster,
+    /// With a training window that is asked for: of that window alone, once there was more.
+    recent: Option<Forecaster>,
+}
 
 /// Everything that the models forecast from; the walk keeps it up to date.
 #[derive(Debug, Clone)]
 pub(crate) struct Learned {
     cc: Cc,
     protocol: Protocol,
-    forecaster: Forecaster,
+    /// Pathcast's first; then what is asked for of the ablated ones.
+    own: Vec<Own>,
+    /// Rate of the last round trip, packets per second; NaN if it is not known.
+    rate_now: f64,
+    /// The newest round-trip time, seconds.
+    srtt_s: Option<f64>,
     samples: Vec<f64>,
     ewma: Ewma,
+    ewma_tuned: EwmaTuned,
     holt_winters: HoltWinters,
     robust_mpc: RobustMpc,
     dash_js: TwoSpeeds,
     hls_js: TwoSpeeds,
-    /// With a training window that is asked for: Pathcast's, of that window alone, once there was more.
-    recent: Option<Forecaster>,
     /// So many samples are the training window.
     training_samples: usize,
     /// Of the training window.
@@ -50,7 +73,7 @@ pub(crate) struct Learned {
 impl Learned {
     /// Unit of what is forecast.
     pub(crate) fn quantity(&self) -> Quantity {
-        self.forecaster.quantity()
+        self.forecaster().quantity()
     }
 
     /// Congestion control, given or guessed.
@@ -60,7 +83,16 @@ impl Learned {
 
     /// Round-trip time, seconds.
     pub(crate) fn rtt_s(&self) -> f64 {
-        self.forecaster.rtt_s()
+        self.forecaster().rtt_s()
+    }
+
+    /// Loss events that Pathcast's forecast of now rests on.
+    pub(crate) fn losses(&self) -> u32 {
+        self.own[0].newest().losses()
+    }
+
+    fn forecaster(&self) -> &Forecaster {
+        &self.own[0].forecaster
     }
 
     /// Pathcast's forecast, whole.
@@ -69,8 +101,13 @@ impl Learned {
         state: &State,
         horizon_s: f64,
     ) -> Result<Forecast, ForecastError> {
-        let forecaster = self.recent.as_ref().unwrap_or(&self.forecaster);
-        forecaster.forecast_from(&state.flow, state.time_s, horizon_s)
+        self.own[0].forecast(state, horizon_s)
+    }
+
+    /// The forecast of a model that is Pathcast's or what is left of it without a part; `None` for others.
+    pub(crate) fn own(&self, model: Model, state: &State, horizon_s: f64) -> Option<Forecast> {
+        let own = self.own.iter().find(|own| own.model == model)?;
+        own.forecast(state, horizon_s).ok()
     }
 
     /// What a model expects of the `horizon_s` seconds from a state on, in the unit of
@@ -81,11 +118,20 @@ impl Learned {
         }
         let or_nan = |value: Option<f64>| value.unwrap_or(f64::NAN);
         match model {
-            Model::Pathcast => (self.pathcast(state, horizon_s)).map_or(f64::NAN, |own| own.point),
+            Model::Pathcast | Model::FlatCurve | Model::NoState | Model::HistoryPool => {
+                or_nan(self.own(model, state, horizon_s).map(|own| own.point))
+            }
             Model::Econ => self.econ(state),
+            Model::WindowNow => self.window_now(state),
+            Model::RateNow => self.rate_now(state),
             Model::LastSample => or_nan(last_sample(self.training())),
             Model::Ewma => or_nan(self.ewma.forecast()),
+            Model::EwmaTuned => or_nan(self.ewma_tuned.forecast(horizon_s)),
             Model::HoltWinters => or_nan(self.holt_winters.forecast()),
+            Model::HoltWintersExtrapolated => {
+                let steps = (horizon_s / self.protocol.sample_s()).max(1.0);
+                or_nan(self.holt_winters.extrapolate(steps))
+            }
             Model::HarmonicMean => or_nan(harmonic_mean(self.training())),
             Model::WindowMean => or_nan(window_mean(self.training())),
             Model::RobustMpc => or_nan(self.robust_mpc.forecast()),
@@ -108,6 +154,7 @@ impl Learned {
         }
         self.samples.push(sample);
         self.ewma.push(sample);
+        self.ewma_tuned.push(sample);
         self.holt_winters.push(sample);
         self.robust_mpc.push(sample);
         self.dash_js.push(sample, length_s);
@@ -123,6 +170,22 @@ impl Learned {
         match self.quantity() {
             Quantity::PacketsPerS => packets_per_s,
             Quantity::MeanCwndPackets => packets_per_s * self.rtt_s(),
+        }
+    }
+
+    fn window_now(&self, state: &State) -> f64 {
+        let cwnd_packets = state.flow.cwnd_packets;
+        match self.quantity() {
+            Quantity::PacketsPerS => cwnd_packets / self.srtt_s.unwrap_or(self.rtt_s()),
+            Quantity::MeanCwndPackets => cwnd_packets,
+        }
+    }
+
+    fn rate_now(&self, state: &State) -> f64 {
+        match self.quantity() {
+            Quantity::PacketsPerS if !self.rate_now.is_nan() => self.rate_now,
+            Quantity::PacketsPerS => last_sample(&self.samples).unwrap_or(f64::NAN),
+            Quantity::MeanCwndPackets => self.window_now(state),
         }
     }
 
@@ -174,6 +237,25 @@ impl Learned {
     }
 }
 
+impl Own {
+    fn newest(&self) -> &Forecaster {
+        self.recent.as_ref().unwrap_or(&self.forecaster)
+    }
+
+    fn forecast(&self, state: &State, horizon_s: f64) -> Result<Forecast, ForecastError> {
+        (self.newest()).forecast_from(&state.flow, state.time_s, horizon_s)
+    }
+
+    /// Takes a record of the series.
+    fn take(&mut self, series: &Series, index: usize) -> Result<(), ForecastError> {
+        self.forecaster.observe_record(series, index)?;
+        if let Some(recent) = &mut self.recent {
+            recent.observe_record(series, index)?;
+        }
+        Ok(())
+    }
+}
+
 /// A walk along a trace, second by second: what is known at each.
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
@@ -190,9 +272,11 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
+    /// Learns what `models` need; Pathcast's whole forecaster always.
     pub(crate) fn new(
         series: &'a Series,
         options: &EstimatorOptions,
+        models: &[Model],
     ) -> Result<Self, ForecastError> {
         training::check(options.window_s)?;
         let cc = options.cc.unwrap_or_else(|| guess_cc(series));
@@ -203,20 +287,31 @@ impl<'a> Walk<'a> {
         })?;
         let truth = Truth::new(series);
         let forecaster = forecaster.of_quantity(truth.quantity());
+        let ablated =
+            (ABLATED.into_iter()).filter(|(model, _)| models.contains(model) && model.suits(cc));
+        let own = std::iter::once((Model::Pathcast, Ablation::None)).chain(ablated);
+        let own = own.map(|(model, ablation)| Own {
+            model,
+            ablation,
+            forecaster: forecaster.clone().without(ablation),
+            recent: None,
+        });
         Ok(Self {
             series,
             truth,
             learned: Learned {
                 cc,
                 protocol: options.protocol,
-                forecaster,
+                own: own.collect(),
+                rate_now: f64::NAN,
+                srtt_s: None,
                 samples: Vec::new(),
                 ewma: Ewma::default(),
+                ewma_tuned: EwmaTuned::new(&options.horizons_s, options.protocol.sample_s()),
                 holt_winters: HoltWinters::default(),
                 robust_mpc: RobustMpc::default(),
                 dash_js: TwoSpeeds::dash_js(),
                 hls_js: TwoSpeeds::hls_js(),
-                recent: None,
                 training_samples: match options.window_s {
                     None => (TRAINING_S / options.protocol.sample_s()) as usize,
                     // they are sampled anew from the window
@@ -241,7 +336,11 @@ impl<'a> Walk<'a> {
         }
         self.second += 1;
         self.take_until(now_s)?;
-        self.learned.forecaster.advance(now_s);
+        for own in &mut self.learned.own {
+            own.forecaster.advance(now_s);
+        }
+        let ago_s = self.learned.rtt_s().max(RATE_NOW_S);
+        self.learned.rate_now = self.truth.mean(now_s - ago_s, now_s);
         if let Some(window_s) = self.window_s {
             self.learn_window(now_s, window_s)?;
         } else {
@@ -267,10 +366,11 @@ impl<'a> Walk<'a> {
 
     fn take_until(&mut self, now_s: f64) -> Result<(), ForecastError> {
         while self.taken < self.series.len() && self.series.time_s()[self.taken] <= now_s {
-            (self.learned.forecaster).observe_record(self.series, self.taken)?;
-            if let Some(recent) = &mut self.learned.recent {
-                recent.observe_record(self.series, self.taken)?;
+            for own in &mut self.learned.own {
+                own.take(self.series, self.taken)?;
             }
+            let srtt_s = Observation::of(self.series, self.taken).srtt_s;
+            self.learned.srtt_s = srtt_s.or(self.learned.srtt_s);
             self.taken += 1;
         }
         Ok(())
@@ -318,7 +418,7 @@ impl<'a> Walk<'a> {
         let time_s = self.series.time_s()[self.taken.max(1) - 1].max(self.now_s());
         State {
             time_s,
-            flow: self.learned.forecaster.state(time_s),
+            flow: self.learned.forecaster().state(time_s),
         }
     }
 

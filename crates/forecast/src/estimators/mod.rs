@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use crate::bands::Residuals;
+use crate::bands::{ASSUMED_SPREAD, Residuals, VALUE_FLOOR};
 use pathcast_analysis::epochs::FlowState;
 use pathcast_analysis::series::Series;
 use pathcast_window_law::Cc;
@@ -91,11 +91,6 @@ pub struct Estimator {
     state: State,
 }
 
-/// The unit of a model's residuals: what a model is off by as long as nothing is known.
-const ASSUMED_SPREAD: f64 = 0.3;
-/// Values are not told apart below this (logarithms need > 0), packets or packets/s.
-const VALUE_FLOOR: f64 = 1e-3;
-
 impl Estimator {
     /// Learns from a trace. Takes each moment's forecast on the way, to know what they were off by.
     ///
@@ -107,7 +102,7 @@ impl Estimator {
         series: &Series,
         options: &EstimatorOptions,
     ) -> Result<Self, ForecastError> {
-        let mut walk = Walk::new(series, options)?;
+        let mut walk = Walk::new(series, options, &[model])?;
         let mut residuals: Vec<(f64, Residuals)> = (options.horizons_s.iter())
             .map(|&horizon_s| (horizon_s, Residuals::new(horizon_s)))
             .collect();
@@ -172,8 +167,7 @@ impl Estimator {
             });
         };
         let quantity = self.learned.quantity();
-        if self.model == Model::Pathcast {
-            let own = self.learned.pathcast(state, horizon_s)?;
+        if let Some(own) = self.learned.own(self.model, state, horizon_s) {
             return Ok(Estimate {
                 quantity,
                 point: own.point,

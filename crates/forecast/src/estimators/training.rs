@@ -7,8 +7,8 @@
 //! learned, and stay.
 
 use super::{Learned, REFIT_S, Walk};
-use crate::baselines::{Ewma, HoltWinters, RobustMpc, TwoSpeeds};
-use crate::forecast::{Forecaster, ForecasterOptions};
+use crate::baselines::{Ewma, EwmaTuned, HoltWinters, RobustMpc, TwoSpeeds};
+use crate::forecast::{Ablation, Forecaster, ForecasterOptions};
 use crate::types::{ForecastError, PAPER_SAMPLE_S, Protocol, SAMPLE_S, TRAINING_S, WINDOWS_S};
 
 /// Samples of a window in the paper's protocol: 10 of 10 s where it has 100 s.
@@ -42,25 +42,34 @@ impl Walk<'_> {
                 .rev()
                 .map(|i| truth.mean(ago_s(i + 1), ago_s(i)))
                 .collect::<Vec<_>>();
-            self.learned.relearn(&samples, sample_s);
+            self.learned.relearn(&samples, &self.horizons_s, sample_s);
         }
-        if updates && past_s > window_s {
-            self.learned.recent = Some(self.recent(now_s, window_s)?);
-        } else if let Some(recent) = &mut self.learned.recent {
-            recent.advance(now_s);
+        for index in 0..self.learned.own.len() {
+            if updates && past_s > window_s {
+                let recent = self.recent(self.learned.own[index].ablation, now_s, window_s)?;
+                self.learned.own[index].recent = Some(recent);
+            } else if let Some(recent) = &mut self.learned.own[index].recent {
+                recent.advance(now_s);
+            }
         }
         Ok(())
     }
 
     /// A forecaster that has seen the window alone.
-    fn recent(&self, now_s: f64, window_s: f64) -> Result<Forecaster, ForecastError> {
+    fn recent(
+        &self,
+        ablation: Ablation,
+        now_s: f64,
+        window_s: f64,
+    ) -> Result<Forecaster, ForecastError> {
         let measured = self.series.srtt_s().is_some();
         let mut recent = Forecaster::new(&ForecasterOptions {
             cc: self.learned.cc,
             rtt_s: (self.rtt_s).or((!measured).then(|| self.learned.rtt_s())),
             horizons_s: self.horizons_s.clone(),
         })?
-        .of_quantity(self.truth.quantity());
+        .of_quantity(self.truth.quantity())
+        .without(ablation);
         let first = (self.series.time_s()).partition_point(|&time_s| time_s <= now_s - window_s);
         // a window without a record begins with the last before it
         for index in first.min(self.taken.saturating_sub(1))..self.taken {
@@ -72,9 +81,10 @@ impl Walk<'_> {
 }
 
 impl Learned {
-    fn relearn(&mut self, samples: &[f64], sample_s: f64) {
+    fn relearn(&mut self, samples: &[f64], horizons_s: &[f64], sample_s: f64) {
         self.samples.clear();
         self.ewma = Ewma::default();
+        self.ewma_tuned = EwmaTuned::new(horizons_s, sample_s);
         self.holt_winters = HoltWinters::default();
         self.robust_mpc = RobustMpc::default();
         self.dash_js = TwoSpeeds::dash_js();
@@ -126,7 +136,7 @@ mod tests {
         let same = |model: Model, (one, other): &(Vec<Prediction>, Vec<Prediction>)| {
             let pairs = one.iter().zip(other);
             let mut pairs = pairs.map(|(a, b)| (a.forecast[model], b.forecast[model]));
-            pairs.all(|(a, b)| (a.is_nan() && b.is_nan()) || (a / b - 1.0).abs() < 1e-9)
+            pairs.all(|(a, b)| a == b || (a.is_nan() && b.is_nan()) || (a / b - 1.0).abs() < 1e-9)
         };
         for protocol in [Protocol::Fair, Protocol::Paper] {
             let within = |series| late(series, protocol, Some(20.0));

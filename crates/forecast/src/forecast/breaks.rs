@@ -75,6 +75,7 @@ impl Forecaster {
             return; // the options were valid when this forecaster was made
         };
         let old = std::mem::replace(self, fresh);
+        self.ablation = old.ablation;
         self.rtt_s = old.rtt_s;
         self.rtt_source = old.rtt_source;
         self.detector.set_rtt_s(old.rtt_s);

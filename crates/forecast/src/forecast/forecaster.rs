@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::breaks::OnBreak;
 use super::horizon::Horizon;
 use super::notes::Notes;
-use super::types::{ForecasterOptions, Observation};
+use super::types::{Ablation, ForecasterOptions, Observation};
 use crate::baselines::{Ewma, HoltWinters};
 use crate::renewal::Reward;
 use crate::types::{ForecastError, Quantity, SAMPLE_S};
@@ -49,6 +49,7 @@ pub(super) const SILENCE_S: f64 = 3600.0;
 #[derive(Debug, Clone)]
 pub struct Forecaster {
     pub(super) cc: Cc,
+    pub(super) ablation: Ablation,
     pub(super) rtt_s: f64,
     pub(super) rtt_source: RttSource,
     pub(super) detector: EpochDetector,
@@ -114,6 +115,7 @@ impl Forecaster {
         };
         Ok(Self {
             cc: options.cc,
+            ablation: Ablation::None,
             rtt_s,
             rtt_source,
             detector: EpochDetector::new(options.cc, rtt_s),
@@ -167,6 +169,11 @@ impl Forecaster {
         &self.hazard
     }
 
+    /// Loss events seen so far.
+    pub fn losses(&self) -> u32 {
+        self.losses
+    }
+
     /// What a window is worth on this path.
     pub fn reward(&self) -> Reward {
         self.reward
@@ -195,6 +202,19 @@ impl Forecaster {
     /// What is forecast: a rate once records carry sequence numbers, else the mean window.
     pub fn quantity(&self) -> Quantity {
         self.quantity
+    }
+
+    /// Leaves a part out; before the first record.
+    #[must_use]
+    pub fn without(mut self, ablation: Ablation) -> Self {
+        self.ablation = ablation;
+        if ablation == Ablation::Curve {
+            self.hazard = Hazard::flat();
+        }
+        if ablation == Ablation::Window {
+            (self.horizons.iter_mut()).for_each(|horizon| horizon.pool.keep_history_alone());
+        }
+        self
     }
 
     /// Forecasts this from the first record on, whether or not that carries a sequence number: for a flow of which

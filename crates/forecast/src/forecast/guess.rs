@@ -3,7 +3,8 @@
 use super::forecaster::Forecaster;
 use super::horizon::{Horizon, Pending, Summary, VALUE_FLOOR, summarize};
 use super::notes::Note;
-use super::types::{Basis, Forecast, Weight};
+use super::types::{Ablation, Basis, Forecast, Weight};
+use crate::bands::or_zero;
 use crate::baselines::{harmonic_mean, last_sample, window_mean};
 use crate::experts::{ByExpert, EXPERTS, Expert, middle};
 use crate::renewal::Law;
@@ -57,7 +58,7 @@ impl Forecaster {
         let believable = self.believable(guess.ln_point.exp());
         let at = |cut: f64| {
             let value = (guess.ln_point + guess.spread * cut).exp();
-            value.clamp(believable.0, believable.1)
+            or_zero(value.clamp(believable.0, believable.1))
         };
         let losses_remembered = self.hazard.losses();
         let packets_remembered = self.hazard.packets();
@@ -171,7 +172,14 @@ impl Forecaster {
             self.now_packets_per_s(state).unwrap_or(now_worth),
         ];
         let mut ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
-        let ln_queue = ln_value[Expert::Now as usize] - now_worth.max(VALUE_FLOOR).ln();
+        let mut ln_queue = ln_value[Expert::Now as usize] - now_worth.max(VALUE_FLOOR).ln();
+        if self.ablation == Ablation::Window {
+            // the regression sees the last sample where the window was; the pool does not use these experts
+            for expert in Expert::OF_WINDOW {
+                ln_value[expert as usize] = ln_value[Expert::LastSample as usize];
+            }
+            ln_queue = 0.0;
+        }
         ln_value[Expert::Regression as usize] = horizon.regression.ln_value(&ln_value, ln_queue);
         let weights = horizon.pool.weights();
         let ln_point = middle(&ln_value, &weights);

@@ -29,4 +29,4 @@ pub use crate::experts::{EXPERTS, Expert};
 pub use breaks::OnBreak;
 pub use forecaster::Forecaster;
 pub use notes::{Note, Notes};
-pub use types::{Basis, Forecast, ForecasterOptions, Observation, Weight};
+pub use types::{Ablation, Basis, Forecast, ForecasterOptions, Observation, Weight};

@@ -3,6 +3,7 @@
 use super::forecaster::{Forecaster, REFIT_S, SILENCE_S};
 use super::horizon::VALUE_FLOOR;
 use super::reward;
+use super::types::Ablation;
 use crate::baselines::{Ewma, HoltWinters};
 use crate::renewal::Renewal;
 use crate::types::{Quantity, SAMPLE_S, TRAINING_S};
@@ -138,7 +139,7 @@ impl Forecaster {
         self.ceiling_packets = self.detector.ceiling_packets(now_s);
         let seen_s = (now_s - self.start_s).min(LOSS_MEMORY_S);
         let loss_gap_s = seen_s / (self.hazard.losses() + 0.5);
-        if !self.cc.has_law() {
+        if !self.cc.has_law() || matches!(self.ablation, Ablation::Law | Ablation::Window) {
             return; // the window is worth what it is worth now, and the past says the rest
         }
         let mut horizons = std::mem::take(&mut self.horizons);

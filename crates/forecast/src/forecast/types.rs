@@ -21,6 +21,20 @@ pub struct ForecasterOptions {
     pub horizons_s: Vec<f64>,
 }
 
+/// A part that a forecaster does without, to measure what the part contributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ablation {
+    /// Nothing is left out.
+    #[default]
+    None,
+    /// The loss curve: one loss probability for all windows.
+    Curve,
+    /// The window law and with it the flow's phase, epoch and last maximum: the window stays as it is.
+    Law,
+    /// The window too: the pool of models of history alone.
+    Window,
+}
+
 /// One record of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation {

@@ -322,7 +322,7 @@ pub fn scores(
             .collect();
         for (m, model) in MODELS.into_iter().enumerate() {
             let mut errors: Vec<f64> = (inside.iter())
-                .map(|p| error_pct(p.forecast_s[m], p.truth_s))
+                .map(|p| error_pct(p.forecast_s[m], p.truth_s, 0.0))
                 .filter(|error| !error.is_nan())
                 .collect();
             errors.sort_by(f64::total_cmp);

@@ -17,6 +17,9 @@ const HORIZONS_S: [f64; 11] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 
 /// Losses from which on the largest window seen is believed to be what the path bears.
 const ENOUGH_LOSSES: f64 = 3.0;
 
+/// A rate below this counts as this, in the unit of the forecast: no time is infinite.
+const RATE_FLOOR: f64 = 1e-3;
+
 /// Learns a path from one flow, record by record, and says how long transfers take: the next bytes of
 /// the flow itself, or those of a new connection on the same path.
 ///
@@ -165,7 +168,8 @@ impl LatencyForecaster {
                 .enumerate()
             {
                 let before = if h > 0 { sent[level][h - 1] } else { 0.0 };
-                sent[level][h] = (rate * unit * horizon_s).max(before);
+                // a flow that may stop takes long, but not for ever
+                sent[level][h] = (rate.max(RATE_FLOOR) * unit * horizon_s).max(before);
             }
         }
         let fixed_s = match transfer.until {

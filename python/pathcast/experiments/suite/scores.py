@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pathcast._scores import ErrorSummary, coverage
 from pathcast.experiments.suite import paper
-from pathcast.models import SUITED, Evaluation, HorizonScore, Protocol, evaluate
+from pathcast.models import NO_OPPONENTS, SUITED, Evaluation, HorizonScore, Protocol, evaluate
 from pathcast.trace import Trace
 
 Errors = npt.NDArray[np.float32]
@@ -41,7 +41,7 @@ def alternatives(models: Iterable[str], scheme: str, protocol: str) -> list[str]
     return [
         model
         for model in models
-        if model not in (OURS, STATE)
+        if model not in (*NO_OPPONENTS, STATE)
         and counts(model, scheme)
         and (protocol == "fair" or model in known)
     ]
