@@ -1,5 +1,7 @@
 """What the suite makes of errors: known answers; and its networks."""
 
+import tomllib
+
 import numpy as np
 import pytest
 
@@ -502,3 +504,11 @@ def test_figure_9_has_the_median_download_of_each_kind_that_has_its_window_logge
     assert (rows["b"]["seed"], rows["b"]["without_window"]) == (50, 1)
     assert (rows["c"]["path"], rows["c"]["without_window"]) == (None, 0)
     assert short_flows.evolution_rows([]) == []
+
+
+def test_the_round_trip_of_a_long_distance_is_that_of_its_name():
+    delays = {}
+    for cell in cells(Form.SHORT, networks=["long-distance"], schemes=["cubic"]):
+        link = tomllib.loads(cell.scenario().toml)["links"]["path"]
+        delays[cell.network.setting] = (link["delay"], link["reverse"]["delay"])
+    assert delays == {"60ms": ("30 ms", "30 ms"), "200ms": ("100 ms", "100 ms")}

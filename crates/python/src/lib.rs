@@ -60,7 +60,9 @@ mod _internal {
     #[pymodule_export]
     use crate::min_plus::{MinPlusArrivals, MinPlusCurve};
     #[pymodule_export]
-    use crate::models::{Forecaster, coverage, error_summary, evaluate, fit, skills, window_law};
+    use crate::models::{
+        Forecaster, coverage, error_ratio, error_summary, evaluate, fit, skills, window_law,
+    };
     #[pymodule_export]
     use crate::namespaces::{enter_user_namespace, may_make_namespaces};
     #[pymodule_export]

@@ -202,6 +202,18 @@ pub fn skills(
     Ok(serde_json::to_string(&skills).expect("plain data"))
 }
 
+/// Compares the errors of two models on the same windows, per cent; JSON, `null` if no window has both.
+#[pyfunction]
+pub fn error_ratio(
+    ours: PyReadonlyArray1<'_, f64>,
+    theirs: PyReadonlyArray1<'_, f64>,
+    horizon_s: f64,
+) -> String {
+    let errors = [ours, theirs].map(|errors| errors.as_array().to_vec());
+    let ratio = score::Ratio::of(&errors[0], &errors[1], horizon_s);
+    serde_json::to_string(&ratio).expect("plain data")
+}
+
 /// Part of the truths within their bands; `None` without one.
 #[pyfunction]
 pub fn coverage(in_band: PyReadonlyArray1<'_, bool>) -> Option<f64> {

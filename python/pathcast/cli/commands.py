@@ -178,6 +178,13 @@ COMMANDS: dict[str, Command] = {
         "Run the networks of the papers, and score all models against the papers' figures.",
         "--world simulator --network last-mile-1 -o suite",
     ),
+    "evaluate scoreboard": Command(
+        "scoreboard",
+        "scoreboard",
+        COMPARE,
+        "Judge forecasts of many kinds of flows against the best other model in each cell.",
+        "--group one-minute -o scoreboard",
+    ),
     "benchmark": Command(
         "benchmark", "app", COMPARE, "Compare estimators over many configurations.", None
     ),

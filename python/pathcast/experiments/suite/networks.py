@@ -139,7 +139,8 @@ class Cell:
         )
         scenario = Scenario.parse(text.read_text(), f"{self.name}.toml")
         if self.network.link_keys:
-            scenario = scenario.replace_link("path", **self.network.link_keys)
+            # without a reverse of its own, that has the new delay too
+            scenario = scenario.replace_link("path", reverse=None, **self.network.link_keys)
         keys = {"scheme": self.scheme, "count": self.npc, **self.network.flow_keys}
         return scenario.replace_flow(0, **keys)
 

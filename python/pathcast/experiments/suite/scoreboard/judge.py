@@ -1,0 +1,236 @@
+"""From traces to the scoreboard's rows: each cell at each horizon, beside the strongest other models."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pathcast import _internal
+from pathcast.exceptions import PathcastError
+from pathcast.flows import read_flows
+from pathcast.models import MODELS, NO_OPPONENTS, HorizonScore, evaluate_flows, pooled
+
+#: Coverage of 90 % bands that counts as holding what they say.
+HOLDS = (0.85, 0.95)
+#: Errors below this count as this, in per cent, as in the comparisons.
+_NO_ERROR_PCT = 0.05
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell at one horizon.
+
+    Attributes:
+        group: of the cell.
+        cell: its name.
+        flows: how many flows it holds.
+        score: of all their windows.
+        errors: by opponent, in per cent, one a window.
+
+    """
+
+    group: str
+    cell: str
+    flows: int
+    score: HorizonScore
+    errors: Mapping[str, npt.NDArray[np.float64]]
+
+
+@dataclass
+class Judged:
+    """All rows, and what could not be judged.
+
+    Attributes:
+        rows: cells at horizons.
+        left_out: `name` and `because`.
+
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    left_out: list[dict[str, str]] = field(default_factory=list)
+
+
+def judge_cell(
+    group: str, name: str, files: Sequence[FilePath], horizons_s: Sequence[float]
+) -> Judged:
+    """Evaluate all flows of a cell and score them together; the fair protocol.
+
+    Args:
+        group: of the cell.
+        name: of the cell.
+        files: traces of its flows.
+        horizons_s: seconds ahead.
+
+    """
+    found = Judged()
+    try:
+        flows = [
+            (trace, flow) for file in files for trace in read_flows(file) for flow in trace.flows
+        ]
+        evaluations, left_out = evaluate_flows(flows, horizons_s)
+    except PathcastError as error:
+        found.left_out.append({"name": f"{group} {name}", "because": str(error)})
+        return found
+    for one in left_out:
+        where = f"{group} {name}, flow {one.flow}"
+        found.left_out.append({"name": where, "because": one.reason})
+    for score in pooled(evaluations):
+        if not score.windows:
+            continue
+        with np.errstate(invalid="ignore", over="ignore"):
+            errors = {
+                model: score.predictions.error_pct(model)
+                for model in ("pathcast", *_opponents(score))
+            }
+        found.rows.append(Row(group, name, len(evaluations), score, errors))
+    return found
+
+
+def _opponents(score: HorizonScore) -> list[str]:
+    """The opponents that have an error."""
+    return [
+        model
+        for model in MODELS
+        if model not in NO_OPPONENTS and score.median_error_pct[model] is not None
+    ]
+
+
+def best_overall(rows: Sequence[Row]) -> str | None:
+    """Find the opponent with the smallest errors over all rows: the geometric mean of the medians.
+
+    Only those that have an error in every row can be it.
+    """
+    common = [m for m in MODELS if rows and all(m in row.errors for row in rows)]
+    common = [model for model in common if model not in NO_OPPONENTS]
+    if not common:
+        return None
+
+    def mean_ln(model: str) -> float:
+        medians = (row.score.median_error_pct[model] or 0.0 for row in rows)
+        return sum(math.log(max(median, _NO_ERROR_PCT)) for median in medians) / len(rows)
+
+    return min(common, key=mean_ln)
+
+
+def best_bands(rows: Sequence[Row]) -> str | None:
+    """Find the opponent with the smallest interval scores over all rows, by their geometric mean."""
+    common = [m for m in MODELS if m not in NO_OPPONENTS and m != "history_pool"]
+    common = [m for m in common if rows and all(row.score.bands[m] for row in rows)]
+    if not common:
+        return None
+    return min(common, key=lambda model: sum(_ln_interval(row, model) for row in rows))
+
+
+def _ln_interval(row: Row, model: str) -> float:
+    band = row.score.bands[model]
+    return math.log(max(band.interval_score_pct, 1e-3)) if band else math.inf
+
+
+def _ratio(row: Row, opponent: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        _internal.error_ratio(
+            row.errors["pathcast"], row.errors[opponent], float(row.score.horizon_s)
+        )
+    )
+    return {"opponent": opponent} | found
+
+
+def row_dict(row: Row, overall: str | None, bands_overall: str | None) -> dict[str, Any]:
+    """Give a row as `results.json` has it; docs/reference/scoreboard.md has the keys."""
+    score = row.score
+    ours = score.bands["pathcast"]
+    intervals = {
+        model: band.interval_score_pct
+        for model in _opponents(score)
+        if (band := score.bands[model]) is not None
+    }
+    best_band = min(intervals, key=intervals.__getitem__) if intervals else None
+    compared = {skill.role: skill.to_dict() for skill in score.skill}
+    for skill in compared.values():
+        del skill["role"]
+    if overall is not None:
+        compared["best_overall"] = _ratio(row, overall)
+    return {
+        "group": row.group,
+        "cell": row.cell,
+        "flows": row.flows,
+        "horizon_s": score.horizon_s,
+        "windows": score.windows,
+        "zero_windows": score.zero_windows,
+        "median_error_pct": {
+            model: error if error is None or math.isfinite(error) else None
+            for model, error in score.median_error_pct.items()
+        },
+        "compared": compared,
+        "coverage90": score.coverage90,
+        "width_pct": ours and ours.width_pct,
+        "interval_score_pct": ours and ours.interval_score_pct,
+        "best_band": best_band,
+        "best_interval_score_pct": best_band and intervals[best_band],
+        "overall_interval_score_pct": bands_overall and intervals.get(bands_overall),
+    }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Count verdicts and bands: by group and horizon, by group, by horizon, and over all.
+
+    Args:
+        rows: as `row_dict` gives them.
+
+    Returns:
+        One row each; `group` and `horizon_s` are None where all are counted.
+
+    """
+    groups = list(dict.fromkeys(row["group"] for row in rows))
+    horizons = sorted({row["horizon_s"] for row in rows})
+    found = []
+    for group in (*groups, None):
+        for horizon_s in (*horizons, None):
+            chosen = [
+                row
+                for row in rows
+                if group in (None, row["group"]) and horizon_s in (None, row["horizon_s"])
+            ]
+            if chosen:
+                found.append({"group": group, "horizon_s": horizon_s} | _counted(chosen))
+    return found
+
+
+def _counted(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    roles = ("best_by_hindsight", "best_overall", "history_pool", "flat_curve", "no_state")
+    verdicts = {}
+    for role in roles:
+        compared = [row["compared"][role] for row in rows if role in row["compared"]]
+        counts = {
+            verdict: sum(one["verdict"] == verdict for one in compared)
+            for verdict in ("better", "level", "worse")
+        }
+        logs = [math.log(one["error_ratio"]) for one in compared]
+        ratio = math.exp(sum(logs) / len(logs)) if logs else None
+        verdicts[role] = counts | {"mean_error_ratio": ratio}
+    covered = [row["coverage90"] for row in rows]
+    return {
+        "cells": len(rows),
+        "verdicts": verdicts,
+        "bands_hold": sum(HOLDS[0] <= one <= HOLDS[1] for one in covered),
+        "coverage90": sum(covered) / len(covered),
+        "interval_score_ratio": _mean_ratio(rows, "best_interval_score_pct"),
+        "overall_interval_score_ratio": _mean_ratio(rows, "overall_interval_score_pct"),
+    }
+
+
+def _mean_ratio(rows: Sequence[Mapping[str, Any]], other: str) -> float | None:
+    """Geometric mean of Pathcast's interval score over another's; scores below 0.05 % count as this."""
+    logs = [
+        math.log(max(row["interval_score_pct"], _NO_ERROR_PCT) / max(row[other], _NO_ERROR_PCT))
+        for row in rows
+        if row["interval_score_pct"] is not None and row[other] is not None
+    ]
+    return math.exp(sum(logs) / len(logs)) if logs else None
