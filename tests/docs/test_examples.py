@@ -117,14 +117,17 @@ def test_notebooks_run_and_show_what_they_did(file):
     from nbclient import NotebookClient
 
     def printed(notebook):
-        outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-        return [output["text"] for output in outputs if output["output_type"] == "stream"]
+        # a busy machine hands one cell's text over in several pieces
+        return [
+            "".join(o["text"] for o in cell.get("outputs", ()) if o["output_type"] == "stream")
+            for cell in notebook.cells
+        ]
 
     notebook = nbformat.read(file, 4)
     kept = printed(notebook)
     place = {"metadata": {"path": str(file.parent)}}
     NotebookClient(notebook, timeout=120, kernel_name="python3", resources=place).execute()
-    assert kept
+    assert any(kept)
     assert printed(notebook) == kept
 
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::score::interval_score;
-use crate::types::QUANTILES;
+use crate::types::{QUANTILES, SAMPLE_S};
 
 /// Seconds after which a residual counts 1/e in the bands, plus three horizons.
 const MEMORY_S: f64 = 300.0;
@@ -130,29 +130,142 @@ pub(crate) fn or_zero(value: f64) -> f64 {
     }
 }
 
-/// 5-95 % bands around a model that has none of its own: what it was lately off by at this horizon (split conformal
-/// prediction). Errors are kept in logarithms and in units of the mean truth; the band is of the kind whose interval
-/// scores are smaller so far. The first suits rates that change their size, the second those that stop.
+/// Seconds after which the interval scores of both kinds of bands count 1/e.
+const SCORE_MEMORY_S: f64 = 300.0;
+/// Bands in units of the mean are taken if their scores are below this part of those in logarithms.
+const CLEARLY: f64 = 0.85;
+
+/// Bands of one horizon, of two kinds: errors in logarithms, in units of how sure the forecast was, and errors in units
+/// of the mean truth. A band is of the first kind unless the second scored clearly better so far. The first suits rates that
+/// change their size, and forecasts that know how sure they are; the second suits rates that stop.
 #[derive(Debug, Clone)]
-pub(crate) struct Conformal {
-    horizon_s: f64,
-    pending: VecDeque<Said>,
+pub(crate) struct Bands {
     in_ln: Residuals,
     in_units: Residuals,
-    /// Sums of the interval scores of both kinds.
+    /// Fading sums of the interval scores of both kinds.
     scores: [f64; 2],
-    /// Sum of the truths, and their number.
+    /// Fading sum of the truths, and of the weights in it.
     truths: (f64, f64),
 }
 
-/// A forecast whose truth is not known yet.
+/// What bands need of a forecast once its truth is known.
 #[derive(Debug, Clone, Copy)]
-struct Said {
-    time_s: f64,
+pub(crate) struct Banded {
     point: f64,
-    /// What an error is measured in.
+    /// Of the logarithm.
+    spread: f64,
+    /// What errors that are no logarithms are measured in.
     unit: f64,
+    /// 5-95 % of both kinds.
     bands: [[f64; 2]; 2],
+}
+
+impl Bands {
+    pub(crate) fn new(horizon_s: f64) -> Self {
+        Self {
+            in_ln: Residuals::new(horizon_s),
+            in_units: Residuals::new(horizon_s),
+            scores: [0.0; 2],
+            truths: (0.0, 0.0),
+        }
+    }
+
+    /// Puts both kinds around a forecast, as of the last [`Bands::recut`].
+    pub(crate) fn around(&self, point: f64, spread: f64) -> Banded {
+        let unit = self.unit(point);
+        let band =
+            |quantiles: [f64; QUANTILES.len()]| [quantiles[0], quantiles[QUANTILES.len() - 1]];
+        Banded {
+            point,
+            spread,
+            unit,
+            bands: [
+                band(self.in_ln.cut().map(|cut| by_ln(point, spread, cut))),
+                band(self.in_units.cut().map(|cut| by_unit(point, unit, cut))),
+            ],
+        }
+    }
+
+    /// The 5-95 % band of a forecast, of the kind that did better.
+    pub(crate) fn band(&self, banded: &Banded) -> [f64; 2] {
+        banded.bands[usize::from(self.is_in_units())]
+    }
+
+    /// Whether bands in units of the mean truth did better than those in logarithms.
+    fn is_in_units(&self) -> bool {
+        self.scores[1] < CLEARLY * self.scores[0]
+    }
+
+    fn unit(&self, point: f64) -> f64 {
+        match self.truths {
+            (sum, weight) if sum > 0.0 => ASSUMED_SPREAD * sum / weight,
+            _ => ASSUMED_SPREAD * point.max(VALUE_FLOOR),
+        }
+    }
+
+    /// A forecast's truth is known, `passed_s` after the one before.
+    pub(crate) fn learn(&mut self, said: &Banded, truth: f64, now_s: f64, passed_s: f64) {
+        let ln = |value: f64| value.max(VALUE_FLOOR).ln();
+        (self.in_ln).push(now_s, (ln(truth) - ln(said.point)) / said.spread);
+        (self.in_units).push(now_s, (truth - said.point) / said.unit);
+        let keep = (-passed_s / SCORE_MEMORY_S).exp();
+        for (sum, band) in self.scores.iter_mut().zip(said.bands) {
+            *sum = keep * *sum + interval_score(band, truth);
+        }
+        self.truths = (keep * self.truths.0 + truth, keep * self.truths.1 + 1.0);
+    }
+
+    /// Recomputes the quantiles as of `now_s`.
+    pub(crate) fn recut(&mut self, now_s: f64) {
+        self.in_ln.recut(now_s);
+        self.in_units.recut(now_s);
+    }
+
+    /// Forgets the errors, which carry the times of a clock that is no more.
+    pub(crate) fn restart(&mut self, horizon_s: f64) {
+        *self = Self::new(horizon_s);
+    }
+
+    /// Quantiles of a forecast at [`QUANTILES`], and its mean, each value within `believable`.
+    pub(crate) fn quantiles(
+        &self,
+        point: f64,
+        spread: f64,
+        believable: (f64, f64),
+        now_s: f64,
+    ) -> ([f64; QUANTILES.len()], f64) {
+        let unit = self.unit(point);
+        let within = |value: f64| value.clamp(believable.0, believable.1);
+        if self.is_in_units() {
+            // a rate that was measured as 0 may be 0 again, but none is below
+            let at = |cut: f64| by_unit(point, unit, cut).min(believable.1);
+            return (self.in_units.cut().map(at), self.in_units.mean(now_s, at));
+        }
+        let at = |cut: f64| or_zero(within(by_ln(point, spread, cut)));
+        (self.in_ln.cut().map(at), self.in_ln.mean(now_s, at))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.in_ln.len() + self.in_units.len()
+    }
+}
+
+fn by_ln(point: f64, spread: f64, cut: f64) -> f64 {
+    or_zero(point * (spread * cut).exp())
+}
+
+fn by_unit(point: f64, unit: f64, cut: f64) -> f64 {
+    (point + unit * cut).max(0.0)
+}
+
+/// 5-95 % bands around a model that has none of its own: what it was lately off by at this horizon (split conformal
+/// prediction).
+#[derive(Debug, Clone)]
+pub(crate) struct Conformal {
+    horizon_s: f64,
+    pending: VecDeque<(f64, Banded)>,
+    bands: Bands,
 }
 
 impl Conformal {
@@ -160,10 +273,7 @@ impl Conformal {
         Self {
             horizon_s,
             pending: VecDeque::new(),
-            in_ln: Residuals::new(horizon_s),
-            in_units: Residuals::new(horizon_s),
-            scores: [0.0; 2],
-            truths: (0.0, 0.0),
+            bands: Bands::new(horizon_s),
         }
     }
 
@@ -175,47 +285,22 @@ impl Conformal {
         point: f64,
         truth: impl Fn(f64, f64) -> f64,
     ) -> [f64; 2] {
-        while let Some(said) = self.pending.front().copied()
-            && said.time_s + self.horizon_s <= now_s
+        while let Some((said_s, said)) = self.pending.front().copied()
+            && said_s + self.horizon_s <= now_s
         {
             self.pending.pop_front();
-            let truth = truth(said.time_s, said.time_s + self.horizon_s);
+            let truth = truth(said_s, said_s + self.horizon_s);
             if !truth.is_nan() {
-                self.learn(&said, truth, now_s);
+                self.bands.learn(&said, truth, now_s, SAMPLE_S);
             }
         }
         if !point.is_finite() {
             return [f64::NAN; 2];
         }
-        self.in_ln.recut(now_s);
-        self.in_units.recut(now_s);
-        let unit = match self.truths {
-            (sum, count) if sum > 0.0 => ASSUMED_SPREAD * sum / count,
-            _ => ASSUMED_SPREAD * point.max(VALUE_FLOOR),
-        };
-        let last = QUANTILES.len() - 1;
-        let (ln, units) = (self.in_ln.cut(), self.in_units.cut());
-        let bands = [
-            [ln[0], ln[last]].map(|cut| or_zero(point * (ASSUMED_SPREAD * cut).exp())),
-            [units[0], units[last]].map(|cut| (point + unit * cut).max(0.0)),
-        ];
-        self.pending.push_back(Said {
-            time_s: now_s,
-            point,
-            unit,
-            bands,
-        });
-        bands[usize::from(self.scores[1] < self.scores[0])]
-    }
-
-    fn learn(&mut self, said: &Said, truth: f64, now_s: f64) {
-        let ln = |value: f64| value.max(VALUE_FLOOR).ln();
-        (self.in_ln).push(now_s, (ln(truth) - ln(said.point)) / ASSUMED_SPREAD);
-        (self.in_units).push(now_s, (truth - said.point) / said.unit);
-        for (sum, band) in self.scores.iter_mut().zip(said.bands) {
-            *sum += interval_score(band, truth);
-        }
-        self.truths = (self.truths.0 + truth, self.truths.1 + 1.0);
+        self.bands.recut(now_s);
+        let banded = self.bands.around(point, ASSUMED_SPREAD);
+        self.pending.push_back((now_s, banded));
+        self.bands.band(&banded)
     }
 }
 

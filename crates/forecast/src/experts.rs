@@ -45,6 +45,8 @@ pub enum Expert {
     LastSample,
     /// Exponentially weighted samples.
     Ewma,
+    /// The weight, of nine, that had the least error so far at this horizon.
+    EwmaTuned,
     /// Level plus trend.
     HoltWinters,
     /// Harmonic mean of five samples.
@@ -55,24 +57,28 @@ pub enum Expert {
     WindowMean,
     /// Mean of all samples.
     MeanOfAll,
+    /// The rate of the last round trip, of 0.1 s at least; the newest sample where windows are forecast.
+    RateNow,
     /// What the window is worth now. The paper's model amounts to it: its loss curve, made from a
     /// few losses, says that the next one is near.
     Now,
 }
 
 /// The experts, in the order of all lists of theirs.
-pub const EXPERTS: [Expert; 12] = [
+pub const EXPERTS: [Expert; 14] = [
     Expert::State,
     Expert::Unbiased,
     Expert::Likely,
     Expert::Regression,
     Expert::LastSample,
     Expert::Ewma,
+    Expert::EwmaTuned,
     Expert::HoltWinters,
     Expert::HarmonicMean,
     Expert::ShortMean,
     Expert::WindowMean,
     Expert::MeanOfAll,
+    Expert::RateNow,
     Expert::Now,
 ];
 
@@ -89,10 +95,10 @@ impl Expert {
         match self {
             Self::State | Self::Likely => 0.03 * horizon_s.sqrt(),
             Self::Unbiased | Self::Regression => 0.035 * horizon_s.sqrt(),
-            Self::Now | Self::LastSample | Self::Ewma | Self::HoltWinters => {
+            Self::Now | Self::RateNow | Self::LastSample | Self::Ewma | Self::HoltWinters => {
                 0.05 * horizon_s.sqrt()
             }
-            Self::HarmonicMean => 0.08 * horizon_s.powf(0.4),
+            Self::HarmonicMean | Self::EwmaTuned => 0.08 * horizon_s.powf(0.4),
             Self::ShortMean => 0.25,
             Self::WindowMean => 0.3,
             Self::MeanOfAll => 0.33,

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from pathcast.cli.console import err, out, print_json, progress_bar, styled
 from pathcast.experiments.engine.runner import ATTEMPTS, Status, plan, run
@@ -94,7 +94,11 @@ def _run(
 def _print(found: Mapping[str, Any]) -> None:
     horizons = found["horizons_s"]
     table = Table(
-        "group", "cells", *(f"{horizon_s:g} s" for horizon_s in horizons), "hold", "score"
+        Column("group", no_wrap=True, min_width=14),
+        "cells",
+        *(f"{horizon_s:g} s" for horizon_s in horizons),
+        "hold",
+        "score",
     )
     by_place = {(row["group"], row["horizon_s"]): row for row in found["summary"]}
     groups = list(dict.fromkeys(row["group"] for row in found["summary"]))

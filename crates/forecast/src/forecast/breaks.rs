@@ -87,13 +87,14 @@ impl Forecaster {
         self.sample_range = old.sample_range;
         self.records = old.records;
         self.reward = old.reward;
+        self.least_srtt_s = old.least_srtt_s;
         self.on_break = old.on_break;
         self.notes = old.notes;
         self.horizons = old.horizons;
+        self.forget_tuning();
         for horizon in &mut self.horizons {
             horizon.pending.clear();
-            // residuals carry the times of the old clock
-            horizon.residuals = crate::bands::Residuals::new(horizon.horizon_s);
+            horizon.bands.restart(horizon.horizon_s);
         }
     }
 }

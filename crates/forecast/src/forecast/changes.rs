@@ -49,6 +49,7 @@ impl Forecaster {
         self.notes.add(Note::PathChanged);
         match change.kind {
             ChangeKind::Rtt => {
+                self.least_srtt_s = record.srtt_s.unwrap_or(f64::INFINITY);
                 if self.rtt_source == RttSource::Srtt {
                     self.rtt_s = change.after;
                     self.detector.set_rtt_s(change.after);

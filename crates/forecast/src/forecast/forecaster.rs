@@ -6,7 +6,7 @@ use super::breaks::OnBreak;
 use super::horizon::Horizon;
 use super::notes::Notes;
 use super::types::{Ablation, ForecasterOptions, Observation};
-use crate::baselines::{Ewma, HoltWinters};
+use crate::baselines::{Ewma, EwmaTuned, HoltWinters};
 use crate::renewal::Reward;
 use crate::types::{ForecastError, Quantity, SAMPLE_S};
 use pathcast_analysis::change::ChangeDetector;
@@ -57,6 +57,8 @@ pub struct Forecaster {
     pub(super) changes_of_path: ChangeDetector,
     /// With the newest sequence number and round-trip time that are known.
     pub(super) last: Option<Observation>,
+    /// The shortest round-trip time that records carried since the path last changed, seconds.
+    pub(super) least_srtt_s: f64,
     /// When the round-trip time was last known, seconds.
     pub(super) srtt_at_s: f64,
     pub(super) last_level: f64,
@@ -88,6 +90,7 @@ pub struct Forecaster {
     /// Least and greatest sample so far.
     pub(super) sample_range: (f64, f64),
     pub(super) ewma: Ewma,
+    pub(super) ewma_tuned: EwmaTuned,
     pub(super) holt_winters: HoltWinters,
     pub(super) reward: Reward,
     pub(super) ceiling_packets: f64,
@@ -122,6 +125,7 @@ impl Forecaster {
             hazard: Hazard::default(),
             changes_of_path: ChangeDetector::default(),
             last: None,
+            least_srtt_s: f64::INFINITY,
             srtt_at_s: f64::NEG_INFINITY,
             last_level: 0.0,
             records: 0,
@@ -145,6 +149,7 @@ impl Forecaster {
             refit_until: (REFIT_S / SAMPLE_S) as u32,
             sample_range: (f64::INFINITY, 0.0),
             ewma: Ewma::default(),
+            ewma_tuned: EwmaTuned::new(&options.horizons_s, SAMPLE_S),
             holt_winters: HoltWinters::default(),
             reward: Reward {
                 per_packet: 1.0,

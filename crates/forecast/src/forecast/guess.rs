@@ -4,7 +4,6 @@ use super::forecaster::Forecaster;
 use super::horizon::{Horizon, Pending, Summary, VALUE_FLOOR, summarize};
 use super::notes::Note;
 use super::types::{Ablation, Basis, Forecast, Weight};
-use crate::bands::or_zero;
 use crate::baselines::{harmonic_mean, last_sample, window_mean};
 use crate::experts::{ByExpert, EXPERTS, Expert, middle};
 use crate::renewal::Law;
@@ -13,6 +12,11 @@ use pathcast_analysis::epochs::FlowState;
 
 /// Samples in the mean between the harmonic mean's five and the training window's 100.
 const SHORT_SAMPLES: usize = 30;
+/// No expert widens the band more than if it were off by so much in ln: one that says that nothing will be sent is off
+/// by any amount.
+const DISAGREEMENT_MAX: f64 = 0.7;
+/// The rate now is that of the last round trip, but of so many seconds at least.
+const RATE_NOW_S: f64 = 0.1;
 /// Spread in ln before the first table.
 const ASSUMED_SPREAD: f64 = 0.1;
 /// No forecast is above this, packets or packets/s: 10^10 packets/s are 100 Tbit/s.
@@ -56,10 +60,8 @@ impl Forecaster {
         let now_s = now_s.max(last.time_s);
         let (guess, weights) = self.guess(horizon, state, now_s);
         let believable = self.believable(guess.ln_point.exp());
-        let at = |cut: f64| {
-            let value = (guess.ln_point + guess.spread * cut).exp();
-            or_zero(value.clamp(believable.0, believable.1))
-        };
+        let (quantiles, mean) =
+            (horizon.bands).quantiles(guess.ln_point.exp(), guess.spread, believable, now_s);
         let losses_remembered = self.hazard.losses();
         let packets_remembered = self.hazard.packets();
         Ok(Forecast {
@@ -67,8 +69,8 @@ impl Forecaster {
             horizon_s,
             quantity: self.quantity,
             point: guess.ln_point.exp(),
-            mean: horizon.residuals.mean(now_s, at),
-            quantiles: horizon.residuals.cut().map(at),
+            mean,
+            quantiles,
             weights: (0..EXPERTS.len())
                 .map(|e| Weight {
                     expert: EXPERTS[e],
@@ -115,6 +117,13 @@ impl Forecaster {
     fn now_packets_per_s(&self, state: &FlowState) -> Option<f64> {
         let srtt_s = self.last?.srtt_s?;
         (self.quantity == Quantity::PacketsPerS).then(|| state.cwnd_packets / srtt_s)
+    }
+
+    /// The rate of the last round trip, packets/s; `None` if it is not known or a window is forecast.
+    fn rate_now(&self, now_s: f64) -> Option<f64> {
+        let from_s = now_s - self.rtt_s.max(RATE_NOW_S);
+        let rate = self.snd_nxt.rate(from_s, now_s);
+        (self.quantity == Quantity::PacketsPerS && !rate.is_nan()).then_some(rate)
     }
 
     pub(super) fn law(&self) -> Law<'_> {
@@ -164,11 +173,13 @@ impl Forecaster {
             1.0,
             or_now(last_sample(samples)),
             or_now(self.ewma.forecast()),
+            or_now(self.ewma_tuned.forecast(horizon.horizon_s)),
             or_now(self.holt_winters.forecast()),
             or_now(harmonic_mean(samples)),
             or_now(window_mean(short)),
             or_now(window_mean(samples)),
             or_now(mean_of_all),
+            or_now(self.rate_now(now_s).or(last_sample(samples))),
             self.now_packets_per_s(state).unwrap_or(now_worth),
         ];
         let mut ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
@@ -186,7 +197,7 @@ impl Forecaster {
         let disagreement: f64 = ln_value
             .iter()
             .zip(&weights)
-            .map(|(v, w)| w * (v - ln_point).powi(2))
+            .map(|(v, w)| w * (v - ln_point).abs().min(DISAGREEMENT_MAX).powi(2))
             .sum();
         let own = weights[0] * by_state.spread;
         let spread = (own * own + disagreement + horizon.pool.usual_error().powi(2)).sqrt();
@@ -197,6 +208,7 @@ impl Forecaster {
                 ln_queue,
                 ln_point,
                 spread,
+                banded: horizon.bands.around(ln_point.exp(), spread),
             },
             weights,
         )

@@ -4,7 +4,7 @@ use crate::types::SAMPLE_S;
 use std::collections::VecDeque;
 
 use super::regression::Regression;
-use crate::bands::Residuals;
+use crate::bands::{Banded, Bands};
 use crate::experts::{ByExpert, Pool};
 use crate::renewal::{Piece, Renewal};
 
@@ -20,7 +20,7 @@ pub(super) struct Horizon {
     pub(super) resolved: u32,
     pub(super) pool: Pool,
     pub(super) regression: Regression,
-    pub(super) residuals: Residuals,
+    pub(super) bands: Bands,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +31,7 @@ pub(super) struct Pending {
     pub(super) ln_queue: f64,
     pub(super) ln_point: f64,
     pub(super) spread: f64,
+    pub(super) banded: Banded,
 }
 
 impl Horizon {
@@ -42,15 +43,15 @@ impl Horizon {
             resolved: 0,
             pool: Pool::new(horizon_s),
             regression: Regression::new(horizon_s),
-            residuals: Residuals::new(horizon_s),
+            bands: Bands::new(horizon_s),
         }
     }
 
-    pub(super) fn learn(&mut self, forecast: &Pending, ln_truth: f64, now_s: f64) {
+    pub(super) fn learn(&mut self, forecast: &Pending, truth: f64, now_s: f64) {
+        let ln_truth = truth.max(VALUE_FLOOR).ln();
         (self.pool).learn(&forecast.ln_value, forecast.ln_point, ln_truth, SAMPLE_S);
         (self.regression).learn(&forecast.ln_value, forecast.ln_queue, ln_truth, SAMPLE_S);
-        let residual = (ln_truth - forecast.ln_point) / forecast.spread;
-        self.residuals.push(now_s, residual);
+        (self.bands).learn(&forecast.banded, truth, now_s, SAMPLE_S);
         self.resolved += 1;
     }
 }

@@ -47,8 +47,9 @@ impl Forecaster {
             self.rtt_source = RttSource::Srtt;
             self.detector.set_rtt_s(self.rtt_s);
         }
-        if record.srtt_s.is_some() {
+        if let Some(srtt_s) = record.srtt_s {
             self.srtt_at_s = t;
+            self.least_srtt_s = self.least_srtt_s.min(srtt_s);
         }
         if (self.detector).observe(t, record.cwnd_packets, record.snd_nxt_packets) {
             self.notes.add(Note::IdleRestart);

@@ -4,8 +4,13 @@ use crate::renewal::Reward;
 use pathcast_analysis::rtt::median;
 
 /// From mean windows (packets) and rates (packets/s) of the last seconds. Below the path's capacity the
-/// rate is window over RTT; above it the queue grows and the rate does not.
-pub(super) fn learn(seconds: impl Iterator<Item = (f64, f64)>, rtt_s: f64) -> Reward {
+/// rate is window over RTT; above it the queue grows and the rate does not. `least_rtt_s` is the shortest round-trip
+/// time that was measured, infinite if none was: a queue that never empties hides it from windows and rates.
+pub(super) fn learn(
+    seconds: impl Iterator<Item = (f64, f64)>,
+    rtt_s: f64,
+    least_rtt_s: f64,
+) -> Reward {
     let mut seconds: Vec<(f64, f64)> = seconds.collect();
     seconds.retain(|&(window, rate)| window > 0.0 && rate > 0.0);
     if seconds.len() < 3 {
@@ -30,7 +35,7 @@ pub(super) fn learn(seconds: impl Iterator<Item = (f64, f64)>, rtt_s: f64) -> Re
     };
     if limit.is_finite() {
         // with a standing queue only the least of all tell the path without it
-        short_s = trips[trips.len() / 20];
+        short_s = trips[trips.len() / 20].min(least_rtt_s);
     }
     // what is left over (headers of the trace, pacing) is taken up by one factor
     let off = median(

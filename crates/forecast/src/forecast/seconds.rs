@@ -1,10 +1,9 @@
 //! What the forecaster does each second: sample, resolve, learn, refit, and forecast for later scoring.
 
 use super::forecaster::{Forecaster, REFIT_S, SILENCE_S};
-use super::horizon::VALUE_FLOOR;
 use super::reward;
 use super::types::Ablation;
-use crate::baselines::{Ewma, HoltWinters};
+use crate::baselines::{Ewma, EwmaTuned, HoltWinters};
 use crate::renewal::Renewal;
 use crate::types::{Quantity, SAMPLE_S, TRAINING_S};
 use pathcast_analysis::rtt::{RttSource, estimate_rtt_s, median};
@@ -53,10 +52,16 @@ impl Forecaster {
         self.sum_of_all = (0.0, 0);
         self.refit_until = (REFIT_S / SAMPLE_S) as u32;
         self.ewma = Ewma::default();
+        self.forget_tuning();
         self.holt_winters = HoltWinters::default();
         self.horizons
             .iter_mut()
             .for_each(|horizon| horizon.pending.clear());
+    }
+
+    pub(super) fn forget_tuning(&mut self) {
+        let horizons_s: Vec<f64> = self.horizons.iter().map(|h| h.horizon_s).collect();
+        self.ewma_tuned = EwmaTuned::new(&horizons_s, SAMPLE_S);
     }
 
     /// A second is over: sample, resolve, learn, refit, and forecast for later scoring.
@@ -76,10 +81,10 @@ impl Forecaster {
                 horizon.pending.pop_front();
                 let truth = self.truth(first.time_s, first.time_s + horizon.horizon_s);
                 if !truth.is_nan() {
-                    horizon.learn(&first, truth.max(VALUE_FLOOR).ln(), now_s);
+                    horizon.learn(&first, truth, now_s);
                 }
             }
-            horizon.residuals.recut(now_s);
+            horizon.bands.recut(now_s);
             let state = self.detector.state(now_s);
             let (guess, _) = self.guess(horizon, &state, now_s);
             horizon.pending.push_back(guess);
@@ -97,6 +102,7 @@ impl Forecaster {
         self.sum_of_all.0 += sample;
         self.sum_of_all.1 += 1;
         self.ewma.push(sample);
+        self.ewma_tuned.push(sample);
         self.holt_winters.push(sample);
         self.sample_range = (
             self.sample_range.0.min(sample),
@@ -132,7 +138,14 @@ impl Forecaster {
         }
         if self.quantity == Quantity::PacketsPerS {
             let windows = self.sample_windows.iter().copied();
-            self.reward = reward::learn(windows.zip(self.samples.iter().copied()), self.rtt_s);
+            let seconds = windows.zip(self.samples.iter().copied());
+            // only a window law asks what windows below the queue's are worth
+            let least_rtt_s = if self.cc.has_law() {
+                self.least_srtt_s
+            } else {
+                f64::INFINITY
+            };
+            self.reward = reward::learn(seconds, self.rtt_s, least_rtt_s);
         }
         self.hazard.smooth();
         let range = (0.5 * self.range.0, 2.0 * self.range.1);

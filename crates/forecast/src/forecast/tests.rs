@@ -168,7 +168,7 @@ fn memory_is_bounded() {
             + f.samples.len()
             + f.horizons
                 .iter()
-                .map(|h| h.pending.len() + h.residuals.len())
+                .map(|h| h.pending.len() + h.bands.len())
                 .sum::<usize>()
     };
     assert!(
