@@ -1,4 +1,4 @@
-//! The table of `docs/results/models.md`: `cargo run --release -p pathcast-forecast --example econ_table -- FOLDER [fair|paper]`.
+//! All models on a folder of traces: `cargo run --release -p pathcast-forecast --example econ_table -- FOLDER [fair|paper]`.
 //!
 //! FOLDER holds `NAME.cwnd.csv.gz` (time_s, cwnd_packets), as the ECON authors' traces do. With
 //! `NAME.epochs.csv` and `NAME.loss_curve.csv` beside it, epochs and curve are compared too.

@@ -8,6 +8,7 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.table import Column, Table
 
 from pathcast.cli.console import err, out, print_json, progress_bar, styled
@@ -94,11 +95,12 @@ def _run(
 def _print(found: Mapping[str, Any]) -> None:
     horizons = found["horizons_s"]
     table = Table(
-        Column("group", no_wrap=True, min_width=14),
-        "cells",
-        *(f"{horizon_s:g} s" for horizon_s in horizons),
-        "hold",
-        "score",
+        *(Column(name, no_wrap=True) for name in ("group", "cells")),
+        *(Column(f"{horizon_s:g} s", no_wrap=True) for horizon_s in horizons),
+        Column("hold", justify="right"),
+        Column("score", no_wrap=True),
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
     )
     by_place = {(row["group"], row["horizon_s"]): row for row in found["summary"]}
     groups = list(dict.fromkeys(row["group"] for row in found["summary"]))
@@ -107,7 +109,7 @@ def _print(found: Mapping[str, Any]) -> None:
             table.add_section()
         overall = by_place[group, None]
         counts = [_counts(by_place.get((group, horizon_s))) for horizon_s in horizons]
-        share = f"{overall['bands_hold']}/{overall['cells']}"
+        share = f"{overall['bands_hold'] / overall['cells']:.0%}"
         ratio = overall["interval_score_ratio"]
         table.add_row(
             group or "all",
@@ -118,7 +120,7 @@ def _print(found: Mapping[str, Any]) -> None:
         )
     out.print(table)
     out.print(
-        "better/level/worse than the best other model of each cell, known only afterwards; hold: "
+        "better/level/worse than the best other model of each cell, known only afterwards; hold: rows in which "
         f"{HOLDS[0]:.0%} to {HOLDS[1]:.0%} of the truths are in the 90 % band; score: interval score over that "
         "of the best other's bands",
         soft_wrap=True,
