@@ -97,10 +97,11 @@ def _print(found: Mapping[str, Any]) -> None:
     table = Table(
         *(Column(name, no_wrap=True) for name in ("group", "cells")),
         *(Column(f"{horizon_s:g} s", no_wrap=True) for horizon_s in horizons),
-        Column("hold", justify="right"),
+        Column("hold", justify="right", no_wrap=True),
         Column("score", no_wrap=True),
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     by_place = {(row["group"], row["horizon_s"]): row for row in found["summary"]}
     groups = list(dict.fromkeys(row["group"] for row in found["summary"]))
