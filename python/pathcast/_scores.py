@@ -95,7 +95,8 @@ class Skill:
         opponent: that model.
         error_ratio: Pathcast's median error over the other's; medians below 0.05 % count as this.
         interval95: 2.5 and 97.5 % quantiles of the ratio, by block bootstrap.
-        verdict: `better` if the whole interval is below 1, `worse` if it is above, else `level`.
+        verdict: `better` if the whole interval is below 1, `worse` if it is above, else `level`; of
+            fewer than 20 windows always `level`.
 
     """
 

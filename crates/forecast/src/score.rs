@@ -20,6 +20,8 @@ const RESAMPLES: (usize, usize) = (200, 1000);
 /// their truth, and beyond it a flow's state.
 const BLOCK_HORIZONS: f64 = 2.0;
 const BLOCK_S: f64 = 10.0;
+/// Of fewer windows no verdict is given: resamples of one are all the same.
+const FEWEST_WINDOWS: usize = 20;
 /// The same forecasts give the same intervals.
 const SEED: u64 = 18;
 
@@ -122,7 +124,7 @@ impl BandScore {
 pub enum Verdict {
     /// The whole interval is below 1.
     Better,
-    /// The interval holds 1.
+    /// The interval holds 1, or there are too few windows to tell.
     Level,
     /// The whole interval is above 1.
     Worse,
@@ -203,6 +205,7 @@ impl Ratio {
         ratios.sort_unstable_by(f64::total_cmp);
         let interval95 = [0.025, 0.975].map(|level| quantile(&ratios, level));
         let verdict = match interval95 {
+            _ if count < FEWEST_WINDOWS => Verdict::Level,
             [_, high] if high < 1.0 => Verdict::Better,
             [low, _] if low > 1.0 => Verdict::Worse,
             _ => Verdict::Level,
@@ -346,6 +349,16 @@ mod tests {
         let tiny = Ratio::of(&[1e-4; 400], &[1e-3; 400], 1.0).unwrap();
         assert_eq!((tiny.error_ratio, tiny.verdict), (1.0, Verdict::Level));
         assert_eq!(Ratio::of(&[f64::NAN], &[1.0], 1.0), None);
+    }
+
+    #[test]
+    fn of_few_windows_there_is_no_verdict() {
+        for count in [1, 6, 19] {
+            let ratio = Ratio::of(&vec![2.0; count], &vec![1.0; count], 1.0).unwrap();
+            assert_eq!((ratio.error_ratio, ratio.verdict), (2.0, Verdict::Level));
+        }
+        let ratio = Ratio::of(&[2.0; 20], &[1.0; 20], 1.0).unwrap();
+        assert_eq!(ratio.verdict, Verdict::Worse);
     }
 
     #[test]

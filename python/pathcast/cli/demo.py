@@ -96,7 +96,7 @@ def run_demo(
         f"first {result.training_s:.0f} s, which the forecasts begin with"
     )
     out.print(score_table(result.evaluation.horizons))
-    out.print("one forecast each second from there on; an error is |forecast / truth - 1|")
+    out.print("one forecast each second from there on; an error is |forecast - truth| / truth")
     out.print(styled("report written to ", (str(output), "bold")))
     if open_page and has_desktop():
         webbrowser.open(output.resolve().as_uri())

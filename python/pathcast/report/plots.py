@@ -14,11 +14,12 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter
 
 from pathcast.foreign import visible_lines
-from pathcast.models import Evaluation, HorizonScore, LossCurve
+from pathcast.models import NO_OPPONENTS, Evaluation, HorizonScore, LossCurve
 from pathcast.trace import FlowSeries
 
 # Okabe and Ito's colors, which most colour-blind readers can tell apart
 BLUE, ORANGE, GREEN, VERMILION, GRAY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#8a8f98"
+LIGHT_BLUE = "#8ec1e0"
 
 _STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -222,7 +223,9 @@ def error_plot(evaluation: Evaluation) -> str:
         for axes, score in zip(panels, evaluation.horizons, strict=True):
             errors = [score.median_error_pct[model] for model in models]
             lengths = [np.nan if error is None else error for error in errors]
-            colors = [{"pathcast": BLUE, "econ": ORANGE}.get(model, GRAY) for model in models]
+            # what is left of Pathcast without a part is lighter
+            named = dict.fromkeys(NO_OPPONENTS, LIGHT_BLUE) | {"pathcast": BLUE, "econ": ORANGE}
+            colors = [named.get(model, GRAY) for model in models]
             bars = axes.barh(labels, lengths, height=0.7, color=colors)
             axes.bar_label(bars, fmt="%.1f", fontsize=8, color="#2b303b", padding=2)
             axes.grid(visible=False, axis="y")

@@ -77,7 +77,7 @@ class Scored:
         horizon_s: seconds ahead.
         time_s: moments of prediction in seconds of the trace.
         scwnd: window at that moment, packets.
-        error_pct: by model, |forecast / truth - 1| in per cent; NaN where it gave none.
+        error_pct: by model, |forecast - truth| / truth in per cent; NaN where it gave none.
         in_band: whether the truth was within Pathcast's 90 % band.
 
     """

@@ -134,7 +134,7 @@ _ABBREVIATED = {
 }
 
 _MEDIANS = (
-    "Medians of |forecast / truth - 1| in per cent. In the paper's protocol the other models are those of "
+    "Medians of |forecast - truth| / truth in per cent. In the paper's protocol the other models are those of "
     "the paper's figure; in the fair one all that there are."
 )
 
@@ -183,7 +183,7 @@ def _networks_views(results: Row) -> list[View]:
         _view(
             "sensitivity",
             "Section 5.2: all models learning on 10 s alone, the next second",
-            "Medians of |forecast / truth - 1| in per cent, paper's protocol; then by how much they and the mean "
+            "Medians of |forecast - truth| / truth in per cent, paper's protocol; then by how much they and the mean "
             "errors are lower than the best other model's, and by how much with the windows that suit each model.",
             (
                 _WHERE[0],
@@ -342,7 +342,7 @@ def _models_view(results: Row) -> View:
     return _view(
         "models",
         "All networks, horizons and models",
-        "Medians of |forecast / truth - 1| in per cent; a formula is judged on the congestion control "
+        "Medians of |forecast - truth| / truth in per cent; a formula is judged on the congestion control "
         "that it was made for.",
         (
             *_WHERE,
