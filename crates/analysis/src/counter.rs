@@ -1,14 +1,15 @@
-//! A counter over time, such as the sequence number, of which some records may know nothing.
+//! A counter over time, such as the sequence number, that some records may lack.
 
 use std::collections::VecDeque;
 
 use crate::series::Series;
 
-/// A mean rate is known if the counter is known within this part of its span from either end.
+/// A mean rate is known if the counter is known within this share of its span before both ends.
 const END_PART: f64 = 0.25;
 
-/// The rate between two moments of which the counter was last known at (seconds, value). NaN if that was too long
-/// before either of them. Where it was known at the last record before both, they count as the moments themselves.
+/// The rate between two moments, given the last known (seconds, value) at each. Returns NaN if
+/// either value is too old. A value of the last record before a moment counts as known at the
+/// moment.
 fn rate_between(
     (from_s, from): (f64, Option<(f64, f64)>),
     (to_s, to): (f64, Option<(f64, f64)>),
@@ -28,12 +29,12 @@ fn rate_between(
 pub struct Counter<'a> {
     time_s: &'a [f64],
     value: &'a [f64],
-    /// For each record the newest, up to it, that knows.
+    /// For each record, the newest record up to it with a value.
     known: Vec<Option<usize>>,
 }
 
 impl<'a> Counter<'a> {
-    /// That of a series; `None` without sequence numbers.
+    /// The counter of a series; `None` without sequence numbers.
     pub fn of(series: &'a Series) -> Option<Self> {
         let value = series.snd_nxt_packets()?;
         let newest = value.iter().enumerate().scan(None, |newest, (i, v)| {
@@ -49,12 +50,12 @@ impl<'a> Counter<'a> {
         })
     }
 
-    /// Mean growth a second; NaN where it is not known.
+    /// Mean growth per second; NaN where unknown.
     pub fn rate(&self, from_s: f64, to_s: f64) -> f64 {
         rate_between((from_s, self.at(from_s)), (to_s, self.at(to_s)))
     }
 
-    /// What holds at a moment, and since when: the moment itself where the last record knows it.
+    /// The value at a moment, and since when: the moment itself if the last record has a value.
     pub fn at(&self, time_s: f64) -> Option<(f64, f64)> {
         let last = self.time_s.partition_point(|&t| t <= time_s).max(1) - 1;
         let known = self.known[last]?;
@@ -67,15 +68,15 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// A counter that grows record by record: the last value holds.
+/// A counter that grows record by record and holds its last value.
 #[derive(Debug, Clone, Default)]
 pub struct Steps {
-    /// NaN from a record on that does not know it.
+    /// NaN from the first record without a value.
     points: VecDeque<(f64, f64)>,
 }
 
 impl Steps {
-    /// Takes the value of a moment; `None` where it is not known.
+    /// Takes the value at a moment; `None` if unknown.
     pub fn push(&mut self, time_s: f64, value: Option<f64>) {
         match value {
             Some(value) => self.points.push_back((time_s, value)),
@@ -86,24 +87,24 @@ impl Steps {
         }
     }
 
-    /// Mean growth a second.
+    /// Mean growth per second.
     pub fn rate(&self, from_s: f64, to_s: f64) -> f64 {
         rate_between((from_s, self.at(from_s)), (to_s, self.at(to_s)))
     }
 
-    /// What holds at a moment, and since when: the moment itself where the last record knows it.
+    /// The value at a moment, and since when: the moment itself if the last record has a value.
     fn at(&self, time_s: f64) -> Option<(f64, f64)> {
         let after = self.points.partition_point(|point| point.0 <= time_s);
         let last = after.saturating_sub(1);
         let point = self.points.get(last)?;
         if point.1.is_nan() {
-            // two in a row are never unknown
+            // unknown values never follow each other
             return self.points.get(last.checked_sub(1)?).copied();
         }
         Some((time_s, point.1))
     }
 
-    /// Forgets what no question about later moments needs.
+    /// Forgets what queries about later moments do not need.
     pub fn forget_before(&mut self, time_s: f64) {
         let mut old = self
             .points

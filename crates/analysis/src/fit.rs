@@ -1,4 +1,4 @@
-//! From a series to everything that is measured on it.
+//! Fits everything that is measured on a series.
 
 use serde::Serialize;
 
@@ -8,12 +8,13 @@ use crate::rtt::{RttSource, guess_cc, rtt_s};
 use crate::series::Series;
 use pathcast_window_law::Cc;
 
-/// What the caller knows about the flow; all of it may be left out.
+/// What the caller knows about the flow; every field is optional.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FitOptions {
-    /// Congestion control; guessed from the window if `None`.
+    /// Congestion control; inferred from the window if `None`.
     pub cc: Option<Cc>,
-    /// Round-trip time, seconds, finite and > 0 (the caller checks); from srtt or estimated if `None`.
+    /// Round-trip time, seconds, finite and > 0 (the caller checks). If `None`, from srtt, or
+    /// estimated.
     pub rtt_s: Option<f64>,
     /// Parallel connections, this one included.
     pub npc: u32,
@@ -32,36 +33,37 @@ impl Default for FitOptions {
     }
 }
 
-/// What losses were found from.
+/// The evidence for losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossSource {
-    /// The trace counts packets sent again: each window of data in which that rises is one loss event.
+    /// The trace counts retransmissions: each window of data in which the counter rises is one loss
+    /// event.
     Retransmissions,
-    /// The window's falls, as a window law makes them.
+    /// Falls of the window that match a window law.
     Window,
 }
 
 /// Epochs, losses and loss curve of one flow.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fit {
-    /// Congestion control, given or guessed.
+    /// Congestion control, given or inferred.
     pub cc: Cc,
-    /// True if `cc` was guessed.
+    /// True if `cc` was inferred.
     pub cc_guessed: bool,
     /// Round-trip time, seconds.
     pub rtt_s: f64,
-    /// Where it came from.
+    /// Source of the round-trip time.
     pub rtt_source: RttSource,
-    /// What losses were found from.
+    /// The evidence for losses.
     pub losses_source: LossSource,
-    /// Packets sent again; `None` if the trace does not count them.
+    /// Packets retransmitted; `None` if the trace does not count them.
     pub sent_again: Option<f64>,
     /// Packets sent; `None` without sequence numbers.
     pub packets: Option<f64>,
-    /// Packets sent a second; `None` without sequence numbers.
+    /// Packets sent per second; `None` without sequence numbers.
     pub rate_packets_per_s: Option<f64>,
-    /// Ended congestion-avoidance epochs, oldest first; none where no window law is known.
+    /// Ended congestion-avoidance epochs, oldest first; empty if the window law is unknown.
     pub epochs: Vec<Epoch>,
     /// Loss events, oldest first.
     pub losses: Vec<Loss>,

@@ -1,4 +1,4 @@
-//! One path, followed online: its loss curve and its changes, from the records of all its flows.
+//! Follows one path online: its loss curve and its changes, from the records of all its flows.
 
 use serde::Serialize;
 
@@ -8,19 +8,19 @@ use crate::rtt::guess_cc;
 use crate::series::Series;
 use pathcast_window_law::Cc;
 
-/// A change, and the flow that showed it.
+/// A change, and the flow that revealed it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FlowChange {
     /// The flow's number.
     pub flow: usize,
-    /// What it showed.
+    /// The change.
     #[serde(flatten)]
     pub change: Change,
 }
 
-/// Follows one path: a curve shared by its flows, a detector for each.
+/// Follows one path: a curve shared by its flows, and a change detector for each flow.
 ///
-/// Once a change is known, the curve forgets what was before it.
+/// After a detected change, the curve forgets everything before it.
 #[derive(Debug, Clone)]
 pub struct Follower {
     /// p(cwnd, npc) of the sliding window.
@@ -29,10 +29,10 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A follower without flows, whose curve reaches back `window_s` seconds.
+    /// A follower without flows, whose curve covers the last `window_s` seconds.
     ///
     /// # Errors
-    /// [`CurveError::BadWindow`] if that is no positive time.
+    /// [`CurveError::BadWindow`] if `window_s` is not a positive time.
     pub fn new(window_s: f64) -> Result<Self, CurveError> {
         Ok(Self {
             curve: OnlineCurve::new(window_s)?,
@@ -40,15 +40,15 @@ impl Follower {
         })
     }
 
-    /// One more flow: its congestion control and, if it is known, its round-trip time in seconds. Gives
-    /// its number, from 0.
+    /// Adds a flow with its congestion control and, if known, its round-trip time in seconds.
+    /// Returns the flow's number, from 0.
     pub fn add_flow(&mut self, cc: Cc, rtt_s: Option<f64>) -> usize {
         self.flows
             .push((CurveFeed::new(cc, rtt_s), ChangeDetector::default()));
         self.flows.len() - 1
     }
 
-    /// Takes the counter of packets sent again of the record that [`Follower::observe`] takes next.
+    /// Takes the retransmission counter of the record that [`Follower::observe`] takes next.
     ///
     /// # Panics
     /// If there is no such flow.
@@ -56,8 +56,8 @@ impl Follower {
         self.flows[flow].0.count(time_s, sent_again);
     }
 
-    /// Takes the next record of a flow, one that [`Follower::add_flow`] gave; a change, if one is known
-    /// by now.
+    /// Takes the next record of a flow, numbered by [`Follower::add_flow`], and returns a change if
+    /// one is detected.
     ///
     /// # Panics
     /// If there is no such flow.
@@ -76,11 +76,11 @@ impl Follower {
     }
 }
 
-/// Follows flows of one path that ran in parallel, all their records in the order of time. Without a
-/// congestion control it is guessed from each flow's window.
+/// Follows flows that ran in parallel on one path, with their records in time order. Without a
+/// congestion control, it is inferred from each flow's window.
 ///
 /// # Errors
-/// [`CurveError::BadWindow`] if `window_s` is no positive time.
+/// [`CurveError::BadWindow`] if `window_s` is not a positive time.
 pub fn follow(
     flows: &[Series],
     cc: Option<Cc>,
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::change::ChangeKind;
 
-    /// Reno from half of a wall up to it, again and again, 0.1 s a packet until `change_s`, 0.2 after.
+    /// Reno from half of a limit up to it, repeatedly, 0.1 s a packet until `change_s`, 0.2 after.
     fn flow(wall: f64, change_s: f64, until_s: f64) -> Series {
         let (mut time_s, mut cwnd, mut srtt) = (vec![], vec![], vec![]);
         let (mut now_s, mut w) = (0.0, wall / 2.0);
@@ -149,7 +149,8 @@ mod tests {
         assert_eq!(rtt.len(), 2, "{changes:?}");
         assert_ne!(rtt[0].flow, rtt[1].flow);
         let after = follower.curve.basis(2).unwrap();
-        // two flows of 30 and 45 packets per 0.2 s for ten seconds, the tenth of the window included
+        // two flows of 30 and 45 packets per 0.2 s for ten seconds, plus a tenth of the sliding
+        // window
         assert!((2000.0..5000.0).contains(&after.packets), "{after:?}");
     }
 }

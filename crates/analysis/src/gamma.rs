@@ -1,28 +1,28 @@
-//! The gamma distribution: what is known of a rate after so many events in so much exposure.
+//! The gamma distribution: the posterior of a rate after some events in some exposure.
 
-/// Levels of the bounds that are given with a loss probability.
+/// Levels of the bounds around a loss probability.
 pub const BOUNDS: [f64; 2] = [0.05, 0.95];
 
 /// A gamma distribution by shape and rate, both > 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gamma {
-    /// Events, those that were assumed included.
+    /// Events, including pseudo-events.
     pub shape: f64,
-    /// Exposure in which they came, the same unit as 1/mean.
+    /// Exposure of these events, in the unit of 1/mean.
     pub rate: f64,
 }
 
 impl Gamma {
-    /// Its mean.
+    /// The mean.
     pub fn mean(self) -> f64 {
         self.shape / self.rate
     }
 
     /// The value that is exceeded with probability `1 - level`, 0 < level < 1.
     ///
-    /// Halley's steps on the regularized incomplete gamma function from the guess of Wilson and
-    /// Hilferty (Press et al., Numerical Recipes, 3rd ed., section 6.2.1); relative error below 1e-9
-    /// for shapes of 0.05 to 1e6.
+    /// Uses Halley's method on the regularized incomplete gamma function, from the initial value of
+    /// Wilson and Hilferty (Press et al., Numerical Recipes, 3rd ed., section 6.2.1). The relative
+    /// error is below 1e-9 for shapes of 0.05 to 1e6.
     pub fn quantile(self, level: f64) -> f64 {
         standard_quantile(self.shape, level) / self.rate
     }
@@ -62,7 +62,7 @@ fn standard_quantile(shape: f64, level: f64) -> f64 {
     x
 }
 
-/// P(a, x), the part of a standard gamma distribution below x.
+/// P(a, x), the share of a standard gamma distribution below x.
 fn lower_part(a: f64, x: f64, ln_gamma_a: f64) -> f64 {
     let front = (a * x.ln() - x - ln_gamma_a).exp();
     if x < a + 1.0 {
@@ -74,7 +74,7 @@ fn lower_part(a: f64, x: f64, ln_gamma_a: f64) -> f64 {
         }
         return sum * front;
     }
-    // the continued fraction of Q(a, x), by Lentz
+    // the continued fraction of Q(a, x), by Lentz's method
     let mut b = x + 1.0 - a;
     let mut c = 1e300;
     let mut d = 1.0 / b;
@@ -97,8 +97,8 @@ fn nonzero(x: f64) -> f64 {
     if x.abs() < 1e-300 { 1e-300 } else { x }
 }
 
-/// ln of the gamma function for x > 0: Stirling's series, from 10 on; below by recurrence. Relative
-/// error below 1e-12.
+/// ln of the gamma function for x > 0: Stirling's series from 10 on, below that by recurrence. The
+/// relative error is below 1e-12.
 pub fn ln_gamma(x: f64) -> f64 {
     let (mut x, mut product) = (x, 1.0);
     while x < 10.0 {
@@ -112,7 +112,7 @@ pub fn ln_gamma(x: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - product.ln()
 }
 
-/// Abramowitz and Stegun 26.2.22; error below 0.003, enough to start from.
+/// Abramowitz and Stegun 26.2.22; error below 0.003, enough for an initial value.
 fn normal_quantile(level: f64) -> f64 {
     let tail = level.min(1.0 - level);
     let t = (-2.0 * tail.ln()).sqrt();

@@ -1,9 +1,9 @@
-//! The loss curve that forecasts use: smoothed, forgetting, with clustering.
+//! The loss curve that forecasts use: smoothed, with forgetting and clustering.
 //!
-//! The paper's curve ([`crate::LossCurve`]) is B/A at single windows, filled from the nearest. From
-//! a handful of losses that is noisy: one loss at a rarely seen window makes it certain death.
-//! Here losses and exposure are pooled over neighboring windows (in ln cwnd) and each scale is
-//! shrunk to the next wider one, as a Gamma-Poisson hierarchy does.
+//! The paper's curve ([`crate::LossCurve`]) is B/A at single windows, filled from the nearest. With
+//! few losses it is noisy: one loss at a rare window makes loss certain there. This curve pools
+//! losses and exposure over neighboring windows (in ln cwnd). It shrinks each scale to the next
+//! wider one, as in a Gamma-Poisson hierarchy.
 
 use std::sync::LazyLock;
 
@@ -15,19 +15,19 @@ const BINS: usize = 600;
 static SCALES: LazyLock<Scales> = LazyLock::new(|| Scales::new(0.02, BINS));
 /// Bounds of the ages since the last loss at which clustering is measured, seconds.
 const AGES_S: [f64; 7] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
-/// Pseudo-losses by which "no clustering" weighs at each age.
+/// Pseudo-losses that represent "no clustering" at each age.
 const AGE_SHRINK: f64 = 3.0;
 
-/// A weight is brought back to 1 before it can overflow.
+/// Weights are rescaled to 1 before they can overflow.
 const WEIGHT_MAX: f64 = 1e100;
 
-/// Losses and packets by window, forgetting exponentially.
+/// Losses and packets by window, with exponential forgetting.
 ///
-/// Nothing is multiplied as time goes by: what is new weighs more and more, and a count is told by
-/// its ratio to the weight of now. So forgetting takes O(1).
+/// Forgetting increases the weight of new counts instead of decreasing old ones. A count's value is
+/// its ratio to the current weight, so forgetting takes O(1).
 #[derive(Debug, Clone)]
 pub struct Hazard {
-    /// What one packet or loss of now weighs.
+    /// The weight of one packet or loss now.
     weight: f64,
     packets: Vec<f64>,
     losses: Vec<f64>,
@@ -64,7 +64,7 @@ impl Hazard {
         }
     }
 
-    /// `packets` were sent at a window, `age_s` after the last loss.
+    /// Takes `packets` sent at a window, `age_s` after the last loss.
     pub fn sent(&mut self, cwnd_packets: f64, packets: f64, age_s: f64) {
         let packets = packets * self.weight;
         if !self.smoothed.is_empty() {
@@ -74,7 +74,7 @@ impl Hazard {
         self.all_packets += packets;
     }
 
-    /// A loss was met at a window, `age_s` after the one before.
+    /// Takes a loss at a window, `age_s` after the previous one.
     pub fn lost(&mut self, cwnd_packets: f64, age_s: f64) {
         self.losses[SCALES.bin(cwnd_packets)] += self.weight;
         self.all_losses += self.weight;
@@ -83,7 +83,7 @@ impl Hazard {
         }
     }
 
-    /// A loss proved spurious.
+    /// Withdraws a loss that proved spurious.
     pub fn not_lost(&mut self, cwnd_packets: f64, age_s: f64) {
         let count = &mut self.losses[SCALES.bin(cwnd_packets)];
         let taken = count.min(self.weight);
@@ -99,7 +99,7 @@ impl Hazard {
         if self.weight < WEIGHT_MAX {
             return;
         }
-        // one who forgets all divides by 0, and 1/infinity is the 0 that counts then get
+        // `keep` = 0 makes the weight infinite, and 1/infinity gives counts of 0
         let rescale = 1.0 / self.weight;
         let counts = self.packets.iter_mut().chain(&mut self.losses);
         counts
@@ -110,8 +110,8 @@ impl Hazard {
         self.weight = 1.0;
     }
 
-    /// The path changed: what is remembered keeps its form over windows, but counts as `losses` losses at
-    /// `loss_probability` by and large.
+    /// Takes a change of the path. The counts keep their shape over windows, but are rescaled to
+    /// `losses` losses at an overall probability of `loss_probability`.
     pub fn step_to(&mut self, loss_probability: f64, losses: f64) {
         let scale = |total: f64, wanted: f64| if total > 0.0 { wanted / total } else { 0.0 };
         let of_packets = scale(self.packets(), losses / loss_probability);
@@ -126,12 +126,12 @@ impl Hazard {
         self.age_expected.fill(0.0);
     }
 
-    /// Losses remembered, each weighed by what is not yet forgotten of it.
+    /// Losses remembered, each weighted by forgetting.
     pub fn losses(&self) -> f64 {
         self.all_losses / self.weight
     }
 
-    /// Packets remembered.
+    /// Packets remembered, weighted likewise.
     pub fn packets(&self) -> f64 {
         self.all_packets / self.weight
     }
@@ -150,7 +150,7 @@ impl Hazard {
         };
         let unit = 1.0 / self.weight;
         let counts = |b: usize| (self.packets[b] * unit, self.losses[b] * unit);
-        // beyond what was seen, the edge counts
+        // outside the range seen, the edge value applies
         let seen = (first, last);
         let shrinks = SCALES.shrinks(counts, seen, overall);
         let smoothed = (first..=last)
@@ -160,12 +160,13 @@ impl Hazard {
         self.smoothed = (0..BINS).map(at).collect();
     }
 
-    /// Half a pseudo-loss beside those seen, Jeffreys' prior, so that no loss seen is not "never".
+    /// The overall loss probability. Half a pseudo-loss (Jeffreys' prior) avoids a probability of 0
+    /// without losses.
     fn overall(&self) -> f64 {
         (self.losses() + SHRINK) / self.packets().max(1.0)
     }
 
-    /// Probability that a packet sent at this window is lost, clustering left aside.
+    /// Loss probability of a packet sent at this window, without clustering.
     pub fn base(&self, cwnd_packets: f64) -> f64 {
         if self.smoothed.is_empty() {
             return self.overall();
@@ -177,8 +178,8 @@ impl Hazard {
         self.smoothed[b] * (1.0 - part) + self.smoothed[b + 1] * part
     }
 
-    /// How much more likely than by [`Hazard::base`] a loss is so long after the last one. What all ages
-    /// have in common is no clustering: the base was another when they were counted.
+    /// The factor by which a loss is more likely than [`Hazard::base`] at this time since the last
+    /// one. A factor common to all ages is not clustering: it means that the base was different.
     pub fn clustering(&self, age_s: f64) -> f64 {
         let a = age_bin(age_s);
         let all = |counts: &[f64]| counts.iter().sum::<f64>() + AGE_SHRINK * self.weight;
@@ -201,7 +202,7 @@ mod tests {
         let mut hazard = Hazard::default();
         hazard.sent(100.0, 1e6, 1.0);
         hazard.smooth();
-        // half a loss overall; each of the four scales sees the same packets without a loss again
+        // half a loss overall; each of the four scales counts the same packets without a loss again
         assert!(
             (0.09e-6..=0.51e-6).contains(&hazard.base(100.0)),
             "{}",
@@ -297,7 +298,7 @@ mod tests {
         hazard.sent(100.0, 1e3, 10.0);
         (0..10).for_each(|_| hazard.lost(100.0, 10.0));
         hazard.smooth();
-        // from now on losses are ten times as rare, at all ages alike
+        // losses become ten times as rare, equally at all ages
         for age_s in [0.7, 3.0, 20.0] {
             hazard.sent(100.0, 1e5, age_s);
             (0..100).for_each(|_| hazard.lost(100.0, age_s));
@@ -310,7 +311,7 @@ mod tests {
     #[test]
     fn a_long_time_of_forgetting_is_that_of_its_parts() {
         let (mut hazard, keep) = (Hazard::default(), (-1.0_f64 / 400.0).exp());
-        // past the point where weights are brought back to 1, and not by chance of a single time
+        // beyond the point where weights are rescaled
         for second in 0..200_000_u32 {
             hazard.sent(100.0, 500.0, 1.0);
             if second % 20 == 0 {

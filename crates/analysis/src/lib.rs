@@ -1,14 +1,14 @@
-//! What is measured on one TCP flow, and what it says of the path. Numbers in, plain structs out: no I/O,
-//! no clock, no threads, no randomness.
+//! Measurements on one TCP flow, and conclusions about its path. The crate takes numbers and
+//! returns plain structs: no I/O, clock, threads or randomness.
 //!
 //! | to do | call | gives |
 //! |---|---|---|
-//! | check input | [`Series::new`], [`Series::with_snd_nxt`], [`Series::with_srtt`] | [`Series`] or [`SeriesError`] (which record, what, what was wanted) |
+//! | check input | [`Series::new`], [`Series::with_snd_nxt`], [`Series::with_srtt`] | [`Series`] or [`SeriesError`] (record, value, expected value) |
 //! | epochs, losses, loss curve | [`fit()`]`(&Series, &`[`FitOptions`]`)` | [`Fit`] `{cc, cc_guessed, rtt_s, rtt_source, epochs, losses, curve}` |
 //! | a path's curve and changes, online | [`follow::Follower`], [`online_curve`], [`change`] | [`online_curve::CurveEstimate`], [`change::Change`] |
 //! | a new client's curve | [`clusters::Clusters`] | [`clusters::ClusterCurve`] |
 //!
-//! All outputs derive `serde::Serialize` with the keys above: `docs/explanation/models.md`,
+//! All outputs derive `serde::Serialize` with these keys. See `docs/explanation/models.md` and
 //! `docs/reference/loss-curves.md`.
 
 pub mod change;

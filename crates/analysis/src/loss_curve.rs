@@ -11,19 +11,19 @@ use crate::series::Series;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counting {
-    /// One window of packets each time an epoch grows through it: what the authors' curves hold
+    /// One window of packets each time an epoch grows through it, as in the authors' curves
     /// (recovered from their data: `p = losses / (cwnd * passages)`).
     #[default]
     Passages,
-    /// Window over RTT for the time spent there, recoveries included.
+    /// Window over RTT, for the time spent at the window, including recoveries.
     Time,
-    /// Growth of snd_nxt while the window was there: what the paper's text says, for traces that have
-    /// sequence numbers. As [`Counting::Time`] where a trace has none.
+    /// Growth of snd_nxt while the window was there, as the paper's text says, for traces with
+    /// sequence numbers. Other traces count as [`Counting::Time`].
     Sent,
 }
 
 impl Counting {
-    /// The best that this series allows: packets really sent, else the authors' way.
+    /// The best counting for this series: packets actually sent, else the authors' method.
     pub fn of(series: &Series) -> Self {
         if series.snd_nxt_packets().is_some() {
             Self::Sent
@@ -33,27 +33,27 @@ impl Counting {
     }
 }
 
-/// One window size that the flow was seen at.
+/// One window size at which the flow was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
     /// Window, packets.
     pub cwnd_packets: u32,
     /// Packets sent at it (A).
     pub packets: f64,
-    /// Losses met at it (B).
+    /// Losses at it (B).
     pub losses: u32,
-    /// B/A, or that of the nearest window with a loss.
+    /// B/A, or B/A of the nearest window with a loss.
     pub loss_probability: f64,
 }
 
 /// p(cwnd) for one number of parallel connections.
 ///
-/// Where no loss was seen at a window, the nearest window with one counts (the lower of two equally
-/// near). Where none was seen at all, see [`LossCurve::upper_bound`].
+/// A window without losses takes the value of the nearest window with one (the lower of two equally
+/// near). For a flow without losses, see [`LossCurve::upper_bound`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Plain")]
 pub struct LossCurve {
-    /// Parallel connections that the curve holds for.
+    /// Parallel connections for which the curve holds.
     pub npc: u32,
     /// How packets were counted.
     pub counting: Counting,
@@ -98,7 +98,7 @@ impl From<Plain> for LossCurve {
 }
 
 impl LossCurve {
-    /// The curve of one flow. `npc` counts the parallel connections of which it was one.
+    /// Fits the curve of one flow, which was one of `npc` parallel connections.
     ///
     /// ```
     /// use pathcast_analysis::{Counting, LossCurve, Series, find_epochs};
@@ -124,10 +124,10 @@ impl LossCurve {
         builder.build()
     }
 
-    /// Probability that a packet is lost when sent at this window.
+    /// Loss probability of a packet sent at this window.
     ///
-    /// Without any loss seen, the value at which "no loss in all packets seen" has even odds:
-    /// `ln 2 / packets`.
+    /// Without any loss, returns the value for which "no loss in all packets seen" has a
+    /// probability of one half: `ln 2 / packets`.
     pub fn loss_probability(&self, cwnd_packets: f64) -> f64 {
         let seen = &self.with_loss;
         if seen.is_empty() {
@@ -146,14 +146,14 @@ impl LossCurve {
         seen[nearest].1
     }
 
-    /// Loss probability that is exceeded with 5 % chance when no loss was seen: 3 / packets
-    /// (rule of three). `None` when losses were seen: the curve then rests on them.
+    /// If there were no losses, the probability that is exceeded with 5 % chance: 3 / packets (rule
+    /// of three). `None` if there were losses, because the curve then rests on them.
     pub fn upper_bound(&self) -> Option<f64> {
         (self.losses == 0).then(|| (3.0 / self.packets.max(1.0)).min(1.0))
     }
 }
 
-/// Adds up flows into one curve: A and B over the whole monitoring period.
+/// Combines flows into one curve: A and B over the whole monitoring period.
 #[derive(Debug, Clone)]
 pub struct LossCurveBuilder {
     npc: u32,
@@ -182,7 +182,7 @@ impl LossCurveBuilder {
                     .iter()
                     .map(|epoch| (epoch.start_cwnd, epoch.end_cwnd));
                 for (from, to) in ended.chain(running) {
-                    // +1 where a growth begins, -1 behind its end: prefix sums are passages
+                    // +1 where a growth begins, -1 after its end: prefix sums are passages
                     *passages.entry(whole(from)).or_default() += 1.0;
                     *passages.entry(whole(to).max(whole(from)) + 1).or_default() -= 1.0;
                 }
@@ -203,7 +203,8 @@ impl LossCurveBuilder {
                 let w = series.cwnd_packets();
                 let sent = series.snd_nxt_filled().unwrap_or_default();
                 for i in 1..w.len() {
-                    // a record is written as an acknowledgment comes in, before it is acted upon
+                    // a record is written when an acknowledgment arrives, before the sender reacts
+                    // to it
                     self.counts.entry(whole(w[i])).or_default().0 += sent[i] - sent[i - 1];
                 }
             }
@@ -230,7 +231,7 @@ impl LossCurveBuilder {
     fn lose(&mut self, cwnd_packets: f64) {
         let entry = self.counts.entry(whole(cwnd_packets)).or_default();
         entry.1 += 1;
-        // a loss at a window means that packets were sent at it, however they were counted
+        // a loss at a window implies packets sent at it, however they are counted
         entry.0 = entry.0.max(f64::from(entry.1));
     }
 
@@ -270,13 +271,12 @@ impl LossCurveBuilder {
 /// Curves for several numbers of parallel connections: the paper's p(cwnd, npc).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LossCurves {
-    /// One curve for each npc seen.
+    /// One curve for each npc.
     pub curves: Vec<LossCurve>,
 }
 
 impl LossCurves {
-    /// Probability of a packet's loss at this window; the curve of the nearest npc counts.
-    /// `None` without curves.
+    /// Loss probability at this window, from the curve with the nearest npc. `None` without curves.
     pub fn loss_probability(&self, cwnd_packets: f64, npc: u32) -> Option<f64> {
         let curve = self
             .curves
@@ -286,7 +286,7 @@ impl LossCurves {
     }
 }
 
-/// The growth that has not ended yet: windows passed since the last epoch's fall.
+/// The growth that has not ended: windows passed since the last epoch's fall.
 fn running_epoch(series: &Series, found: &Detection) -> Option<(f64, f64)> {
     let from = found.epochs.last().map_or(0, |epoch| {
         series.time_s().partition_point(|&t| t <= epoch.end_s)
@@ -309,7 +309,7 @@ fn with_loss(points: &[CurvePoint]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Windows are whole packets; a series that has fractions is rounded down, as a sender would send.
+/// Rounds a window down to whole packets, as a sender would send.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked > 0, saturates
 fn whole(cwnd_packets: f64) -> u32 {
     cwnd_packets.max(1.0) as u32
@@ -381,7 +381,7 @@ mod tests {
             end_cwnd: 8.0,
         });
         let curve = LossCurve::fit(&series, &found, 0.5, 1, Counting::Passages);
-        // 8 was passed once in the epoch that ended there
+        // 8 was passed once, in the epoch that ended there
         assert!((curve.loss_probability(1.0) - 1.0 / 8.0).abs() < 1e-12);
         assert!((curve.loss_probability(10.0) - 1.0 / 8.0).abs() < 1e-12);
         assert!((curve.loss_probability(10.5) - 1.0 / 12.0).abs() < 1e-12);

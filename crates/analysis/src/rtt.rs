@@ -1,32 +1,33 @@
-//! Round-trip time and congestion control, guessed from the window when nobody says.
+//! Infers round-trip time and congestion control from the window if they are not given.
 
 use crate::epochs::find_epochs;
 use crate::series::Series;
 use pathcast_window_law::Cc;
 
-/// Where a round-trip time came from.
+/// The source of a round-trip time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RttSource {
-    /// The caller said so.
+    /// Given by the caller.
     Given,
     /// The median of the trace's own srtt.
     Srtt,
     /// Estimated from the window's steps.
     Estimated,
-    /// Nothing in the trace tells it: 0.1 s, a common wide-area value.
+    /// Assumed, because the trace has no evidence: 0.1 s, a common wide-area value.
     Assumed,
 }
 
-/// A growth is a ripple if the window falls below where it began within this part more of the time
+/// A growth is a ripple if the window falls below its start again within this multiple of the time
 /// since the loss.
 const RIPPLE_PART: f64 = 1.5;
-/// Round-trip time when nothing tells it, seconds.
+/// Assumed round-trip time without evidence, seconds.
 pub const ASSUMED_RTT_S: f64 = 0.1;
-/// Shortest and longest believable round trip, seconds.
+/// Shortest and longest plausible round trip, seconds.
 const BELIEVABLE_S: std::ops::RangeInclusive<f64> = 0.0005..=5.0;
 
-/// The round-trip time of a series: its srtt if it has one, else [`estimate_rtt_s`], else [`ASSUMED_RTT_S`].
+/// Returns the round-trip time of a series: its srtt, else [`estimate_rtt_s`], else
+/// [`ASSUMED_RTT_S`].
 pub fn rtt_s(series: &Series, cc: Cc) -> (f64, RttSource) {
     if let Some(srtt_s) = series.srtt_s() {
         let known = srtt_s.iter().copied().filter(|v| !v.is_nan());
@@ -38,23 +39,23 @@ pub fn rtt_s(series: &Series, cc: Cc) -> (f64, RttSource) {
     }
 }
 
-/// The round-trip time told by the window alone.
+/// Estimates the round-trip time from the window alone.
 ///
-/// Reno adds one packet per round trip, so the gap between +1 steps is the answer (error below
-/// 2 % where the window grows undisturbed). CUBIC's growth does not depend on the round trip, but
-/// its first flight and its recovery do: see [`estimate_cubic_rtt_s`].
+/// Reno adds one packet per round trip, so the gap between +1 steps is the round-trip time (error
+/// below 2 % where the window grows undisturbed). CUBIC's growth does not depend on the round trip,
+/// but its first flight and its recovery do: see [`estimate_cubic_rtt_s`].
 pub fn estimate_rtt_s(series: &Series, cc: Cc) -> Option<f64> {
     match cc {
         Cc::Reno => estimate_reno_rtt_s(series),
         Cc::Cubic => estimate_cubic_rtt_s(series),
-        // doubling each round trip is common to all, and all that is
+        // doubling each round trip is all that schemes have in common
         Cc::Other => first_doubling_s(series.time_s(), series.cwnd_packets()),
     }
 }
 
 fn estimate_reno_rtt_s(series: &Series) -> Option<f64> {
-    // slow start has single steps too, but its gaps are short and, on a trace worth fitting, few in time:
-    // weigh each gap by its length
+    // slow start has single steps too, but its gaps are short and cover little time in a usable
+    // trace: weight each gap by its length
     let mut gaps = gaps_of_single_steps_s(series);
     gaps.retain(|gap| BELIEVABLE_S.contains(gap));
     if gaps.len() < 3 {
@@ -69,8 +70,8 @@ fn estimate_reno_rtt_s(series: &Series) -> Option<f64> {
     })
 }
 
-/// Times between single steps up that follow another step up, the middle of an avoidance epoch, whether
-/// there is a row for each change of the window or one for each acknowledgment.
+/// Times between single steps up that follow another step up, in the middle of an avoidance epoch.
+/// This works with a row for each change of the window or for each acknowledgment.
 fn gaps_of_single_steps_s(series: &Series) -> Vec<f64> {
     let (t, w) = (series.time_s(), series.cwnd_packets());
     let changes: Vec<usize> = (0..w.len())
@@ -83,12 +84,13 @@ fn gaps_of_single_steps_s(series: &Series) -> Vec<f64> {
         .collect()
 }
 
-/// CUBIC: the window is silent while the sender waits for the acknowledgments of a flight.
+/// Estimates CUBIC's round-trip time: the window is silent while the sender waits for a flight's
+/// acknowledgments.
 ///
-/// Linux takes one round trip from the loss to the end of recovery, so the time from the peak of
-/// an epoch to the last step down clusters at the round trip. Some last longer (retransmissions lost in
-/// turn), so the lower quartile of the densest half is taken. Without losses the first doubling of
-/// slow start is.
+/// Linux takes one round trip from the loss to the end of recovery. So the time from the peak of an
+/// epoch to the last step down clusters at the round trip. Some last longer (retransmissions lost
+/// again), so the estimate is the lower quartile of the densest half. Without losses, it is the
+/// first doubling of slow start.
 pub fn estimate_cubic_rtt_s(series: &Series) -> Option<f64> {
     let found = find_epochs(series, Cc::Cubic, 0.2);
     let (t, w) = (series.time_s(), series.cwnd_packets());
@@ -100,7 +102,8 @@ pub fn estimate_cubic_rtt_s(series: &Series) -> Option<f64> {
         let until_s = next
             .map_or(f64::INFINITY, |next| next.time_s)
             .min(loss.time_s + 2.0);
-        // the last step down before the window grows; growth is a ripple if the fall soon goes on
+        // the last step down before the window grows; a growth is a ripple if the fall soon
+        // continues
         let (mut low, mut low_s, mut steps, mut grown_s) = (f64::INFINITY, 0.0, 0, None);
         for i in from..t.len().min(from + 4000) {
             let since_s = t[i] - loss.time_s;
@@ -126,7 +129,7 @@ pub fn estimate_cubic_rtt_s(series: &Series) -> Option<f64> {
     first_doubling_s(t, w)
 }
 
-/// Time that the window takes to double in its first slow start.
+/// Time in which the window doubles in its first slow start.
 fn first_doubling_s(t: &[f64], w: &[f64]) -> Option<f64> {
     let from = (1..w.len()).find(|&i| w[i] > w[0])?;
     // from the first growth (the first acknowledgment) to the first after a doubling
@@ -136,13 +139,14 @@ fn first_doubling_s(t: &[f64], w: &[f64]) -> Option<f64> {
     (peak && BELIEVABLE_S.contains(&gap)).then_some(gap)
 }
 
-/// Guesses the congestion control: what is left of the window after a loss, else how it grows.
+/// Infers the congestion control from the decrease after a loss, or else from the growth.
 ///
-/// Reno keeps 0.5, CUBIC 0.7; the boundary is their geometric mean, 0.59. Without a loss: Reno's
-/// steps are evenly spaced, CUBIC's are not. With nothing to go by, CUBIC, the kernel's default.
+/// Reno keeps 0.5, CUBIC 0.7; the boundary is their geometric mean, 0.59. Without a loss, evenly
+/// spaced steps mean Reno, others CUBIC. Without evidence, the result is CUBIC, the kernel's
+/// default.
 pub fn guess_cc(series: &Series) -> Cc {
     let found = find_epochs(series, Cc::Cubic, 0.1);
-    // where the next epoch begins, if it does so within a believable recovery
+    // the start of the next epoch, if it comes within a plausible recovery
     let kept: Vec<f64> = (found.epochs.windows(2))
         .filter(|pair| pair[1].start_s - pair[0].end_s < 1.0)
         .map(|pair| pair[1].start_cwnd / pair[0].end_cwnd)
@@ -171,7 +175,7 @@ pub fn guess_cc(series: &Series) -> Cc {
     }
 }
 
-/// Median; the input must not be empty.
+/// Median of a non-empty list.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len();
@@ -182,7 +186,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// The lower quartile of the shortest interval that holds half of the values; not empty.
+/// The lower quartile of the shortest interval that holds half of the values, of a non-empty list.
 fn dense_quartile(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len().div_ceil(2);
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_row_for_each_acknowledgment_tells_the_same() {
-        // 50 acknowledgments a round trip of 80 ms, of which the last raises the window
+        // 50 acknowledgments per round trip of 80 ms, of which the last raises the window
         let time: Vec<f64> = (0..5000).map(|i| f64::from(i) * 0.08 / 50.0).collect();
         let cwnd = (0..5000).map(|i| f64::from(50 + i / 50)).collect();
         let series = Series::new(time, cwnd).unwrap();

@@ -1,13 +1,14 @@
-//! Loss events by the counter of packets sent again.
+//! Loss events from the retransmission counter.
 //!
-//! A fall of the window says that something was lost only where a window law says so: an application that
-//! pauses, a window inferred from a capture and BBR's probing for the round-trip time look alike. Where a trace
-//! counts what was sent again, losses are the rises of that counter and nothing else.
+//! A fall of the window alone is ambiguous: it may be a pausing application, a window inferred from
+//! a capture, or BBR probing for the round-trip time. If a trace counts retransmissions, losses are
+//! exactly the rises of that counter.
 
-/// Packets lost within so many round trips of the first are one loss event (one per window of data, RFC 5681).
+/// Packets lost within this many round trips of the first are one loss event (one per window of
+/// data, RFC 5681).
 pub(crate) const EVENT_RTTS: f64 = 1.5;
-/// The counter's last value holds for this long, seconds. Where it is missing for longer, losses are found from the
-/// window as in a trace without it.
+/// The counter's last value holds for this long, seconds. After a longer gap, losses are found from
+/// the window as in a trace without the counter.
 pub(crate) const HOLD_S: f64 = 5.0;
 
 /// Follows the counter record by record.
@@ -20,19 +21,19 @@ pub(crate) struct SentAgain {
     rise_s: f64,
 }
 
-/// What a record brought.
+/// The result of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rise {
-    /// Nothing was sent again, or it belongs to the event before.
+    /// No retransmission, or one that belongs to the previous event.
     None,
     /// A loss event.
     Event,
-    /// The counter rose while it was missing for long: one event at least.
+    /// The counter rose during a long gap: at least one event.
     Unseen,
 }
 
 impl SentAgain {
-    /// From the first record that has the counter. What it counts by then was lost before.
+    /// Starts from the first record with the counter. Its value then counts earlier losses.
     pub(crate) fn new(time_s: f64, counted: f64) -> Self {
         Self {
             counted,
@@ -42,7 +43,7 @@ impl SentAgain {
         }
     }
 
-    /// Takes the counter at a record that has it.
+    /// Takes the counter of a record that has it.
     pub(crate) fn observe(&mut self, time_s: f64, counted: f64, rtt_s: f64) -> Rise {
         let rose = counted > self.counted;
         let unseen = !self.is_known(time_s);
@@ -58,17 +59,17 @@ impl SentAgain {
         if unseen { Rise::Unseen } else { Rise::Event }
     }
 
-    /// When the counter was last there, seconds.
+    /// When the counter was last present, seconds.
     pub(crate) fn known_s(&self) -> f64 {
         self.known_s
     }
 
-    /// Whether the counter says what is lost at this time.
+    /// Whether the counter determines losses at this time.
     pub(crate) fn is_known(&self, time_s: f64) -> bool {
         time_s - self.known_s <= HOLD_S
     }
 
-    /// Whether something was sent again since then.
+    /// Whether anything was retransmitted since then.
     pub(crate) fn rose_since(&self, time_s: f64) -> bool {
         self.rise_s >= time_s
     }

@@ -1,23 +1,24 @@
-//! Losses over packets by window, smoothed: the hierarchy that [`crate::hazard`],
+//! Smoothed ratio of losses to packets by window: the hierarchy that [`crate::hazard`],
 //! [`crate::online_curve`] and [`crate::clusters`] share.
 //!
-//! Counts lie in bins of equal width in ln cwnd. They are pooled over neighboring bins at four
-//! scales, each shrunk to the next wider one as the prior of a Gamma-Poisson model: where losses are
-//! many the narrow scale speaks, where they are few the wide one.
+//! Counts are in bins of equal width in ln cwnd. They are pooled over neighboring bins at four
+//! scales, each shrunk to the next wider one as the prior of a Gamma-Poisson model. Where losses
+//! are many, the narrow scale dominates; where they are few, the wide one.
 
 use crate::gamma::Gamma;
 
-/// Bandwidths in ln cwnd, widest first. The narrowest resolves a drop-tail queue's few per cent.
+/// Bandwidths in ln cwnd, widest first. The narrowest resolves a drop-tail queue's window to a few
+/// per cent.
 const BANDWIDTHS: [f64; 4] = [0.6, 0.25, 0.1, 0.04];
-/// Pseudo-losses by which the wider scale weighs in the narrower.
+/// Pseudo-losses by which the wider scale counts in the narrower.
 pub(crate) const SHRINK: f64 = 0.5;
 
-/// Pseudo-losses where they are learned: at least and at most.
+/// Bounds of estimated pseudo-losses.
 const SHRINK_RANGE: (f64, f64) = (0.5, 50.0);
-/// How much the loss probability is assumed to vary from one scale to the next, as a squared coefficient
-/// of variation, and how many squared losses that counts as.
+/// Assumed variation of the loss probability between scales, as a squared coefficient of variation,
+/// and the squared losses that this prior counts as.
 const VARIATION_PRIOR: (f64, f64) = (0.5, 4.0);
-/// A block, in bandwidths: about as wide as the kernel.
+/// Width of a block in bandwidths: about that of the kernel.
 const BLOCK: f64 = 2.5;
 
 /// Pseudo-losses of each scale.
@@ -32,7 +33,7 @@ pub(crate) struct Scales {
 }
 
 impl Scales {
-    /// `bins` bins, each `step` wide in ln cwnd.
+    /// Creates `bins` bins, each `step` wide in ln cwnd.
     pub(crate) fn new(step: f64, bins: usize) -> Self {
         let kernel = |bandwidth: f64| {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small, positive
@@ -48,12 +49,12 @@ impl Scales {
         }
     }
 
-    /// Where a window lies among the bins, a part of one included.
+    /// The position of a window among the bins, with its fraction.
     pub(crate) fn place(&self, cwnd_packets: f64) -> f64 {
         cwnd_packets.max(1.0).ln() / self.step
     }
 
-    /// The bin of a window; windows beyond the last are in the last.
+    /// The bin of a window; windows beyond the last bin count in the last.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped
     pub(crate) fn bin(&self, cwnd_packets: f64) -> usize {
         (self.place(cwnd_packets).round() as usize).min(self.bins - 1)
@@ -64,8 +65,8 @@ impl Scales {
         (bin as f64 * self.step).exp()
     }
 
-    /// What is known of the loss probability at a bin. `counts` gives a bin's packets and losses,
-    /// `seen` the first and the last bin that has any, `prior` the mean before them, > 0.
+    /// The posterior of the loss probability at a bin. `counts` returns a bin's packets and losses,
+    /// `seen` holds the first and the last non-empty bin, and `prior` > 0 is the prior mean.
     pub(crate) fn posterior(
         &self,
         counts: impl Fn(usize) -> (f64, f64),
@@ -76,7 +77,7 @@ impl Scales {
         self.posterior_with(&[SHRINK; BANDWIDTHS.len()], counts, seen, bin, prior)
     }
 
-    /// [`Scales::posterior`] with other pseudo-losses; with those of fewer scales only the widest speak.
+    /// [`Scales::posterior`] with other pseudo-losses; with fewer, only the widest scales count.
     pub(crate) fn posterior_with(
         &self,
         shrinks: &[f64],
@@ -98,7 +99,7 @@ impl Scales {
                 losses += weight * lost;
                 packets += weight * sent;
             }
-            // a Gamma(shrink, shrink / wider) rate after the pooled counts
+            // posterior of a Gamma(shrink, shrink / wider) prior after the pooled counts
             posterior = Gamma {
                 shape: losses + shrink,
                 rate: packets + shrink / posterior.mean(),
@@ -107,10 +108,11 @@ impl Scales {
         posterior
     }
 
-    /// Pseudo-losses by which each scale is shrunk to the wider one: few where losses vary more from window
-    /// to window than chance has it, many where they do not. By moments: in blocks as wide as the kernel,
-    /// losses differ from what the wider scale expects by chance (their expectation) and by real variation
-    /// (its square times the squared coefficient of variation, which is 1/shrink).
+    /// Estimates the pseudo-losses by which each scale is shrunk to the wider one. They are few if
+    /// losses vary between windows more than by chance, many if not. The method of moments compares
+    /// blocks as wide as the kernel with the wider scale. Losses differ from it by chance (their
+    /// expectation) and by real variation (its square times the squared coefficient of variation,
+    /// which is 1/shrink).
     pub(crate) fn shrinks(
         &self,
         counts: impl Fn(usize) -> (f64, f64),

@@ -12,7 +12,7 @@ const IP_BYTES: usize = 20;
 const TCP_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
 const MOST_OPTION_BYTES: usize = 40;
-/// No more of a packet is kept than its headers.
+/// A packet is kept only up to the end of its headers.
 const SNAP_BYTES: u32 = (IP_BYTES + TCP_BYTES + MOST_OPTION_BYTES) as u32;
 
 /// Flags of TCP (RFC 9293, section 3.1).
@@ -21,9 +21,9 @@ pub mod flags {
     pub const FIN: u8 = 1;
     /// Opens a connection.
     pub const SYN: u8 = 2;
-    /// Ends what an application wrote at once.
+    /// Marks the end of one write of the application.
     pub const PSH: u8 = 8;
-    /// The acknowledgment counts.
+    /// The acknowledgment number is valid.
     pub const ACK: u8 = 16;
     /// Echoes a congestion mark.
     pub const ECE: u8 = 64;
@@ -34,36 +34,36 @@ pub mod flags {
 /// One packet of IPv4.
 #[derive(Clone, Copy, Debug)]
 pub struct IpPacket {
-    /// Address and port of who sent it.
+    /// Address and port of the sender.
     pub from: (Ipv4Addr, u16),
-    /// Of whom it is for.
+    /// Address and port of the receiver.
     pub to: (Ipv4Addr, u16),
-    /// Tells packets apart that carry the same.
+    /// Distinguishes packets with the same content.
     pub id: u16,
-    /// Hops that it may still go.
+    /// Remaining hops.
     pub ttl: u8,
     /// Whether routers may mark it (ECT(0)).
     pub ecn_capable: bool,
-    /// Bytes that it carries, none of which are written: zeros to the checksum.
+    /// Payload bytes. None are written; the checksum counts them as zeros.
     pub payload_bytes: u32,
 }
 
 /// The TCP header of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpHeader {
-    /// Of the first byte that it carries.
+    /// Sequence number of the first payload byte.
     pub seq: u32,
-    /// The next byte that is expected.
+    /// The next byte that the sender of this packet expects.
     pub ack: u32,
     /// See [`flags`].
     pub flags: u8,
-    /// As it stands in the header, scaled.
+    /// The window field of the header, after scaling down.
     pub window: u16,
-    /// The largest segment, timestamps not counted, and the scale of windows: of packets with SYN.
+    /// MSS without timestamps, and the window scale. Only packets with SYN have them.
     pub opening: Option<(u16, u8)>,
-    /// Value and echo, in milliseconds.
+    /// Timestamp value and echo, in milliseconds.
     pub timestamps: (u32, u32),
-    /// Blocks that arrived past a gap, or twice; at most three.
+    /// SACK blocks: data that arrived past a gap, or twice; at most three.
     pub sacks: [Option<(u32, u32)>; 3],
 }
 
@@ -120,10 +120,11 @@ impl IpPacket {
         header
     }
 
-    /// The packet as far as it is captured: `transport` is its header, whose checksum is at `checksum_at`.
+    /// Returns the captured part of the packet: IP header and `transport`. The transport header has
+    /// its checksum at `checksum_at`.
     fn bytes(&self, protocol: u8, mut transport: Vec<u8>, checksum_at: usize) -> Vec<u8> {
         let mut bytes = self.header(protocol, transport.len());
-        // of addresses, protocol and length too
+        // the checksum also covers addresses, protocol and length
         let length = transport.len() as u32 + self.payload_bytes;
         let addresses = bytes[12..20].chunks(2);
         let pseudo: u32 = addresses
@@ -160,14 +161,14 @@ impl IpPacket {
     }
 }
 
-/// Writes packets to a file as they come.
+/// Writes packets to a file as they arrive.
 pub struct CaptureWriter<'a> {
     file: BufWriter<&'a mut File>,
     failed: Option<String>,
 }
 
 impl<'a> CaptureWriter<'a> {
-    /// Begins a capture in `file`; `name` says who made it.
+    /// Begins a capture in `file`; `name` is the program that writes it.
     pub fn new(file: &'a mut File, name: &str) -> Self {
         let mut writer = Self {
             file: BufWriter::with_capacity(1 << 16, file),
@@ -212,12 +213,12 @@ impl<'a> CaptureWriter<'a> {
         self.block(6, &body);
     }
 
-    /// A packet of TCP, at `time_ns` since 1970.
+    /// Writes a TCP packet, captured at `time_ns` since 1970.
     pub fn tcp(&mut self, time_ns: u64, packet: &IpPacket, header: &TcpHeader) {
         self.packet(time_ns, &packet.tcp(header), packet.payload_bytes);
     }
 
-    /// A datagram.
+    /// Writes a UDP datagram, captured at `time_ns` since 1970.
     pub fn udp(&mut self, time_ns: u64, packet: &IpPacket) {
         self.packet(time_ns, &packet.udp(), packet.payload_bytes);
     }
@@ -225,7 +226,7 @@ impl<'a> CaptureWriter<'a> {
     /// Ends the file.
     ///
     /// # Errors
-    /// Says why the file cannot be written, now or at an earlier packet.
+    /// The reason why the file cannot be written, now or at an earlier packet.
     pub fn finish(mut self) -> Result<(), String> {
         let flushed = self.file.flush().map_err(|error| error.to_string());
         self.failed.map_or(flushed, Err)
@@ -245,7 +246,7 @@ mod tests {
         payload_bytes: 3,
     };
 
-    /// What a receiver sums up: zero for a packet that is whole.
+    /// The checksums that a receiver computes: zero for an intact packet.
     fn sums(bytes: &[u8], protocol: u8) -> [[u8; 2]; 2] {
         let (ip, transport) = bytes.split_at(IP_BYTES);
         let pseudo = [

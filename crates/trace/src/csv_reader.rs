@@ -7,10 +7,10 @@ use std::path::Path;
 use crate::error::TraceError;
 use crate::record::{MAX_ROWS, Metadata, Record, Source, Trace};
 
-/// A row larger than this is refused: gzipped, it could be as large as it liked.
+/// Refuses larger rows: a gzipped row could unpack to any size.
 const MAX_ROW_BYTES: usize = 1 << 20;
 
-/// Fails once it has been read for `left` bytes.
+/// A reader that fails after `left` bytes.
 struct Metered<'a, R> {
     source: R,
     left: &'a Cell<usize>,
@@ -29,12 +29,13 @@ impl<R: Read> Read for Metered<'_, R> {
     }
 }
 
-/// Reads a CSV with the columns `time_s` and `cwnd_packets`, in any order, others ignored; `path`
-/// names it in errors.
+/// Reads a CSV file with the columns `time_s` and `cwnd_packets` in any order. Other columns are
+/// ignored; `path` names the file in errors.
 ///
 /// # Errors
-/// A [`TraceError`] with line and column if a column is missing, a cell is no number, time goes
-/// backwards, a cwnd is not greater than zero, or there is no row, too many or too large a one.
+/// A [`TraceError`] with line and column if a column is missing, a cell is not a number, or a cwnd
+/// is not greater than zero. Also if time goes backwards, a row is too large, or there are no rows
+/// or too many.
 pub fn read_csv(source: impl Read, path: &Path) -> Result<Trace, TraceError> {
     let mut records = Vec::new();
     read_rows(source, path, MAX_ROWS, &mut records)?;
@@ -44,7 +45,7 @@ pub fn read_csv(source: impl Read, path: &Path) -> Result<Trace, TraceError> {
     })
 }
 
-/// Adds the rows to `records`, up to the first that is wrong, and at most `most`.
+/// Adds rows to `records` up to the first wrong one, at most `most`.
 pub(crate) fn read_rows(
     source: impl Read,
     path: &Path,

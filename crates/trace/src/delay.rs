@@ -32,7 +32,8 @@ impl DelayHistogram {
         }
     }
 
-    /// One with two significant digits: a tenth of the memory, for when there is one for each flow.
+    /// Returns a histogram with two significant digits. It takes a tenth of the memory, for one
+    /// histogram a flow.
     pub fn coarse() -> Self {
         let histogram = Histogram::new_with_bounds(1000, HOUR_NS, 2).expect("bounds are in range");
         Self::of(histogram)
@@ -47,13 +48,13 @@ impl DelayHistogram {
         self.most_ns = self.most_ns.max(delay_ns);
     }
 
-    /// Delays counted.
+    /// The number of delays counted.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The `q`-quantile in nanoseconds, within a thousandth, or a hundredth of a coarse one; that of a
-    /// single delay is exact. 0 if nothing was counted.
+    /// The `q`-quantile in nanoseconds, or 0 if nothing was counted. It is accurate to a thousandth
+    /// (coarse: a hundredth); a single delay is returned exactly.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         if self.most_ns < self.least_ns {
             return 0;
@@ -62,7 +63,7 @@ impl DelayHistogram {
         quantile.clamp(self.least_ns, self.most_ns)
     }
 
-    /// As one-way delays.
+    /// The delays as a one-way delay summary.
     pub fn one_way_delay_ms(&self) -> OneWayDelay {
         let ms = |q| self.quantile_ns(q) as f64 * 1e-6;
         let mean = self.sum_ns as f64 * 1e-6 / self.count().max(1) as f64;
@@ -73,7 +74,7 @@ impl DelayHistogram {
         }
     }
 
-    /// As the latency of messages.
+    /// The delays as a message latency summary.
     pub fn latency_ms(&self) -> Latency {
         let OneWayDelay { mean, p50, p95 } = self.one_way_delay_ms();
         let p99 = self.quantile_ns(0.99) as f64 * 1e-6;
@@ -85,7 +86,7 @@ impl DelayHistogram {
         }
     }
 
-    /// As a slip report.
+    /// The delays as a slip report.
     pub fn slip_us(&self) -> Slip {
         let us = |q| self.quantile_ns(q) as f64 * 1e-3;
         Slip {

@@ -1,5 +1,5 @@
-//! Where the messages of an application spend their time: in the sender's stack, in the network, in
-//! the receiver's stack (Lübben and Fidler, section V-B, Fig. 1).
+//! Where messages spend their time: in the sender's stack, the network, or the receiver's stack
+//! (Lübben and Fidler, section V-B, Fig. 1).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,27 +7,27 @@ use crate::delay::DelayHistogram;
 use crate::record::{Direction, MessageRecord};
 use crate::report::DelaySplit;
 
-/// A message that has been read whole, as the application tells.
+/// A completely read message, as the application reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
     /// The flow's number.
     pub flow: u32,
-    /// With the flow's data or against it.
+    /// Direction of the message relative to the flow's data.
     pub direction: Direction,
-    /// Its number among those of its flow and direction, from 0.
+    /// Number of the message within its flow and direction, from 0.
     pub number: u64,
     /// Its first byte.
     pub first: u64,
-    /// The one after its last.
+    /// The byte after its last.
     pub end: u64,
-    /// On the clock of the run, in nanoseconds since it began.
+    /// When it was written, in nanoseconds since the run began.
     pub written_ns: u64,
-    /// When it was read whole.
+    /// When it was completely read.
     pub read_ns: u64,
 }
 
-/// Payload that entered or left the network, in bytes of its flow and direction and nanoseconds of the
-/// monotonic clock.
+/// Payload that entered or left the network: a byte range of one flow and direction. Times are in
+/// nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
     /// Its first byte.
@@ -36,19 +36,19 @@ pub struct Segment {
     pub end: u64,
     /// When it entered the network.
     pub entered_ns: u64,
-    /// When it left; none of what only entered.
+    /// When it left; `None` for a segment that only entered.
     pub left_ns: Option<u64>,
 }
 
 /// One direction of a flow.
 #[derive(Default)]
 struct Stream {
-    /// Bytes that have entered, and when the last of each step did for the first time.
+    /// End of the bytes that have entered after each step, and when the last of them first entered.
     entered: VecDeque<(u64, u64)>,
-    /// Bytes that have left for the first time, by the first of them: where they end, when they left,
-    /// when they had entered.
+    /// Bytes that have left, by the first byte of each range: its end, when it first left, and when
+    /// it had entered.
     left: BTreeMap<u64, (u64, u64, u64)>,
-    /// All bytes before this are told.
+    /// Messages up to this byte have been handed over.
     told: u64,
     waiting: VecDeque<Read>,
 }
@@ -62,7 +62,7 @@ impl Stream {
             }
             return;
         };
-        // what has left before, whole or in part, is not what completes a message
+        // data that left before, whole or in part, does not complete a message
         let mut first = segment.first.max(self.told);
         while first < segment.end {
             if let Some((_, &(end, ..))) = self.left.range(..=first).next_back()
@@ -78,8 +78,8 @@ impl Stream {
         }
     }
 
-    /// The next message of which all is known: when its last byte first entered, and when the packet
-    /// that completed it entered and left.
+    /// Returns the next message whose times are all known. The times are: its last byte first
+    /// entered; the packet that completed it entered; that packet left.
     fn tell(&mut self) -> Option<(Read, [u64; 3])> {
         let read = *self.waiting.front()?;
         let whole = self.entered.back().is_some_and(|(end, _)| *end >= read.end);
@@ -139,17 +139,17 @@ impl Parts {
     }
 }
 
-/// Brings together what the packets and what the applications say of the same bytes.
+/// Combines packet times and application times of the same bytes.
 pub struct Splitter {
     streams: BTreeMap<(u32, u8), Stream>,
     parts: BTreeMap<u32, Parts>,
-    /// Longer than this in the sender's stack is buffered, in nanoseconds.
+    /// A message is buffered if it stays longer than this in the sender's stack, in nanoseconds.
     bound_ns: u64,
 }
 
 impl Splitter {
-    /// For the flows with these numbers, which write messages over TCP or QUIC; longer than `bound_ns` in the
-    /// sender's stack is buffered.
+    /// Follows the flows with these numbers, which write messages over TCP or QUIC. A message that
+    /// stays longer than `bound_ns` in the sender's stack counts as buffered.
     pub fn new(flows: impl IntoIterator<Item = u32>, bound_ns: u64) -> Self {
         let ways = [Direction::Data as u8, Direction::Back as u8];
         let streams = flows
@@ -162,20 +162,20 @@ impl Splitter {
         }
     }
 
-    /// Whether messages of this flow are followed.
+    /// Whether this splitter follows the messages of a flow.
     pub fn knows(&self, flow: u32) -> bool {
         self.streams.contains_key(&(flow, Direction::Data as u8))
     }
 
-    /// A packet of a flow entered the network, or left it. Of one direction of a flow, packets that entered come
-    /// in the order of their times, and so do those that left.
+    /// Takes a packet that entered or left the network. Within one direction of a flow, entering
+    /// packets come in time order, and so do leaving ones.
     pub fn packet(&mut self, flow: u32, direction: Direction, segment: Segment) {
         if let Some(stream) = self.streams.get_mut(&(flow, direction as u8)) {
             stream.note(segment);
         }
     }
 
-    /// A message was read; of one direction of a flow, in order.
+    /// Takes a message that was read. Messages of one direction of a flow come in order.
     pub fn read(&mut self, read: Read) {
         let key = (read.flow, read.direction as u8);
         if let Some(stream) = self.streams.get_mut(&key) {
@@ -183,7 +183,7 @@ impl Splitter {
         }
     }
 
-    /// Hands over the messages of which all is known by now; the run began at `began_ns` of the
+    /// Hands over the messages whose times are all known by now. The run began at `began_ns` of the
     /// monotonic clock.
     pub fn tell(&mut self, began_ns: u64, mut take: impl FnMut(MessageRecord)) {
         for stream in self.streams.values_mut() {
@@ -215,7 +215,7 @@ impl Splitter {
         }
     }
 
-    /// What there is to say of each flow, by its number.
+    /// The summary of each flow, by its number.
     pub fn summaries(&self) -> BTreeMap<u32, DelaySplit> {
         let summary = |(flow, parts): (&u32, &Parts)| (*flow, parts.summary());
         self.parts.iter().map(summary).collect()
@@ -277,13 +277,13 @@ mod tests {
         let reads = [read(0, 0, 100, 12), read(1, 100, 350, 15)];
         let told = [[1.0, 1.0, 11.0], [4.0, 4.0, 14.0]];
         assert_eq!(split(&packets, &reads), told);
-        // nothing is told of what is not known whole
+        // a message without all of its times is not handed over
         assert_eq!(split(&packets[..7], &reads), told[..1]);
     }
 
     #[test]
     fn waiting_for_what_came_before_is_no_time_in_the_network() {
-        // the first packet is lost and sent again at 30 ms; the second message was there at 12 ms
+        // the first packet is lost and sent again at 30 ms; the second message arrived at 12 ms
         let packets = [
             (0, 100, 1, None),
             (100, 200, 2, None),

@@ -1,4 +1,4 @@
-//! A trace that cannot be read or written: which file, where in it, and why.
+//! A trace that cannot be read or written: the file, the place in it, and the reason.
 
 use std::fmt;
 use std::path::Path;
@@ -8,23 +8,23 @@ use std::path::Path;
 pub struct TraceError {
     /// The file, as the caller named it.
     pub file: String,
-    /// Where in it, if that is known.
+    /// The place in the file, if known.
     pub place: Option<Place>,
-    /// What was got and what was wanted.
+    /// What was got and what was expected.
     pub message: String,
 }
 
-/// Where in a file.
+/// A place in a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Place {
     /// In a text file or a table.
     Line {
         /// Line of a text file or row of a Parquet file, from 1.
         line: u64,
-        /// The column's name; empty if it is the whole line.
+        /// The column's name; empty if the error concerns the whole line.
         column: String,
     },
-    /// In a binary file, unpacked: offset from its start.
+    /// In a binary file: offset from the start of the unpacked data.
     Byte(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Reads a trace of any format: which it is, its content tells.
+//! Reads a trace of any known format, recognized by content.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use crate::error::TraceError;
 use crate::import::{ReadOptions, read_with};
 use crate::record::Trace;
 
-/// Reads a trace in any format that is known, told by content; what there is to say of how it was
-/// read, [`read_with`] tells.
+/// Reads a trace in any known format, recognized by content. [`read_with`] also returns warnings
+/// about the file.
 ///
 /// # Errors
 /// A [`TraceError`] if the file cannot be opened or read, or holds no valid trace.

@@ -1,10 +1,10 @@
-//! What a run leaves behind, whichever world it ran in.
+//! The records of a run, whichever backend it used.
 //!
-//! [`Trace`] is the record of TCP senders, one row for each acknowledgment or change, written as
-//! Parquet in the one schema that `docs/reference/trace-format.md` describes; [`RunReport`] is the summary
-//! that `pathcast simulate` and `pathcast emulate` print. The simulator, the emulator and the
-//! probe write both; the models read columns of the first. Traces that other tools wrote are read
-//! too ([`read_with`], [`read_packets`]), and some of their formats written.
+//! [`Trace`] records TCP senders, one row for each acknowledgment or change, as Parquet in the
+//! schema of `docs/reference/trace-format.md`. [`RunReport`] is the summary that `pathcast
+//! simulate` and `pathcast emulate` print. The simulator, the emulator and the probe write both;
+//! the models read columns of the first. [`read_with`] and [`read_packets`] also read traces of
+//! other tools, and some of those formats can be written.
 
 pub mod capture_file;
 mod csv_reader;

@@ -1,23 +1,23 @@
-//! A Parquet file's footer and its pages, as far as one must look before the library reads them.
+//! Checks a Parquet file's footer and pages before the library reads them.
 //!
-//! The library makes room for what the header of a page says that it unpacks to, 2 GiB for a few
-//! bytes in a damaged file, and goes through what it does not know without looking for the end.
+//! The library allocates the unpacked size that a page header claims: up to 2 GiB for a few bytes
+//! of a damaged file. It also scans unknown parts without checking for the end.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 
-/// Bytes that Snappy makes of one, at most: three copy 64 (its format description, section 2.2). The
-/// only other codec that is built in leaves all as it is.
+/// Most bytes that Snappy produces from one: three copy 64 (its format description, section 2.2).
+/// The only other built-in codec stores data unchanged.
 const EXPANSION: u64 = 22;
-/// The smallest entry that a dictionary has: a number of 32 bits, or the length of a text.
+/// The smallest dictionary entry: a 32-bit number, or the length of a text.
 const LEAST_ENTRY_BYTES: u64 = 4;
-/// How deep structures and lists may be nested; those of the format are 8 deep.
+/// Deepest nesting of structures and lists; the format needs 8.
 const MAX_DEPTH: u32 = 16;
 
-/// Walks through the footer of a file of `length` bytes, if it has one.
+/// Checks the footer of a file of `length` bytes, if it has one.
 ///
 /// # Errors
-/// It holds what no footer does.
+/// If it holds anything that is not part of a footer.
 pub fn check_footer(mut file: &File, length: u64) -> Result<(), String> {
     let mut walk = || -> io::Result<()> {
         let mut end = [0; 8]; // the footer's length, and a magic number
@@ -28,7 +28,7 @@ pub fn check_footer(mut file: &File, length: u64) -> Result<(), String> {
         file.read_exact(&mut end)?;
         let size = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
         let Some(start) = end_at.checked_sub(size) else {
-            return Ok(()); // the library says so
+            return Ok(()); // the library reports this
         };
         file.seek(SeekFrom::Start(start))?;
         let mut footer = Header {
@@ -40,10 +40,10 @@ pub fn check_footer(mut file: &File, length: u64) -> Result<(), String> {
     walk().map_err(|_| "is no readable Parquet file: its footer makes no sense".to_string())
 }
 
-/// Walks through the pages of a column that takes up `size_bytes` from byte `start` on.
+/// Checks the pages of a column of `size_bytes` bytes that begins at byte `start`.
 ///
 /// # Errors
-/// A page claims to be larger than it can be, or its header cannot be read.
+/// If a page claims an impossible size, or its header cannot be read.
 pub fn check(file: &File, start: u64, size_bytes: u64) -> Result<(), String> {
     let walk = || -> io::Result<()> {
         let mut source = BufReader::new(file);
@@ -57,7 +57,7 @@ pub fn check(file: &File, start: u64, size_bytes: u64) -> Result<(), String> {
             let sizes = header.sizes()?;
             let (unpacked, packed) = (sizes.unpacked, sizes.packed);
             left = header.source.limit();
-            // the library makes room for all entries of a dictionary before it reads one
+            // the library allocates all entries of a dictionary before it reads one
             let dictionary_bytes = sizes.entries.saturating_mul(LEAST_ENTRY_BYTES);
             if packed > left
                 || unpacked > packed.saturating_mul(EXPANSION)
@@ -77,8 +77,8 @@ fn damaged() -> io::Error {
     ErrorKind::InvalidData.into()
 }
 
-/// Whether field `id` of the header, or of the structure in its field `within`, is of its kind, an
-/// `i32` or a structure: the library reads what it knows by the number alone.
+/// Checks the type of field `id` in the header, or in the structure of field `within`: an `i32` or
+/// a structure. The library reads known fields by number alone.
 fn check_kind(within: i64, id: i64, kind: u8) -> io::Result<()> {
     let expected = match (within, id) {
         (0 | 5, 1..=4) | (7, 1..=2) | (8, 1..=6) => 5,
@@ -96,18 +96,18 @@ fn check_kind(within: i64, id: i64, kind: u8) -> io::Result<()> {
 /// (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>).
 struct Header<R> {
     source: R,
-    /// Whether there may be lists: not in the header of a page.
+    /// Whether lists are allowed; a page header has none.
     lists: bool,
 }
 
-/// What the header of a page says.
+/// The sizes in a page header.
 #[derive(Default)]
 struct Sizes {
-    /// Bytes, unpacked.
+    /// Unpacked size in bytes.
     unpacked: u64,
-    /// Bytes, as it stands in the file.
+    /// Size in the file in bytes.
     packed: u64,
-    /// Of a dictionary.
+    /// Entries of a dictionary.
     entries: u64,
 }
 
@@ -120,7 +120,7 @@ impl<R: Read> Header<R> {
             match id {
                 2 | 3 => {
                     let size = u64::try_from(self.integer()?).map_err(|_| damaged())?;
-                    // should a field come twice, it is the last that counts
+                    // if a field is repeated, the last value counts
                     *(if id == 2 {
                         &mut sizes.unpacked
                     } else {
@@ -134,7 +134,7 @@ impl<R: Read> Header<R> {
         Ok(sizes)
     }
 
-    /// How many entries the header of a dictionary claims.
+    /// The number of entries that a dictionary header claims.
     fn entries(&mut self) -> io::Result<u64> {
         let (mut id, mut entries) = (0, 0);
         while let Some(kind) = self.field(&mut id)? {
@@ -149,7 +149,7 @@ impl<R: Read> Header<R> {
         Ok(entries)
     }
 
-    /// The kind of the next field, if there is one, and its number.
+    /// The type of the next field, if there is one; updates `id` to its number.
     fn field(&mut self, id: &mut i64) -> io::Result<Option<u8>> {
         let byte = self.byte()?;
         if byte == 0 {
@@ -159,7 +159,7 @@ impl<R: Read> Header<R> {
             0 => self.integer()?,
             more => id.wrapping_add(i64::from(more)),
         };
-        // the library has ids wrap; 32767 is for extensions
+        // ids wrap in the library; 32767 is for extensions
         if !(1..=100).contains(id) && *id != 32_767 {
             return Err(damaged());
         }
@@ -172,7 +172,7 @@ impl<R: Read> Header<R> {
             return Err(damaged());
         }
         match kind {
-            1 | 2 => {} // booleans stand in the kind
+            1 | 2 => {} // the type holds the boolean
             3 => _ = self.byte()?,
             4..=6 => _ = self.integer()?,
             7 => self.skip_bytes(8)?,
@@ -197,15 +197,15 @@ impl<R: Read> Header<R> {
                 };
                 for _ in 0..count {
                     match byte & 0xf {
-                        // no footer has them, and to the library they take no room: it would skip
-                        // as many as the list claims to have
+                        // footers have none, and they take no memory: the library would skip as
+                        // many as the list claims
                         1 | 2 => return Err(damaged()),
                         kind => self.skip(0, kind, depth + 1)?,
                     }
                 }
             }
-            // the format has no maps; in the header of a page, the library skips lists one by one,
-            // long after the end of the file
+            // the format has no maps; in a page header, the library skips lists one by one past the
+            // end of the file
             _ => return Err(damaged()),
         }
         Ok(())
@@ -262,8 +262,8 @@ mod tests {
 
     #[test]
     fn sizes_stand_among_other_fields() {
-        // a data page of 1024 bytes, 20 in the file, with a checksum and a header of its own that
-        // has a number, and then a structure of a text and a boolean
+        // a data page of 1024 bytes, 20 in the file, with a checksum and its own header of a
+        // number, and then a structure of a text and a boolean
         let header = [
             0x15, 0x00, 0x15, 0x80, 0x10, 0x15, 0x28, 0x15, 0x07, 0x1c, 0x15, 0x02, 0x4c, 0x18,
             0x02, 0xff, 0xff, 0x11, 0x00, 0x00, 0x00,

@@ -1,4 +1,4 @@
-//! Panics of a library on hostile input, turned into values without a message on standard error.
+//! Converts panics of a library on hostile input to values, without a message on standard error.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -8,9 +8,9 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work`; if it panics, returns the panic's message, and the process's panic hook is not run.
+/// Runs `work`. If it panics, returns the panic's message without running the process's panic hook.
 ///
-/// Meant for readers that own all they touch: nothing half-changed outlives the panic.
+/// For readers that own all their data: no half-changed state outlives the panic.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {

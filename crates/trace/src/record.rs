@@ -1,4 +1,4 @@
-//! The trace in memory: rows and what is known of the run they came from.
+//! The trace in memory: rows, and the metadata of their run.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 /// Version of the schema that this crate writes; it reads all versions up to it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Rows that are read of one file: 2 GiB in memory.
+/// Most rows read from one file: 2 GiB in memory.
 pub(crate) const MAX_ROWS: usize = 20_000_000;
 
-/// Rows that a file may have however few bytes it takes: about 100 MB in memory.
+/// Rows that a file may have regardless of its size: about 100 MB in memory.
 pub(crate) const FREE_ROWS: usize = 1 << 20;
 
 /// Where a trace came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The simulator: virtual time, our own TCP.
+    /// The simulator: virtual time, the project's own TCP.
     Simulator,
     /// The emulator: real time, the kernel's TCP.
     Emulator,
     /// Two hosts and a real path between them: real time, their kernels' TCP.
     Live,
-    /// Flows of this machine's processes, watched.
+    /// Watched flows of this machine's processes.
     Watch,
-    /// A CSV file of cwnd over time; where it came from is not known.
+    /// A CSV file of cwnd over time, of unknown origin.
     Csv,
-    /// `iperf3 -J`: one row an interval and stream.
+    /// `iperf3 -J`: one row per interval and stream.
     Iperf3,
     /// The kernel's tcp_probe as text.
     TcpProbe,
@@ -42,25 +42,27 @@ pub enum Source {
     Mahimahi,
     /// The log of a Pantheon tunnel; windows are inferred.
     Pantheon,
-    /// Flent's data, with what ss said of sockets.
+    /// Flent's data, with socket statistics from ss.
     Flent,
     /// A test of ndt7: TCP_INFO of its server.
     Ndt7,
 }
 
-/// The state of one TCP sender at one moment: after it processed an acknowledgment, or whenever
-/// the tool that wrote the trace looked.
+/// The state of one TCP sender at one moment: after it processed an acknowledgment, or when the
+/// tool that wrote the trace sampled it.
 ///
-/// What a source cannot tell is `None`. Counters begin at 0 with the flow and never wrap.
+/// Values that a source does not report are `None`. Counters begin at 0 with the flow and never
+/// wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Record {
     /// Seconds since the run began; never decreases within a trace.
     pub time_s: f64,
-    /// Which of the run's flows, from 0.
+    /// Number of the flow within the run, from 0.
     pub flow: u32,
     /// Congestion window in packets of one MSS.
     pub cwnd_packets: f64,
-    /// Slow-start threshold in packets. tcp_probe reports max(ssthresh, 0.75 cwnd) outside recovery.
+    /// Slow-start threshold in packets. Outside recovery, tcp_probe reports max(ssthresh, 0.75
+    /// cwnd).
     pub ssthresh_packets: Option<f64>,
     /// Smoothed round-trip time in seconds.
     pub srtt_s: Option<f64>,
@@ -70,9 +72,10 @@ pub struct Record {
     pub snd_una_bytes: Option<u64>,
     /// The receiver's window in bytes.
     pub rwnd_bytes: Option<u64>,
-    /// Packets sent again so far.
+    /// Packets retransmitted so far.
     pub retransmits: Option<u64>,
-    /// Smallest round-trip time in seconds: the controller's if it models one, else the connection's.
+    /// Smallest round-trip time in seconds: the controller's if it models one, else the
+    /// connection's.
     pub min_rtt_s: Option<f64>,
     /// The path's rate as the controller models it, in bit/s of payload.
     pub bandwidth_bps: Option<f64>,
@@ -80,35 +83,35 @@ pub struct Record {
     pub pacing_bps: Option<f64>,
     /// The last delivery rate that the sender measured, in bit/s of payload.
     pub delivery_bps: Option<f64>,
-    /// What the controller is doing; `docs/reference/trace-format.md` lists the numbers.
+    /// The controller's phase; `docs/reference/trace-format.md` lists the numbers.
     pub mode: Option<Mode>,
 }
 
-/// What happened to a packet.
+/// An event of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PacketEvent {
-    /// It was offered to the path, for the first time or again.
+    /// The sender offered it to the path, for the first time or again.
     Sent = 0,
     /// It arrived at the far end.
     Delivered = 1,
-    /// It found the queue full, or the queue discipline dropped it.
+    /// The queue was full, or the queue discipline dropped it.
     DroppedByQueue = 2,
     /// It was lost on the wire.
     DroppedByLoss = 3,
-    /// It arrived with a mark, congestion experienced: beside `Delivered`.
+    /// It arrived with the mark Congestion Experienced; recorded in addition to `Delivered`.
     Marked = 4,
 }
 
-/// Which way a packet went, seen from its flow: with the data of a flow that heads in reverse it goes in
-/// reverse over the path.
+/// The direction of a packet relative to its flow. The data of a flow in reverse direction travels
+/// in reverse over the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Direction {
-    /// As the flow's data.
+    /// Same direction as the flow's data.
     #[default]
     Data = 0,
-    /// Against it: acknowledgments, requests.
+    /// Opposite to the data: acknowledgments, requests.
     Back = 1,
 }
 
@@ -117,63 +120,66 @@ pub enum Direction {
 pub struct PacketRecord {
     /// Seconds since the run began.
     pub time_s: f64,
-    /// Which of the run's flows, from 0.
+    /// Number of the flow within the run, from 0.
     pub flow: u32,
-    /// The packet's number within the flow, or, of the kernel's packets, the number of its first
-    /// payload byte; the same when it is sent again.
+    /// The packet's number within the flow or, for kernel packets, the number of its first payload
+    /// byte. A retransmission keeps the number.
     pub seq: u64,
-    /// Its size with all headers.
+    /// Its size including all headers.
     pub size_bytes: u32,
     /// What happened.
     pub event: PacketEvent,
     /// From sending to arrival, for packets that arrived.
     pub one_way_delay_s: Option<f64>,
-    /// Which way it went.
+    /// The direction of the packet.
     pub direction: Direction,
 }
 
-/// One message that an application wrote and another one read whole.
+/// One message that an application wrote and its peer read completely.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MessageRecord {
-    /// Which of the run's flows, from 0.
+    /// Number of the flow within the run, from 0.
     pub flow: u32,
-    /// Which way it went; against the data go requests.
+    /// The direction of the message. Requests travel opposite to data.
     pub direction: Direction,
-    /// Its number among those of its flow and direction, from 0.
+    /// Number of the message within its flow and direction, from 0.
     pub message: u64,
     /// Its size.
     pub bytes: u64,
-    /// When the application wrote it, in seconds of the run, as all that follows.
+    /// When the application wrote it. This and the following times are in seconds since the run
+    /// began.
     pub written_s: f64,
     /// When its last byte entered the network for the first time.
     pub entered_s: f64,
-    /// When the packet that completed it at the far end entered the network: later, if one was lost.
+    /// When the packet that completed it at the receiver entered the network. This is later if a
+    /// packet was lost.
     pub sent_s: f64,
     /// When that packet left the network.
     pub left_s: f64,
-    /// When the application at the far end had read all of it.
+    /// When the receiving application had read all of it.
     pub read_s: f64,
 }
 
-/// What waited for a link at one moment, the packet in transmission not counted.
+/// The backlog of a link at one moment, without the packet in transmission.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueRecord {
     /// Seconds since the run began.
     pub time_s: f64,
-    /// Which of the run's links, from 0.
+    /// Number of the link within the run, from 0.
     pub link: u32,
-    /// Which way: as a scenario's flows go unless they say `reverse`, or against it.
+    /// Direction of the backlog: forward, as a scenario's flows run unless they say `reverse`, or
+    /// the opposite.
     pub direction: Direction,
-    /// Bytes that wait.
+    /// Waiting bytes.
     pub backlog_bytes: u64,
 }
 
-/// What is known of the run that a trace came from; kept in the Parquet file's metadata.
+/// The metadata of a trace's run, stored in the Parquet file's metadata.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metadata {
     /// Version of the schema.
     pub schema: u32,
-    /// Which world the run was in.
+    /// The backend or tool that produced the trace.
     pub source: Source,
     /// Congestion control of each flow, by the kernel's name (`cubic`, `reno`); empty if not known.
     #[serde(default)]
@@ -184,16 +190,17 @@ pub struct Metadata {
     /// The path file of the run, with all defaults written out.
     #[serde(default)]
     pub path_toml: Option<String>,
-    /// The scenario file of a run of more than bulk flows over one path, likewise.
+    /// The scenario file of the run, with all defaults written out. Runs of only bulk flows over
+    /// one path have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario_toml: Option<String>,
     /// Seed of the path's random elements.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// False if the run must not be used: the emulator slipped, or records were lost.
+    /// False if the run must not be used: the emulator was late, or records were lost.
     #[serde(default = "yes")]
     pub valid: bool,
-    /// Versions, kernel, machine load and whatever else helps to repeat the run.
+    /// Versions, kernel, machine load and other information for repeating the run.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
 }
@@ -203,7 +210,7 @@ fn yes() -> bool {
 }
 
 impl Metadata {
-    /// Metadata of a trace of which only its source is known.
+    /// Returns the metadata of a trace for which only the source is known.
     pub fn new(source: Source) -> Self {
         Self {
             schema: SCHEMA_VERSION,
@@ -219,10 +226,10 @@ impl Metadata {
     }
 }
 
-/// Records in the order of their times, and the run they came from.
+/// Records in time order, and the run they came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// What is known of the run.
+    /// The metadata of the run.
     pub metadata: Metadata,
     /// Rows, ordered by time.
     pub records: Vec<Record>,
@@ -236,10 +243,10 @@ impl Trace {
             .filter(move |record| record.flow == flow)
     }
 
-    /// Lets counters that wrap at 2^32, as TCP's sequence numbers do, go on counting.
+    /// Extends counters that wrap at 2^32, such as TCP's sequence numbers.
     ///
-    /// A counter wraps where it falls by more than 2^31; one that has a value of more than 32 bits is no
-    /// such counter and is left as it is. Falls by less are left as well: models refuse them by name.
+    /// A counter wraps where it falls by more than 2^31. A counter with a value above 32 bits does
+    /// not wrap and stays unchanged. Smaller falls also stay: models refuse them with an error.
     pub fn unwrap_counters(&mut self) {
         let counters: [fn(&mut Record) -> &mut Option<u64>; 2] =
             [|row| &mut row.snd_nxt_bytes, |row| &mut row.snd_una_bytes];
@@ -249,7 +256,7 @@ impl Trace {
             {
                 continue;
             }
-            // by flow: the last value as it stood, and what to add
+            // by flow: the last raw value, and the offset to add
             let mut last: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
             for row in &mut self.records {
                 let flow = row.flow;

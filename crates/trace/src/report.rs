@@ -2,20 +2,20 @@
 
 use serde::Serialize;
 
-/// What a run did, over its whole duration, slow start included.
+/// The results of a run over its whole duration, slow start included.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunReport {
-    /// One entry a flow, in the order of their numbers.
+    /// One entry per flow, ordered by flow number.
     pub flows: Vec<FlowReport>,
     /// Data packets that arrived at the far end of the path.
     pub packets_delivered: u64,
-    /// Data packets dropped on the way, by the queue or by loss, over those sent.
+    /// Share of data packets that the queue or random loss dropped.
     pub loss_rate: f64,
     /// From the sender's device to the receiver's: queue, link and delay.
     pub one_way_delay_ms: OneWayDelay,
-    /// Processor time of the run, all threads, in seconds.
+    /// Processor time of the run in seconds, over all threads.
     pub cpu_s: f64,
-    /// Time that the run took on the wall, in seconds.
+    /// Wall-clock time of the run in seconds.
     pub wall_s: f64,
     /// Seed of the path's random elements.
     pub seed: u64,
@@ -23,7 +23,7 @@ pub struct RunReport {
     pub valid: bool,
     /// Why the run is not valid; empty if it is.
     pub invalid_because: Vec<String>,
-    /// How late the emulator let packets go; the simulator is never late.
+    /// How late the emulator forwarded packets; the simulator is never late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slip_us: Option<Slip>,
 }
@@ -31,55 +31,56 @@ pub struct RunReport {
 /// One flow of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowReport {
-    /// Congestion control, by the kernel's name; `udp` for a flow without.
+    /// Congestion control, by the kernel's name; `udp` for a flow without congestion control.
     pub scheme: String,
-    /// Payload bits delivered in order to the receiving application, a second from the flow's start
-    /// to its completion, or to the end of the run.
+    /// Payload bits per second delivered in order to the receiving application. Counted from the
+    /// flow's start to its completion, or to the end of the run.
     pub goodput_bps: f64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmits: u64,
     /// What the application sends: `bulk`, `transfer` and so on.
     pub workload: String,
-    /// When the flow began, in seconds of the run.
+    /// When the flow began, in seconds since the run began.
     pub start_s: f64,
-    /// When all that it ever writes had arrived, in seconds of the run; none if that did not happen.
+    /// When all of its data had arrived, in seconds since the run began; none if that did not
+    /// happen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_s: Option<f64>,
     /// Payload bytes delivered to the receiving application.
     pub delivered_bytes: u64,
-    /// The messages of an application that writes in messages; none for bulk flows.
+    /// The messages of an application that writes messages; none for bulk flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<MessageReport>,
 }
 
-/// What became of the messages that an application wrote.
+/// The fate of the messages that an application wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MessageReport {
     /// Messages written: transfers, probes, requests.
     pub written: u64,
-    /// Messages that arrived whole; requests that were answered.
+    /// Messages that arrived completely; of requests, those that were answered.
     pub delivered: u64,
-    /// From writing a message to its arrival as a whole, of those that arrived; of a request to that
-    /// of its answer.
+    /// From writing a message to its complete arrival, for those that arrived. For a request, to
+    /// the arrival of its response.
     pub latency_ms: Latency,
-    /// Where those over TCP spent their time, if that was measured.
+    /// Where messages over TCP spent their time, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_split_ms: Option<DelaySplit>,
 }
 
-/// Where messages spent their time, from being written to being read: the three parts of each message
-/// add up to that. Of requests, that of their answers.
+/// Where messages spent their time from write to read. The three parts of each message add up to
+/// the whole. For requests, this describes the responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DelaySplit {
-    /// From being written until the packet that completed it at the far end entered the network:
-    /// waiting for the window and, if a packet was lost, for its repair.
+    /// From the write until the packet that completed the message entered the network: waiting for
+    /// the window and, after a loss, for the repair.
     pub sender_stack: Latency,
     /// That packet's time in the network.
     pub network: Latency,
-    /// From then until it was read: waiting for what was written before it, and for the application.
+    /// From then until the read: waiting for earlier data, and for the application.
     pub receiver_stack: Latency,
-    /// Messages whose last byte waited before it first entered the network, over all: for longer than
-    /// the bound on the emulator's slip.
+    /// Share of messages whose last byte waited before it first entered the network. Waiting counts
+    /// if it exceeds the emulator's slip bound.
     pub buffered_fraction: f64,
 }
 
@@ -107,7 +108,7 @@ pub struct OneWayDelay {
     pub p95: f64,
 }
 
-/// How late packets left the emulator, in microseconds after they were due.
+/// How late packets left the emulator, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Slip {
     /// Median.

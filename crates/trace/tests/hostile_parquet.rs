@@ -1,5 +1,5 @@
-//! Parquet files under hostile lengths: whatever their bytes say, they are read or refused, in
-//! little memory.
+//! Parquet files with hostile lengths: whatever their bytes, they are read or refused, in little
+//! memory.
 
 use std::fs;
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::process::Command;
 
 use pathcast_trace::{Metadata, Record, Source, Trace, read_parquet, write_parquet};
 
-/// Set in the process that may take no more than [`MOST_KIB`].
+/// Set in the process that is limited to [`MOST_KIB`].
 const BOUNDED: &str = "PATHCAST_TEST_BOUNDED_MEMORY";
-/// Of address space: what is asked for and never touched counts, too.
+/// Address space limit; allocations that are never touched count too.
 const MOST_KIB: u32 = 1 << 20;
 
 fn trace(rows: usize, step_s: f64) -> Trace {
@@ -27,7 +27,7 @@ fn trace(rows: usize, step_s: f64) -> Trace {
     }
 }
 
-/// Reads `bytes`: no panic comes out, and what is read makes sense.
+/// Reads `bytes`, and checks that no panic escapes and that the result is plausible.
 fn check(path: &Path, bytes: &[u8]) -> bool {
     fs::write(path, bytes).unwrap();
     match read_parquet(path) {
@@ -68,7 +68,7 @@ fn whatever_a_byte_says_the_file_is_read_or_refused_in_little_memory() {
     assert!(check(&path, &file));
     let (mut read, mut refused) = (0, 0);
     let mut count = |right: bool| *(if right { &mut read } else { &mut refused }) += 1;
-    // a byte becomes another, at each place: lengths of one byte, kinds, the length of the footer
+    // replace each third byte: lengths of one byte, types, the length of the footer
     for at in (0..file.len()).step_by(3) {
         for value in [0xff, file[at] ^ 0x10] {
             let mut bytes = file.clone();
@@ -76,7 +76,7 @@ fn whatever_a_byte_says_the_file_is_read_or_refused_in_little_memory() {
             count(check(&path, &bytes));
         }
     }
-    // a number becomes one of many bytes, in the footer and before it
+    // replace a number by one of many bytes, in the footer and before it
     let end = file.len() - 8;
     let footer = u32::from_le_bytes(file[end..end + 4].try_into().unwrap()) as usize;
     let huge: [&[u8]; 4] = [
@@ -99,7 +99,7 @@ fn whatever_a_byte_says_the_file_is_read_or_refused_in_little_memory() {
     for length in (0..file.len()).step_by(29) {
         assert!(!check(&path, &file[..length]), "{length} bytes");
     }
-    // statistics and texts matter to nobody; most of the rest does
+    // damage in statistics and texts has no effect; most other damage does
     assert!(
         refused > 500 && read > 100,
         "{read} read, {refused} refused"

@@ -1,4 +1,4 @@
-//! Files of others, read at run time: they are not ours, so they are not in the repository.
+//! Reads files of others at run time: they are not ours, so they are not in the repository.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,8 @@ use pathcast_trace::{
     read_packets, read_with, recognize, write_delivery_trace, write_mm_link_log, write_packets,
 };
 
-/// A folder of the data that `PATHCAST_DATA` names, or `None` after saying why the test skips.
+/// A folder in the directory that `PATHCAST_DATA` names. Returns `None` after printing why the test
+/// skips.
 fn folder(name: &str) -> Option<PathBuf> {
     let Some(data) = std::env::var_os("PATHCAST_DATA").filter(|data| !data.is_empty()) else {
         eprintln!("skipped: PATHCAST_DATA is not set; it names the folder of real data");
@@ -58,7 +59,7 @@ fn links_are_told_from_flows_and_packets_over_them_give_them_back() {
         if file.extension().is_some_and(|ending| ending == "gz") {
             continue;
         }
-        // a full packet at each opportunity, which is what a filled queue makes of the link
+        // a full packet at each opportunity, as a filled queue produces
         let text = std::fs::read_to_string(&file).unwrap();
         let times: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
         let packets: Vec<PacketRecord> = (0..)

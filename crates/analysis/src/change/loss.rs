@@ -1,35 +1,36 @@
 //! Steps of the loss rate.
 //!
-//! Packets between loss events are exponential with a rate of their own on each stretch of time
-//! between changes. Which stretch the flow is in is followed as Adams and MacKay do (Bayesian online
-//! changepoint detection, 2007): each hypothesis "it began at that loss" keeps the gamma posterior of
-//! its rate and is weighed by how well it predicted what came since. Only the likeliest sixteen are
-//! kept, so a record takes O(1). No loss is evidence, too.
+//! The number of packets between loss events is exponential, with a constant rate on each stretch
+//! between changes. The current stretch is followed as in Adams and MacKay (Bayesian online
+//! changepoint detection, 2007). Each hypothesis "it began at that loss" keeps the gamma posterior
+//! of its rate and is weighted by its predictions since then. Only the sixteen likeliest are kept,
+//! so a record takes O(1). The absence of losses is evidence too.
 
 use super::{CHANGES_EVERY_S, Change, ChangeKind, SURE};
 
 /// Hypotheses kept.
 const HYPOTHESES: usize = 16;
-/// Of these, so many of the newest, which had no time to prove themselves.
+/// The newest of these are always kept, because they had no time to prove themselves.
 const NEWEST: usize = 4;
-/// Losses that a new stretch's rate is assumed from: the spread covers two powers of ten.
+/// Pseudo-losses of a new stretch's prior: its spread covers two powers of ten.
 const PRIOR_LOSSES: f64 = 0.5;
-/// Loss rate before anything is known.
+/// Prior loss rate.
 const PRIOR_RATE: f64 = 1e-3;
 /// Smaller changes of the rate are not reported: a factor of 1.5.
 const LEAST_STEP: f64 = 0.405;
-/// What lasts less is a bunch of losses, seconds.
+/// Shorter stretches are bursts of losses, seconds.
 const LEAST_AGE_S: f64 = 10.0;
-/// Packets are taken together for so long, seconds.
+/// Packets are pooled over this time, seconds.
 const PIECE_S: f64 = 0.5;
-/// Gaps that their kind is averaged over.
+/// Gaps over which the share of short ones is averaged.
 const GAPS: f64 = 40.0;
 /// A gap is short below this part of the mean gap.
 const SHORT: f64 = 0.2;
-/// Chance of a short gap where losses are independent, 1 - exp(-SHORT), and what more may be chance.
+/// Probability of a short gap between independent losses, 1 - exp(-SHORT), and the slack for
+/// chance.
 const SHORT_CHANCE: f64 = 0.181;
 const SHORT_SLACK: f64 = 0.1;
-/// The largest bunch believed, losses.
+/// The largest burst size assumed, losses.
 const BUNCH_MAX: f64 = 8.0;
 
 /// A stretch of time that began at a loss.
@@ -40,21 +41,21 @@ struct Stretch {
     losses: f64,
     packets: f64,
     ln_weight: f64,
-    /// The rate before it.
+    /// The loss rate before it.
     before: f64,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct LossSteps {
     stretches: Vec<Stretch>,
-    /// Packets not yet taken, and since when they are collected.
+    /// Packets not yet used as evidence, and since when they are collected.
     packets: f64,
     since_s: f64,
-    /// When a stretch was last begun, for the prior of the next.
+    /// When the last stretch was started, for the prior of the next.
     begun_s: f64,
     /// Packets since the last loss.
     gap: f64,
-    /// Part of the gaps that are short.
+    /// Share of short gaps.
     short: f64,
 }
 
@@ -97,8 +98,8 @@ impl LossSteps {
         found
     }
 
-    /// Weighs all stretches by how well they predicted the packets since, with this many losses at
-    /// their end.
+    /// Updates the weights of all stretches by their predictions of the collected packets, which
+    /// end in `losses` losses.
     fn weigh(&mut self, losses: u32) {
         let regime = self.stretches[0];
         if losses > 0 {
@@ -106,8 +107,8 @@ impl LossSteps {
             self.short += (f64::from(u8::from(short)) - self.short) / GAPS;
             self.gap = 0.0;
         }
-        // bunches of geometric length m, which is how often a short gap follows a short one, make
-        // counts spread 2 m - 1 times as much as independent losses do: so much less each says
+        // in bursts of mean length m, a short gap follows a short one with probability 1 - 1/m;
+        // counts then spread 2 m - 1 times as much as independent losses, so each counts less
         let excess = (self.short - SHORT_CHANCE) / (1.0 - SHORT_CHANCE) - SHORT_SLACK;
         let bunch = 1.0 / (1.0 - excess.max(0.0)).max(1.0 / BUNCH_MAX);
         let worth = 1.0 / (2.0 * bunch - 1.0);
@@ -115,7 +116,8 @@ impl LossSteps {
         self.packets = 0.0;
         let mut top = f64::NEG_INFINITY;
         for stretch in &mut self.stretches {
-            // no loss in so many packets, averaged over the posterior: (b / (b + n))^a; then the rate
+            // probability of no loss in these packets under the posterior: (b / (b + n))^a; then
+            // the rate
             let after = stretch.packets + packets;
             stretch.ln_weight += stretch.losses * (stretch.packets / after).ln();
             if lost > 0.0 {
@@ -130,7 +132,7 @@ impl LossSteps {
         }
     }
 
-    /// A stretch may begin with this loss.
+    /// Adds the hypothesis that a stretch begins with this loss.
     fn begin(&mut self, time_s: f64) {
         let all: f64 = self.stretches.iter().map(|s| s.ln_weight.exp()).sum();
         let due = ((time_s - self.begun_s) / CHANGES_EVERY_S).clamp(1e-6, 0.5);
@@ -152,7 +154,7 @@ impl LossSteps {
         });
     }
 
-    /// Whether the stretch that began it all is over, by all that was seen.
+    /// Returns a change if the first stretch has ended, given all evidence.
     fn decide(&mut self, now_s: f64) -> Option<Change> {
         let (regime, later) = self.stretches.split_first()?;
         let mass: f64 = later.iter().map(|stretch| stretch.ln_weight.exp()).sum();

@@ -1,9 +1,10 @@
-//! When a path changes: steps of its round-trip time and of its loss rate, found as records come in
-//! (paper, section 4.1: failures, rerouting, traffic of others; section 5.2's changing path).
+//! Detects when a path changes: steps of its round-trip time and of its loss rate, found online.
+//! The causes are failures, rerouting and cross traffic (paper, section 4.1; the changing path of
+//! section 5.2).
 //!
-//! Both detectors weigh "the path has changed at a moment" against "it has not" and report once the
-//! odds are [`SURE`]; before any evidence one change in [`CHANGES_EVERY_S`] is expected. O(1) a record,
-//! below 2 KB.
+//! Both detectors weigh "the path has changed at a moment" against "it has not", and report a
+//! change at a probability of [`SURE`]. The prior is one change in [`CHANGES_EVERY_S`]. They take
+//! O(1) a record, and less than 2 KB.
 
 mod loss;
 mod rtt;
@@ -17,11 +18,11 @@ use serde::Serialize;
 use loss::LossSteps;
 use rtt::RttSteps;
 
-/// How sure a detector must be before it reports.
+/// The probability at which a detector reports a change.
 pub const SURE: f64 = 0.99;
-/// How often a path is expected to change before anything is known of it, seconds. With it there was no
-/// false report in 120,000 s of drawn flows on steady paths; where losses came in bunches of seconds
-/// that lose fifty times as much, one in some 600 to 1400 s (the tests).
+/// Expected time between path changes before any evidence, seconds. With this value the tests had
+/// no false report in 120,000 s of simulated flows on steady paths. With losses in bursts of
+/// seconds at fifty times the rate, they had one in about 600 to 1400 s.
 pub const CHANGES_EVERY_S: f64 = 1000.0;
 
 /// What changed.
@@ -39,30 +40,30 @@ pub enum ChangeKind {
 pub struct Change {
     /// What changed.
     pub kind: ChangeKind,
-    /// When it is believed to have happened, seconds.
+    /// Estimated time of the change, seconds.
     pub at_s: f64,
-    /// When that was known well enough, seconds.
+    /// When the change was detected, seconds.
     pub detected_s: f64,
-    /// Before it: seconds, or loss events per packet.
+    /// The value before it: seconds, or loss events per packet.
     pub before: f64,
-    /// After it.
+    /// The value after it.
     pub after: f64,
-    /// How sure that is, at least [`SURE`].
+    /// Probability of the change, at least [`SURE`].
     pub probability: f64,
 }
 
-/// What a record says of the path.
+/// One record's evidence about the path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChangeRecord {
-    /// Seconds. A time before the newest counts as that.
+    /// Seconds. An earlier time than the newest counts as the newest.
     pub time_s: f64,
     /// Window, packets.
     pub cwnd_packets: f64,
-    /// Packets sent since the record before.
+    /// Packets sent since the previous record.
     pub packets: f64,
     /// Loss events found with this record ([`crate::online_curve::Fed`] counts them).
     pub losses: u32,
-    /// Smoothed round-trip time, seconds, if it is known.
+    /// Smoothed round-trip time, seconds, if known.
     pub srtt_s: Option<f64>,
 }
 
@@ -93,13 +94,14 @@ pub struct ChangeDetector {
     rtt: RttSteps,
     loss: LossSteps,
     last_s: Option<f64>,
-    /// Changes not yet told: two may come with the same record.
+    /// Changes not yet returned: two may come with the same record.
     waiting: VecDeque<Change>,
 }
 
 impl ChangeDetector {
-    /// Takes the next record; a change, if one is known by now. Of two that come with the same record
-    /// the second is given with the next. Numbers that are not finite are left out.
+    /// Takes the next record and returns a change if one is detected. If one record reveals two
+    /// changes, the second is returned with the next record. Records with non-finite numbers are
+    /// ignored.
     pub fn observe(&mut self, record: &ChangeRecord) -> Option<Change> {
         let usable = record.time_s.is_finite() && record.cwnd_packets > 0.0;
         if !usable {
@@ -123,13 +125,13 @@ impl ChangeDetector {
         self.waiting.pop_front()
     }
 
-    /// Forgets the flow: after the clock was set, or when the record comes from another path.
+    /// Resets the detector, after the clock was set or when records come from another path.
     pub fn restart(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Odds in logarithms as a probability.
+/// Converts log-odds to a probability.
 fn probability(ln_odds: f64) -> f64 {
     1.0 / (1.0 + (-ln_odds).exp())
 }

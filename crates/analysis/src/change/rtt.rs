@@ -1,35 +1,37 @@
-//! Steps of the round-trip time, told from the swings of queues.
+//! Steps of the round-trip time, distinguished from the fluctuations of queues.
 //!
-//! A queue only adds, and what one flow adds follows its window: so the lowest smoothed round-trip time
-//! in half a second may lie anywhere in the range seen before, and outside of it by no more than the
-//! window is outside of its own. Time after time beyond that, on one side, is a step: each adds the
-//! log-likelihood ratio of two Laplace laws, "the level is there" and "it is noise", at most three
-//! nats so that one outlier decides nothing (a CUSUM with a robust score; Page 1954, Huber 1965).
+//! A queue only adds delay, and one flow's share of it follows the flow's window. So the lowest
+//! smoothed round-trip time of half a second lies within the range seen before. It leaves that
+//! range at most as far as the window leaves its own. Repeated values beyond that, on one side, are
+//! a step. Each adds the log-likelihood ratio of two Laplace laws, "the level is there" and "it is
+//! noise". It adds at most three nats, so that one outlier decides nothing (a CUSUM with a robust
+//! score; Page 1954, Huber 1965).
 
 use super::{CHANGES_EVERY_S, Change, ChangeKind, SURE, probability};
 
-/// Shortest piece of time whose lowest value counts, seconds, and in round trips.
+/// Shortest piece of time for each minimum, in seconds and in round trips.
 const PIECE_S: f64 = 0.5;
 const PIECE_RTTS: f64 = 4.0;
-/// No change is seen before so many pieces.
+/// No change is detected before this many pieces.
 const PIECES_BEFORE: u32 = 4;
-/// Steps below 5 % are not looked for, whatever the noise.
+/// Steps below 5 % are ignored, whatever the noise.
 const LEAST_STEP: f64 = 0.05;
-/// How far beyond the range noise may reach, in mean differences of neighboring pieces.
+/// Allowance for noise beyond the range, in mean differences of neighboring pieces.
 const MARGIN: f64 = 4.0;
-/// Least scale of the noise, in ln: the kernel counts srtt in microseconds, an eighth at a time.
+/// Smallest scale of the noise, in ln: the kernel stores srtt in eighths of a microsecond.
 const LEAST_NOISE: f64 = 0.02;
-/// Most nats that one piece adds.
+/// Most nats that one piece can add.
 const NATS: f64 = 3.0;
-/// Seconds after which the upper edges of the ranges have come back 1/e of the way: a queue that once
-/// was long hides no step for ever. The lower edges stay: what was once possible without a change is.
+/// Time constant in seconds for shrinking the upper edges of the ranges, so that a formerly long
+/// queue does not hide steps forever. The lower edges stay, because a value once reached without a
+/// change remains possible.
 const RANGE_MEMORY_S: f64 = 300.0;
 /// Pieces over which noise is averaged.
 const NOISE_PIECES: f64 = 60.0;
-/// Excursions longer than this teach nothing more of excursions.
+/// Longer excursions do not update the longest excursion.
 const LONGEST: u32 = 20;
 
-/// Lowest and highest of something.
+/// Lowest and highest value of a quantity.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     low: f64,
@@ -56,7 +58,7 @@ struct Piece {
     ln_cwnd: Range,
 }
 
-/// A stay outside of the range.
+/// A stay outside the range.
 #[derive(Debug, Clone, Copy)]
 struct Excursion {
     start_s: f64,
@@ -70,13 +72,13 @@ struct Excursion {
 #[derive(Debug, Clone, Default)]
 pub(super) struct RttSteps {
     piece: Option<Piece>,
-    /// Of the round-trip time and of the window, since the last change; in ln.
+    /// Ranges of the round-trip time and of the window since the last change; in ln.
     range: Option<(Range, Range)>,
     pieces: u32,
     last: f64,
     noise: f64,
     excursion: Option<Excursion>,
-    /// Pieces of the longest excursion that ended where it began.
+    /// Pieces of the longest excursion that returned to the range.
     longest: u32,
 }
 
@@ -100,14 +102,14 @@ impl RttSteps {
             ln_rtt: f64::INFINITY,
             ln_cwnd: Range::NONE,
         });
-        // logarithms only where they can move the piece's extremes would save little
+        // computing logarithms only for new extremes would save little
         piece.ln_rtt = piece.ln_rtt.min(srtt_s.ln());
         let ln_cwnd = cwnd_packets.ln();
         piece.ln_cwnd.include(ln_cwnd, ln_cwnd);
         found
     }
 
-    /// A piece is over.
+    /// Takes a finished piece.
     fn take(&mut self, piece: &Piece, now_s: f64) -> Option<Change> {
         let x = piece.ln_rtt;
         let Some((mut rtt, mut cwnd)) = self.range else {
@@ -117,7 +119,7 @@ impl RttSteps {
         };
         let length_s = now_s - piece.start_s;
         let margin = LEAST_STEP.max(MARGIN * self.noise);
-        // a queue grows at most in proportion to the window, and drains so
+        // a queue grows at most in proportion to the window, and drains likewise
         let may_rise = (piece.ln_cwnd.high - cwnd.high).max(0.0);
         let may_fall = (cwnd.low - piece.ln_cwnd.low).max(0.0);
         let above = x - (rtt.high + margin + may_rise);
@@ -159,7 +161,7 @@ impl RttSteps {
         excursion.pieces += 1;
         excursion.ln_rtt.include(x, x);
         (excursion.ln_cwnd).include(piece.ln_cwnd.low, piece.ln_cwnd.high);
-        // where excursions are known to last, pieces of one are no independent witnesses
+        // if excursions usually last, the pieces of one are not independent evidence
         let nats = (outside / self.noise.max(LEAST_NOISE)).min(NATS);
         excursion.nats += nats / f64::from(1 + self.longest);
         self.excursion = Some(excursion);

@@ -1,4 +1,4 @@
-//! False alarms on steady paths and delays on steps, on flows drawn from the window laws.
+//! False alarms on steady paths and detection delays, on flows simulated from the window laws.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -6,17 +6,17 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use super::*;
 use pathcast_window_law::{Cc, Epoch};
 
-/// A path of one flow: without `packets_per_s` there is no queue.
+/// A path with one flow; without `packets_per_s` it has no queue.
 #[derive(Clone, Copy)]
 struct Conditions {
     rtt_s: f64,
     loss: f64,
     packets_per_s: f64,
     buffer_packets: f64,
-    /// Standard deviation of what others add to the round trip, in ln, and how long it lasts.
+    /// Standard deviation, in ln, of the delay that others add, and how long it lasts.
     jitter: f64,
     jitter_s: f64,
-    /// Losses that one loss begins, on average.
+    /// Mean number of losses in a burst.
     burst: f64,
 }
 
@@ -43,7 +43,7 @@ impl Rng {
     }
 }
 
-/// Runs a flow round by round, ten records each, and gives what the detector said.
+/// Runs a flow round by round, ten records each, and returns the detected changes.
 fn changes(cc: Cc, seed: u64, until_s: f64, at: impl Fn(f64) -> Conditions) -> Vec<Change> {
     let mut rng = Rng(Xoshiro256PlusPlus::seed_from_u64(seed));
     let mut detector = ChangeDetector::default();
@@ -169,7 +169,7 @@ fn on_steady_paths_false_alarms_are_rare() {
             println!(
                 "{cc:?}, {name}: RTT {rtt}, loss {loss} false alarms in {seeds} x {seconds} s"
             );
-            // seconds of fifty times the loss rate are, each for itself, no steady path
+            // bursts of seconds at fifty times the loss rate are not a steady path
             let may = if path.burst > 1.0 { 20 } else { 1 };
             assert!(rtt <= 1 && loss <= may, "{cc:?}, {name}: {all:?}");
         }
@@ -178,7 +178,7 @@ fn on_steady_paths_false_alarms_are_rare() {
 
 #[test]
 fn steps_of_the_papers_changing_path_are_found() {
-    // section 5.2: every two minutes
+    // section 5.2: a change every two minutes
     let at = |t: f64| {
         let (rtt_s, loss) = match t {
             t if t < 120.0 => (0.1, 1e-4),
@@ -193,7 +193,7 @@ fn steps_of_the_papers_changing_path_are_found() {
             ..PLAIN
         }
     };
-    // which step; how many of 20 flows must have found it in two minutes; how soon half of these
+    // the step; how many of 20 flows must detect it within two minutes; the median delay allowed
     let steps = [
         (Cc::Reno, ChangeKind::LossRate, 120.0, 20, 35.0),
         (Cc::Reno, ChangeKind::LossRate, 240.0, 20, 20.0),
@@ -201,7 +201,7 @@ fn steps_of_the_papers_changing_path_are_found() {
         (Cc::Reno, ChangeKind::Rtt, 480.0, 20, 3.0),
         (Cc::Cubic, ChangeKind::LossRate, 120.0, 20, 25.0),
         (Cc::Cubic, ChangeKind::LossRate, 240.0, 20, 15.0),
-        // from 1e-5 to 1e-4 at 200 ms: a loss each ten seconds, and hardly one before
+        // from 1e-5 to 1e-4 at 200 ms: a loss every ten seconds, and hardly any before
         (Cc::Cubic, ChangeKind::LossRate, 360.0, 16, 80.0),
         (Cc::Cubic, ChangeKind::Rtt, 360.0, 20, 4.0),
         (Cc::Cubic, ChangeKind::Rtt, 480.0, 20, 3.0),
@@ -222,7 +222,7 @@ fn steps_of_the_papers_changing_path_are_found() {
             }
             delays.sort_by(f64::total_cmp);
             errors.sort_by(f64::total_cmp);
-            // when it happened is known to about the time between losses
+            // the time of a change is known to about the time between losses
             let usual_s = errors[errors.len() / 2];
             assert!(
                 usual_s < if kind == ChangeKind::Rtt { 1.0 } else { 12.0 },
@@ -236,7 +236,7 @@ fn steps_of_the_papers_changing_path_are_found() {
             );
             assert!(n >= wanted && median_s < soon_s, "{cc:?} {kind:?} {at_s}");
         }
-        // nothing else is reported: at most the five steps
+        // other reports are rare: at most one beyond the five steps
         assert!(flows.iter().all(|found| found.len() <= 6));
     }
 }

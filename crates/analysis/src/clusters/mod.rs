@@ -1,11 +1,12 @@
-//! Loss curves of many clients, and that of a new one: from its prefix, its network, its region, all
-//! (paper, section 4.1: clients are clustered, and a new one gets the mean or the median curve of the
-//! cluster that it is closest to).
+//! Loss curves of many clients, and estimates for a new one from its prefix, its network, its
+//! region, and all clients. In the paper, a new client gets the mean or the median curve of the
+//! closest cluster (section 4.1).
 //!
-//! Clients of a prefix are alike, those of a network less so, and so on. Each level's losses and packets
-//! are smoothed over windows with the level above as the prior of a Gamma-Poisson model, so that a
-//! level speaks as loudly as it has evidence: how far members of a level differ, and so how much the
-//! level above is worth, is learned from the members there are (empirical Bayes, by moments).
+//! Clients of one prefix resemble each other most, those of one network less, and so on. Each
+//! level's losses and packets are smoothed over windows, with the level above as the prior of a
+//! Gamma-Poisson model. So each level counts in proportion to its evidence. How much members of a
+//! level differ is estimated from those members (empirical Bayes, by moments), and sets the weight
+//! of the level above.
 
 mod pooling;
 mod prefix;
@@ -28,18 +29,18 @@ pub use store::Stored;
 const BINS: usize = 120;
 /// The bins, a tenth of ln cwnd each.
 static SCALES: LazyLock<Scales> = LazyLock::new(|| Scales::new(0.1, BINS));
-/// Evidence counts 1/e after this long, seconds: a week, so that last week's same day still counts.
+/// Time constant of forgetting, seconds: a week, so that last week's same day still counts.
 const MEMORY_S: f64 = 7.0 * 86_400.0;
-/// Clients kept, at most.
+/// Most clients kept.
 pub const CLIENTS: usize = 100_000;
 /// Longest name of a network or region, bytes.
 pub const NAME_BYTES: usize = 100;
 
-/// Why clusters, or a question to them, were refused.
+/// Why clusters, or a query to them, were refused.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// An address or a prefix that is none.
+    /// An invalid address or prefix.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
     /// A name that is empty, too long, or has control characters.
@@ -50,21 +51,21 @@ pub enum ClusterError {
         /// What was given, shortened.
         got: String,
     },
-    /// Evidence that is none.
+    /// Invalid evidence.
     #[error("{0}")]
     BadEvidence(String),
-    /// One client too many.
+    /// The limit of clients is reached.
     #[error("{CLIENTS} prefixes are kept, which is the most: remove some first")]
     Full,
-    /// A prefix of which nothing is known.
+    /// An unknown prefix.
     #[error("nothing is known of {0}")]
     Unknown(Prefix),
-    /// A store that cannot be one.
+    /// An invalid stored text.
     #[error("{0}")]
     BadStore(String),
 }
 
-/// Who a curve is of.
+/// The client that a curve describes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Client {
     /// Its addresses.
@@ -75,23 +76,23 @@ pub struct Client {
     pub region: Option<String>,
 }
 
-/// How curves of one level are put together.
+/// How the curves of one level are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pooling {
-    /// All levels, each weighed by its evidence.
+    /// All levels, each weighted by its evidence.
     #[default]
     Posterior,
-    /// The mean curve of the clients of the closest level that has any (paper, section 4.1).
+    /// The mean curve of the clients at the closest level that has any (paper, section 4.1).
     Mean,
-    /// The median curve of these.
+    /// The median curve of those clients.
     Median,
 }
 
-/// Which clients a level holds.
+/// The clients that a level holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// The longest prefix that the client is in.
+    /// The longest known prefix that contains the client.
     Prefix,
     /// Its network.
     Network,
@@ -101,20 +102,20 @@ pub enum Level {
     All,
 }
 
-/// What one level added.
+/// The contribution of one level.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LevelBasis {
-    /// Which.
+    /// The level.
     pub level: Level,
     /// The prefix, network or region.
     pub name: String,
-    /// Prefixes in it.
+    /// Number of prefixes in it.
     pub prefixes: usize,
     /// Packets, weighed by age.
     pub packets: f64,
     /// Losses.
     pub losses: f64,
-    /// Its part in the curve, over all windows seen: all levels' parts sum to 1.
+    /// Its share of the curve over all windows seen; the shares of all levels sum to 1.
     pub weight: f64,
 }
 
@@ -125,24 +126,24 @@ pub struct ClusterPoint {
     pub cwnd_packets: f64,
     /// Probability that a packet sent at it is lost.
     pub loss_probability: f64,
-    /// It is below this with 5 % chance; with the mean or the median, the lowest of the clients'.
+    /// 5 % quantile; with the mean or the median, the lowest of the clients' curves.
     pub low: f64,
-    /// It is above this with 5 % chance; with the mean or the median, the highest of the clients'.
+    /// 95 % quantile; with the mean or the median, the highest of the clients' curves.
     pub high: f64,
 }
 
-/// The curve of a client, and what it rests on.
+/// The curve of a client, and its basis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClusterCurve {
     /// The closest level first.
     pub levels: Vec<LevelBasis>,
-    /// Ascending by window, at the windows that any of the levels has seen.
+    /// Ascending by window, at the windows seen at any level.
     pub points: Vec<ClusterPoint>,
 }
 
 impl ClusterCurve {
-    /// Probability that a packet sent at a window is lost: that of the nearest point. `None` without
-    /// points.
+    /// The loss probability of a packet sent at this window: that of the nearest point. `None`
+    /// without points.
     pub fn loss_probability(&self, cwnd_packets: f64) -> Option<f64> {
         let ln = cwnd_packets.max(1.0).ln();
         let off = |point: &&ClusterPoint| (point.cwnd_packets.ln() - ln).abs();
@@ -185,7 +186,7 @@ impl Counts {
     }
 }
 
-/// What is known of one prefix.
+/// The evidence of one prefix.
 #[derive(Debug, Clone, PartialEq)]
 struct Member {
     network: Option<String>,
@@ -219,12 +220,12 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// Adds evidence of a client: windows in packets, packets sent at them, losses met there; `now_s` is
-    /// any clock that goes on, the same for all calls. A client that is known keeps its older evidence,
-    /// weighed by age; its network and region are those given last.
+    /// Adds evidence of a client: windows in packets, packets sent at them, losses there. `now_s`
+    /// is any monotonic clock, the same for all calls. A known client keeps its older evidence,
+    /// weighted by age; its network and region are replaced.
     ///
     /// # Errors
-    /// [`ClusterError`] on a name or evidence that is none, and when [`CLIENTS`] are kept; nothing is
+    /// [`ClusterError`] for an invalid name or evidence, or if [`CLIENTS`] are kept. Nothing is
     /// added then.
     pub fn add(
         &mut self,
@@ -268,26 +269,26 @@ impl Clusters {
         Ok(())
     }
 
-    /// Takes a prefix and all its evidence away.
+    /// Removes a prefix and all its evidence.
     ///
     /// # Errors
-    /// [`ClusterError::Unknown`] if there is none.
+    /// [`ClusterError::Unknown`] if the prefix is unknown.
     pub fn remove(&mut self, prefix: Prefix) -> Result<(), ClusterError> {
         let removed = self.members.remove(&prefix);
         removed.map(|_| ()).ok_or(ClusterError::Unknown(prefix))
     }
 
-    /// Prefixes known.
+    /// Number of known prefixes.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether none is.
+    /// Whether no prefix is known.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The longest known prefix that holds all of this one. At most one look-up for each length.
+    /// The longest known prefix that contains this one; at most one look-up for each length.
     pub fn closest(&self, client: Prefix) -> Option<Prefix> {
         (0..=client.length())
             .rev()
@@ -295,8 +296,8 @@ impl Clusters {
             .find(|prefix| self.members.contains_key(prefix))
     }
 
-    /// The curve of a client of which some is known: its address (or prefix), its network, its region.
-    /// Network and region are those of the longest prefix that it is in, unless given.
+    /// The curve of a client, given any of its address (or prefix), network and region. Network and
+    /// region default to those of the longest prefix that contains the address.
     pub fn curve(
         &self,
         client: Option<Prefix>,
@@ -338,7 +339,7 @@ impl Clusters {
     }
 }
 
-/// What is left of evidence after a time.
+/// The weight of evidence after a time.
 fn kept(then_s: f64, now_s: f64) -> f64 {
     (-(now_s - then_s).max(0.0) / MEMORY_S).exp()
 }

@@ -1,4 +1,4 @@
-//! How levels of clients become one curve.
+//! Combines levels of clients into one curve.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,17 @@ use super::{
 use crate::gamma::{BOUNDS, Gamma};
 use crate::smoothing::SHRINK;
 
-/// Pseudo-losses by which a level counts in the one below, before that is learned, and its bounds.
+/// Pseudo-losses by which a level counts in the one below, before they are estimated, and their
+/// bounds.
 const WORTH: f64 = 2.0;
 const WORTH_RANGE: (f64, f64) = (0.3, 300.0);
-/// Pseudo-losses by which the shape of a curve over windows counts in the level below.
+/// Pseudo-losses by which the shape of a curve counts in the level below.
 const SHAPE_WORTH: f64 = 8.0;
-/// Bandwidth at which a level's own shape is looked at, in bins, and how far that reaches.
+/// Bandwidth of a level's own shape, in bins, and its reach.
 const SHAPE_BINS: f64 = 2.5;
 const SHAPE_REACH: usize = 8;
 
-/// Levels widest first, each with the next wider one as its prior.
+/// Combines levels, the widest first. Each level has the next wider one as its prior.
 pub(super) fn posterior(levels: &[(Level, String, Vec<&Member>)], now_s: f64) -> ClusterCurve {
     let pooled = |members: &[&Member]| {
         let mut counts = Counts::default();
@@ -33,7 +34,7 @@ pub(super) fn posterior(levels: &[(Level, String, Vec<&Member>)], now_s: f64) ->
             points: vec![],
         };
     };
-    // how much a level is worth to the one below: by how far its parts differ
+    // how much a level counts in the one below depends on how much its parts differ
     let worths: Vec<f64> = (levels.iter().enumerate())
         .map(|(i, level)| {
             let parts = parts(
@@ -55,7 +56,7 @@ pub(super) fn posterior(levels: &[(Level, String, Vec<&Member>)], now_s: f64) ->
         weights.iter_mut().for_each(|above| *above *= 1.0 - trust);
         weights.push(trust);
     }
-    // where the closest level is no prefix of the client, clients in it differ
+    // unless the closest level is the client's own prefix, clients in it differ
     let of_others = levels.last().is_some_and(|level| level.0 != Level::Prefix);
     let points = belief.points(of_others.then(|| worths.last().copied().unwrap_or(WORTH)));
     let sum: f64 = weights.iter().sum();
@@ -76,7 +77,7 @@ pub(super) fn posterior(levels: &[(Level, String, Vec<&Member>)], now_s: f64) ->
     }
 }
 
-/// What is believed of a curve, bin by bin: its mean, and how well it is known as the shape of a gamma law.
+/// The posterior of a curve in each bin: its mean, and its precision as the shape of a gamma law.
 struct Belief {
     first: usize,
     last: usize,
@@ -85,7 +86,7 @@ struct Belief {
 }
 
 impl Belief {
-    /// Of the widest level by itself.
+    /// The posterior of the widest level alone.
     fn of(counts: &Counts, (first, last): (usize, usize)) -> Self {
         let (packets, losses) = counts.totals();
         let overall = (losses + SHRINK) / packets.max(1.0);
@@ -103,16 +104,16 @@ impl Belief {
         }
     }
 
-    /// Goes on to a level within; how much that one is trusted.
+    /// Narrows the posterior to a level within, and returns the weight of that level.
     fn narrow(&mut self, level: &Counts, worth: f64) -> f64 {
         let (first, last) = (self.first, self.last);
-        // how high it lies: its losses over those that the level above would have had
+        // its height: its losses over those expected from the level above
         let expected: f64 = (level.0.iter())
             .map(|(&bin, &(packets, _))| packets * self.mean[usize::from(bin) - first])
             .sum();
         let (_, losses) = level.totals();
         let height = (losses + worth) / (expected + worth);
-        // and its own shape, where it has losses enough to show one
+        // its own shape, where it has enough losses
         let local: Vec<(f64, f64)> = (first..=last)
             .map(|bin| {
                 let near =
@@ -135,7 +136,7 @@ impl Belief {
         expected / (expected + worth)
     }
 
-    /// The curve of a client that differs from the level's by `spread`, if at all.
+    /// The points of a curve for a client that differs from the level by `spread`, if given.
     fn points(&self, spread: Option<f64>) -> Vec<ClusterPoint> {
         let known = self.mean.iter().zip(&self.known);
         (self.first..=self.last)
@@ -157,7 +158,7 @@ impl Belief {
     }
 }
 
-/// A level's members in groups as the level below has them.
+/// Groups a level's members as in the level below.
 fn parts<'a>(level: &(Level, String, Vec<&'a Member>), below: Level) -> Vec<Vec<&'a Member>> {
     let mut groups: BTreeMap<Option<&str>, Vec<&Member>> = BTreeMap::new();
     let mut single = vec![];
@@ -175,8 +176,8 @@ fn parts<'a>(level: &(Level, String, Vec<&'a Member>), below: Level) -> Vec<Vec<
     groups.into_values().chain(single).collect()
 }
 
-/// Pseudo-losses that a level is worth to a part of it: the shape of the gamma law of the parts' rates, by
-/// its moments (variance of losses beyond Poisson's).
+/// Pseudo-losses by which a level counts in its parts: the shape of the gamma law of the parts'
+/// rates. It is estimated by moments (variance of losses beyond Poisson's).
 fn worth(parts: &[(f64, f64)]) -> f64 {
     let (packets, losses) = (parts.iter()).fold((0.0, 0.0), |s, p| (s.0 + p.0, s.1 + p.1));
     if parts.len() < 2 || losses <= 0.0 || packets <= 0.0 {
@@ -189,13 +190,13 @@ fn worth(parts: &[(f64, f64)]) -> f64 {
         beyond += (losses - expected).powi(2) - expected;
         scale += expected * expected;
     }
-    // two parts tell little: as if two more lay as far apart as assumed
+    // few parts give little information: add two that differ by the assumed amount
     let assumed = 2.0 * (losses / parts.len() as f64).powi(2);
     let variance = ((beyond.max(0.0) + assumed / WORTH) / (scale + assumed)).max(1e-9);
     (1.0 / variance).clamp(WORTH_RANGE.0, WORTH_RANGE.1)
 }
 
-/// The mean or the median of the smoothed curves of the closest level's prefixes.
+/// The mean or the median of the smoothed curves of the prefixes in the closest level.
 pub(super) fn of_the_closest(
     levels: &[(Level, String, Vec<&Member>)],
     now_s: f64,

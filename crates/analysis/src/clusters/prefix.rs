@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A text that is no address and no prefix.
+/// A text that is neither an address nor a prefix.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error(
     "{got:?} is no prefix of addresses, expected one such as 192.0.2.0/24, 2001:db8::/48 or an address{why}"
@@ -16,8 +16,8 @@ pub struct PrefixError {
     why: &'static str,
 }
 
-/// The addresses that begin with the same bits. An address is the prefix of all its bits; IPv4 addresses
-/// in IPv6 form (`::ffff:192.0.2.1`) are IPv4.
+/// Addresses that begin with the same bits. An address is the prefix of all its bits. IPv4
+/// addresses in IPv6 form (`::ffff:192.0.2.1`) count as IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     v6: bool,
@@ -27,12 +27,12 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Bits that its addresses share.
+    /// Number of bits that its addresses share.
     pub fn length(self) -> u8 {
         self.length
     }
 
-    /// Its first bits, no more than it has.
+    /// Its first `length` bits, at most as many as it has.
     #[must_use]
     pub fn truncated(self, length: u8) -> Self {
         let length = length.min(self.length);

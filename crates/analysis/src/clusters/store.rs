@@ -1,13 +1,13 @@
-//! Clusters as they are stored: one JSON text.
+//! The stored form of clusters: one JSON text.
 
 use serde::{Deserialize, Serialize};
 
 use super::{BINS, CLIENTS, ClusterError, Clusters, Counts, Member, check_name};
 
-/// The version that is written, and the only one that is read.
+/// The version that is written; no other version is read.
 const VERSION: u32 = 1;
 
-/// Clusters as they are stored. Unknown keys are refused.
+/// The stored form of clusters. Unknown keys are refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stored {

@@ -50,7 +50,7 @@ fn draw(rng: &mut Rng, height: f64, slope: f64, packets: f64) -> Evidence {
         .collect()
 }
 
-/// ln of the probability of losses at windows, by a curve.
+/// Log-likelihood of the losses at windows under a curve.
 fn likelihood(curve: &ClusterCurve, evidence: &Evidence) -> f64 {
     (evidence.iter())
         .map(|&(w, packets, losses)| {
@@ -60,7 +60,7 @@ fn likelihood(curve: &ClusterCurve, evidence: &Evidence) -> f64 {
         .sum()
 }
 
-/// Nats per client that each way loses against the truth, on what clients did afterwards.
+/// Nats per client that each method loses against the truth, on the clients' later behavior.
 fn held_out(spreads: [f64; 3], seed: u64) -> Vec<(&'static str, f64)> {
     let mut rng = Rng(Xoshiro256PlusPlus::seed_from_u64(seed));
     let mut clusters = Clusters::default();
@@ -77,7 +77,7 @@ fn held_out(spreads: [f64; 3], seed: u64) -> Vec<(&'static str, f64)> {
                     &format!("AS{}", region * 16 + network),
                     &format!("region {region}"),
                 );
-                // from a short flow to hours of them; every third was never seen
+                // from a short flow to hours of traffic; every third client is new
                 let packets = 10.0_f64.powf(3.0 + 3.0 * rng.uniform());
                 if prefix % 3 > 0 {
                     let evidence = draw(&mut rng, height, slope, packets);
@@ -138,7 +138,7 @@ fn held_out(spreads: [f64; 3], seed: u64) -> Vec<(&'static str, f64)> {
 
 #[test]
 fn held_out_clients_are_told_best_by_all_levels_together() {
-    // standard deviations, in ln, of regions, of networks in one, of prefixes in one
+    // standard deviations, in ln, of regions, of networks in a region, of prefixes in a network
     for spreads in [
         [0.8, 0.8, 0.3],
         [1.0, 0.3, 1.0],
@@ -162,7 +162,7 @@ fn held_out_clients_are_told_best_by_all_levels_together() {
     }
 }
 
-/// Even counts at 50 packets.
+/// Evidence at 50 packets only.
 fn at_fifty(packets: f64, losses: f64) -> [(f64, f64, f64); 1] {
     [(50.0, packets, losses)]
 }
@@ -215,7 +215,7 @@ fn levels_weigh_by_their_evidence() {
         let who = client(&format!("10.1.{i}.0/24"), "lossy", "r");
         clusters.add(&who, at_fifty(1e5, 200.0), 0.0).unwrap();
     }
-    // of a new prefix its network is told, by one loss more or less
+    // a new prefix gets its network's estimate, give or take one loss
     clusters
         .add(
             &client("10.0.99.0/24", "quiet", "r"),
@@ -238,7 +238,7 @@ fn levels_weigh_by_their_evidence() {
     );
     assert!((curve.levels.iter().map(|level| level.weight).sum::<f64>() - 1.0).abs() < 1e-9);
     assert!(curve.levels[1].weight > 0.8, "{:?}", curve.levels);
-    // of one that lost a thousand times, itself
+    // a client with a thousand losses gets its own estimate
     clusters
         .add(
             &client("10.0.98.0/24", "quiet", "r"),
@@ -247,7 +247,7 @@ fn levels_weigh_by_their_evidence() {
         )
         .unwrap();
     assert!((p(&clusters, "10.0.98.1", 0.0) / 1e-2).ln().abs() < 0.05);
-    // and its bounds are narrower than those of one that was never seen
+    // its bounds are narrower than those of a new client
     let width = |network: Option<&str>, address: Option<&str>| {
         let address = address.map(|address| address.parse().unwrap());
         let curve = clusters.curve(address, network, None, 0.0, Pooling::Posterior);
@@ -281,7 +281,7 @@ fn evidence_fades_and_can_be_taken_away() {
     clusters
         .add(&who, at_fifty(1e6, 10.0), 5.0 * week_s)
         .unwrap();
-    // what is five weeks old counts e^-5
+    // evidence from five weeks ago has weight e^-5
     let (old, new) = ((-5.0_f64).exp(), 1e6);
     let wanted = (1000.0 * old + 10.0) / (1e6 * old + new);
     assert!((p(&clusters, "10.0.0.1", 5.0 * week_s) / wanted).ln().abs() < 0.05);

@@ -1,11 +1,11 @@
-//! What each record is: growth, a fall, a ripple or an excursion.
+//! Classifies each record: growth, a fall, a ripple or an excursion.
 
 use super::detector::EpochDetector;
 use super::sawtooth::{CUT, Sawtooth, slack};
 
-/// Consecutive falling records that end an epoch: one alone is a ripple.
+/// Consecutive falling records that end an epoch; a single one is a ripple.
 const MIN_DOWNS: usize = 2;
-/// Records that an excursion may last.
+/// Most records of an excursion.
 const EXCURSION_RECORDS: usize = 3;
 /// Seconds over which growth is compared with the law.
 const GROWTH_OVER_S: f64 = 5.0;
@@ -37,7 +37,7 @@ impl EpochDetector {
             && self.pending.is_empty()
             && t - self.now.level_s > self.rtt_s
         {
-            // recovery is over; should the window fall again, that is another loss
+            // recovery is over; another fall would be another loss
             self.land(t, self.now.level);
             self.now.level_s = t;
         }
@@ -74,7 +74,7 @@ impl EpochDetector {
         self.resolve(t, w);
     }
 
-    /// Decides what the pending records were, now that another has come.
+    /// Classifies the pending records, now that another has arrived.
     fn resolve(&mut self, t: f64, w: f64) {
         let level = self.now.level;
         let slack = slack(level);
@@ -82,7 +82,7 @@ impl EpochDetector {
         let waited_s = t - self.pending[0].0;
         let up = newest > level;
         if w >= level && w <= level + slack {
-            // back where it was: a ripple or an excursion
+            // back at its level: a ripple or an excursion
             self.pending.clear();
             if w > newest {
                 self.now.ups += 1;
@@ -93,7 +93,7 @@ impl EpochDetector {
             && w >= newest - slack
             && (self.pending.len() >= EXCURSION_RECORDS || waited_s > self.rtt_s)
         {
-            // it stays up there: real growth, coarsely sampled
+            // it stays up: real growth, coarsely sampled
             let pending = std::mem::take(&mut self.pending);
             pending
                 .into_iter()
@@ -113,7 +113,7 @@ impl EpochDetector {
                 self.pending.push((t, w));
             }
         } else if w > level {
-            // a fall of one record, then far up: both are excursions, or growth goes on
+            // one falling record, then a large rise: both are excursions, or growth continues
             self.pending.clear();
             if self.is_odd_rise(t, w) {
                 self.pending.push((t, w));
@@ -128,14 +128,14 @@ impl EpochDetector {
                 self.sink(t, w);
             }
         } else if newest < CUT * level {
-            // one deep cut and growth from there
+            // one deep cut, then growth
             self.pending.clear();
             self.fall(t, newest);
             if w > newest {
                 self.rise(t, w);
             }
         } else if waited_s > self.rtt_s {
-            // a small step down that stays: neither loss nor ripple, go on from here
+            // a small step down that stays: neither loss nor ripple; continue from here
             self.pending.clear();
             self.now.level = w;
             self.now.level_s = t;
@@ -149,7 +149,7 @@ impl EpochDetector {
         let recovering = s
             .last_loss_s
             .is_some_and(|loss| t - loss < 2.5 * self.rtt_s);
-        // recovery may end with a jump, but not above the window that was lost at
+        // recovery may end with a jump, but not above the window at the loss
         let lost_at = s.ssthresh / self.cc.beta();
         let limit = if recovering {
             lost_at.max(s.level)

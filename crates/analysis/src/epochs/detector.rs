@@ -1,4 +1,4 @@
-//! The detector, which takes record by record.
+//! The detector, which works record by record.
 
 use std::collections::VecDeque;
 
@@ -8,18 +8,18 @@ use super::types::{Epoch, Loss};
 use crate::sent_again::{EVENT_RTTS, Rise, SentAgain};
 use pathcast_window_law::Cc;
 
-/// Epochs and losses that are never forgotten.
+/// The newest epochs and losses are never forgotten.
 const KEEP: usize = 8;
-/// An idle sender begins anew: after this long without a record, seconds, and in round trips, ...
+/// An idle sender restarts: after this long without a record, in seconds and in round trips, ...
 const IDLE_S: f64 = 0.9;
 const IDLE_RTTS: f64 = 3.0;
-/// ... with less than this part of the window, which no decrease leaves, ...
+/// ... with less than this share of the window, which no decrease reaches, ...
 const IDLE_PART: f64 = 0.45;
-/// ... but, unlike after a timeout, not with less than the restart window (RFC 6928; Linux halves
-/// towards it for each timeout that passed).
+/// ... but not below the restart window, unlike after a timeout (RFC 6928; Linux halves towards it
+/// for each timeout that passed).
 const RESTART_PACKETS: f64 = 10.0;
 
-/// Finds epochs and losses record by record, so that a live service can use it.
+/// Finds epochs and losses record by record, for use in live services.
 ///
 /// Memory grows with the epochs found; [`EpochDetector::forget_before`] bounds it.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct EpochDetector {
     pub(super) started: bool,
     pub(super) pending: Vec<(f64, f64)>,
     pub(super) now: Sawtooth,
-    /// State before the fall, should it be undone.
+    /// State before the fall, to restore if the fall is undone.
     pub(super) before_fall: Option<BeforeFall>,
     /// Levels about a fifth of GROWTH_OVER_S apart, oldest first.
     pub(super) recent: VecDeque<(f64, f64)>,
@@ -39,12 +39,12 @@ pub struct EpochDetector {
     /// Time of the last record, and the newest sequence number.
     last: Option<(f64, Option<f64>)>,
     pub(super) lost_in_slow_start: bool,
-    /// What was sent again, where the records count it: losses are its rises.
+    /// The retransmission counter, if the records have one: losses are its rises.
     pub(super) sent_again: Option<SentAgain>,
 }
 
 impl EpochDetector {
-    /// A detector for one flow; `rtt_s` > 0 need not be exact.
+    /// A detector for one flow; `rtt_s` > 0 may be approximate.
     pub fn new(cc: Cc, rtt_s: f64) -> Self {
         Self {
             cc,
@@ -63,7 +63,7 @@ impl EpochDetector {
         }
     }
 
-    /// A better round-trip time, seconds.
+    /// Sets a better round-trip time, seconds.
     pub fn set_rtt_s(&mut self, rtt_s: f64) {
         self.rtt_s = rtt_s;
     }
@@ -78,9 +78,9 @@ impl EpochDetector {
         &self.losses
     }
 
-    /// Drops epochs and losses that ended before `time_s`, but for the newest few.
+    /// Drops epochs and losses that ended before `time_s`, except for the newest few.
     pub fn forget_before(&mut self, time_s: f64) {
-        // while a loss may still be withdrawn, positions in both lists are remembered
+        // positions in both lists are remembered while a loss may still be withdrawn
         if self.before_fall.is_none() {
             let old = self.epochs.partition_point(|epoch| epoch.end_s < time_s);
             self.epochs
@@ -106,8 +106,8 @@ impl EpochDetector {
         self.lost_in_slow_start
     }
 
-    /// Takes the next record, with the next sequence number in packets if it is known. True if the
-    /// sender was idle and begins anew, which is no loss.
+    /// Takes the next record, with the next sequence number in packets if known. Returns true if
+    /// the sender was idle and restarts, which is not a loss.
     pub fn observe(
         &mut self,
         time_s: f64,
@@ -124,7 +124,7 @@ impl EpochDetector {
             };
             quiet && time_s - last_s > IDLE_S.max(IDLE_RTTS * self.rtt_s)
         });
-        // with a fall under way already, this record is not the first after the pause
+        // during a fall, this record is not the first after the pause
         let restarts = idle
             && self.pending.is_empty()
             && cwnd_packets < IDLE_PART * level
@@ -137,8 +137,8 @@ impl EpochDetector {
         restarts
     }
 
-    /// Takes the counter of packets sent again of the record that [`EpochDetector::observe`] takes next. From the first
-    /// call on, falls of the window are losses only where something was sent again.
+    /// Takes the retransmission counter of the record that [`EpochDetector::observe`] takes next.
+    /// After the first call, falls of the window are losses only with retransmissions.
     pub fn count(&mut self, time_s: f64, sent_again: f64) {
         let Some(counter) = &mut self.sent_again else {
             self.sent_again = Some(SentAgain::new(time_s, sent_again));
@@ -149,11 +149,11 @@ impl EpochDetector {
         let newest_s = self.losses.last().map_or(f64::NEG_INFINITY, |l| l.time_s);
         match rise {
             Rise::None => return,
-            // the window showed it meanwhile
+            // the window already showed the loss
             Rise::Unseen if newest_s > since_s => return,
             Rise::Unseen | Rise::Event => {}
         }
-        // lost at the window before the fall, if that came first
+        // the loss happened at the window before the fall, if the fall came first
         let event_s = EVENT_RTTS * self.rtt_s;
         let fallen = (self.before_fall.as_ref())
             .filter(|before| before.state.level_s > newest_s)
@@ -169,7 +169,7 @@ impl EpochDetector {
             before.losses = self.losses.len();
             let state = before.state;
             if fallen.is_some() && self.now.last_loss_s.is_none_or(|loss| loss < level_s) {
-                // the window fell for this loss, before it was counted
+                // the window fell for this loss before the counter rose
                 if state.ups >= MIN_UPS || self.now.low < CUT * level {
                     self.epochs.push(state.epoch());
                 }
@@ -179,13 +179,13 @@ impl EpochDetector {
         }
     }
 
-    /// Whether losses at this time are those that records count.
+    /// Whether losses at this time are determined by the counter.
     pub(super) fn is_counted(&self, time_s: f64) -> bool {
         (self.sent_again).is_some_and(|counter| counter.is_known(time_s))
     }
 
-    /// Slow start from the restart window up to three quarters of the window before (RFC 5681,
-    /// section 4.1; RFC 7661 and Linux for the threshold).
+    /// Begins slow start from the restart window up to three quarters of the previous window. See
+    /// RFC 5681, section 4.1; for the threshold RFC 7661 and Linux.
     fn begin_anew(&mut self, t: f64, w: f64) {
         self.pending.clear();
         self.before_fall = None;
@@ -223,7 +223,7 @@ impl EpochDetector {
         let lost = self.losses.len() > losses || self.now.falling;
         let released = (self.standstill).follow(time_s, level, held_s, lost);
         if released {
-            // the law's clock stood meanwhile
+            // the law's clock stood still meanwhile
             self.now.avoidance_s += held_s;
         }
     }

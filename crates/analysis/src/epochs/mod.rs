@@ -1,14 +1,14 @@
-//! Loss epochs and losses, found from the window alone.
+//! Finds loss epochs and losses from the window alone.
 //!
-//! A congestion-avoidance epoch is a growth that ends when the window falls. Three things in real
-//! traces are no loss and must not end an epoch:
+//! A congestion-avoidance epoch is a growth of the window that ends when the window falls. Three
+//! patterns in real traces are not losses and must not end an epoch:
 //! - *ripples*: the window steps down by a packet and up again;
-//! - *excursions*: one to three records far away (a window moderated or borrowed for an instant),
-//!   then back where it was;
-//! - *undone losses*: the kernel finds a retransmission spurious and restores the window.
+//! - *excursions*: one to three records far away, then back (a window moderated or borrowed
+//!   briefly);
+//! - *undone losses*: the kernel finds that a retransmission was spurious and restores the window.
 //!
-//! And the fall itself may take a round trip, packet by packet (rate halving, PRR), with ripples
-//! on the way: the epochs between them are epochs of the sawtooth, but one loss event.
+//! The fall itself may take a round trip, packet by packet (rate halving, PRR), with ripples on the
+//! way. Epochs between those are epochs of the sawtooth, but one loss event.
 
 mod classify;
 mod detector;
@@ -24,7 +24,7 @@ pub use types::{Detection, Epoch, FlowState, Loss, Phase};
 use crate::series::Series;
 use pathcast_window_law::Cc;
 
-/// Epochs and losses of a whole series.
+/// Finds the epochs and losses of a whole series.
 ///
 /// ```
 /// use pathcast_analysis::{Series, find_epochs};

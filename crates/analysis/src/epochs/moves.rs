@@ -1,13 +1,13 @@
-//! How the sawtooth moves: up, down, out of slow start, and back where a loss proves spurious.
+//! Movements of the sawtooth: up, down, out of slow start, and back after a spurious loss.
 
 use super::detector::EpochDetector;
 use super::sawtooth::{BeforeFall, CUT, MIN_UPS, slack};
 use super::types::Loss;
 use crate::sent_again::EVENT_RTTS;
 
-/// A fall that stays above this part of the window was no decrease by the CC, so no loss.
+/// A fall that stays above this share of the window is not a decrease by the CC, so not a loss.
 const LOSS_DEPTH: f64 = 0.92;
-/// The least jump up that may restore a window: growth comes in steps of one or two packets.
+/// The smallest jump up that may restore a window: growth comes in steps of one or two packets.
 const JUMP_PACKETS: f64 = 3.0;
 
 impl EpochDetector {
@@ -21,7 +21,7 @@ impl EpochDetector {
             .last_loss_s
             .is_some_and(|loss| t - loss < 2.5 * self.rtt_s);
         if recovering && !s.slow_start && (w > s.level + 1.0 || w <= s.ssthresh) {
-            // recovery ends: the window jumps to ssthresh, or PRR sends it back up to there, and
+            // recovery ends: the window jumps to ssthresh, or PRR grows it back to there, and
             // avoidance starts
             (s.avoidance_s, s.avoidance) = (t, w);
         }
@@ -34,7 +34,7 @@ impl EpochDetector {
         s.level_s = t;
     }
 
-    /// The fall is over: the window grows again, or rests for a round trip.
+    /// Ends a fall: the window grows again, or stays level for a round trip.
     pub(super) fn land(&mut self, t: f64, w: f64) {
         let s = &mut self.now;
         s.falling = false;
@@ -51,14 +51,14 @@ impl EpochDetector {
             if let Some(before) = &self.before_fall
                 && s.low > LOSS_DEPTH * before.state.level
             {
-                // those that were counted are before it
+                // losses that the counter reported come before it
                 self.losses.truncate(before.losses);
                 let b = before.state;
                 (s.w_max, s.ssthresh, s.last_loss_s) = (b.w_max, b.ssthresh, b.last_loss_s);
                 (s.avoidance_s, s.avoidance) = (b.avoidance_s, b.avoidance);
             }
         }
-        // far below what the CC decreases to: a timeout, so slow start up to there
+        // far below the CC's decrease: a timeout, so slow start up to ssthresh
         s.slow_start = s.low < 0.6 * s.ssthresh && s.ssthresh.is_finite();
         (s.probe_s, s.probe) = (t, s.low);
     }
@@ -88,7 +88,7 @@ impl EpochDetector {
         let counted = self.is_counted(t);
         let sent_again = (self.sent_again).is_some_and(|c| c.rose_since(s.level_s - event_s));
         if counted && !same_event && !sent_again {
-            // for another reason than a loss: the application, or what a window was inferred from
+            // not because of a loss: the application, or how a window was inferred
             let n = &mut self.now;
             (n.falling, n.unconfirmed, n.ups) = (true, false, 0);
             (n.level_s, n.level, n.low) = (t, w, w);
@@ -119,14 +119,14 @@ impl EpochDetector {
         n.low = n.low.min(w);
     }
 
-    /// Withdraws the last loss if the window is back; true if the record is dealt with.
+    /// Withdraws the last loss if the window is restored. Returns true if the record is handled.
     pub(super) fn undo(&mut self, t: f64, w: f64) -> bool {
         let Some(before) = &self.before_fall else {
             return false;
         };
         let peak = before.state.level;
         let since_s = t - before.state.level_s;
-        // restored by a jump, after at most a timeout (1 s, RFC 6298), or too soon for any CC to regrow
+        // restored by a jump within a timeout (1 s, RFC 6298), or too soon for any CC to grow back
         let jumped = w - self.now.level >= (0.5 * (peak - before.low)).max(JUMP_PACKETS);
         let window_s = if jumped {
             (4.0 * self.rtt_s).max(1.0)
@@ -154,7 +154,8 @@ impl EpochDetector {
         true
     }
 
-    /// Slow start has ended (HyStart, ssthresh) when a round trip no longer grows the window by a quarter.
+    /// Ends slow start (HyStart, ssthresh) when a round trip grows the window by less than a
+    /// quarter.
     pub(super) fn end_slow_start(&mut self, t: f64) {
         let s = &mut self.now;
         if !s.slow_start || s.falling || t - s.probe_s < 1.5 * self.rtt_s {

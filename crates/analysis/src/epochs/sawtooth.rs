@@ -1,12 +1,12 @@
-//! The sawtooth that the window draws: where it is, and where it was before the last fall.
+//! The sawtooth of the window: its current state, and its state before the last fall.
 
 use super::types::Epoch;
 use pathcast_window_law::{Cc, fast_convergence};
 
-/// Upward steps that make a growth an epoch. Fewer are ripples of recovery.
+/// Upward steps that make a growth an epoch; fewer are ripples of recovery.
 pub(super) const MIN_UPS: u32 = 3;
-/// A fall to less than this part in one record ends an epoch at once (simulators cut instantly).
-/// Half way between no decrease and CUBIC's, in logarithms: sqrt(0.7) = 0.84, rounded up.
+/// A fall below this share in one record ends an epoch immediately (simulators cut instantly). It
+/// is half way between no decrease and CUBIC's, in logarithms: sqrt(0.7) = 0.84, rounded up.
 pub(super) const CUT: f64 = 0.87;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,11 +24,11 @@ pub(super) struct Sawtooth {
     pub(super) w_max: f64,
     pub(super) ssthresh: f64,
     pub(super) slow_start: bool,
-    /// Window about one RTT ago, to see slow start end.
+    /// Window about one RTT ago, to detect the end of slow start.
     pub(super) probe_s: f64,
     pub(super) probe: f64,
     pub(super) last_loss_s: Option<f64>,
-    /// The last fall was a loss that is not yet known to be deep enough.
+    /// Whether the last fall counts as a loss but may still prove too shallow.
     pub(super) unconfirmed: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct BeforeFall {
 }
 
 impl Sawtooth {
-    /// Slow start from the first window, of which nothing else is known.
+    /// Slow start from the first window.
     pub(super) fn begin(t: f64, w: f64) -> Self {
         Self {
             level: w,
@@ -59,7 +59,7 @@ impl Sawtooth {
         }
     }
 
-    /// The growth up to here.
+    /// The growth so far.
     pub(super) fn epoch(&self) -> Epoch {
         Epoch {
             start_s: self.start_s,
@@ -69,7 +69,7 @@ impl Sawtooth {
         }
     }
 
-    /// What a loss at the window of `before` makes of the law's state.
+    /// Updates the law's state for a loss at the window of `before`.
     pub(super) fn reduce(&mut self, before: &Self, cc: Cc) {
         self.last_loss_s = Some(before.level_s);
         self.w_max = fast_convergence(before.level, before.w_max);
@@ -78,7 +78,7 @@ impl Sawtooth {
     }
 }
 
-/// How far above its level a window may be and still count as having come back.
+/// How far above its level a window may be and still count as restored.
 pub(super) fn slack(level: f64) -> f64 {
     (0.02 * level).max(3.0)
 }

@@ -1,15 +1,17 @@
-//! How long a window that the application or the receiver holds stands still.
+//! How long a window stands still while the application or the receiver limits it.
 
 use super::sawtooth::slack;
 
-/// A window stands still while it stays this near where it was: packets, part of the window.
+/// A window stands still while it stays this close to its level: in packets, and as a share of the
+/// window.
 const HELD_SLACK_PACKETS: f64 = 2.0;
 const HELD_SLACK_PART: f64 = 0.005;
-/// Standstills that last longer are learned from, seconds: CUBIC rests so long at its plateau.
+/// Only longer standstills are learned from, seconds: CUBIC rests this long at its plateau.
 const HELD_SCALE_S: f64 = 3.0;
 
-/// How long windows stand still. Times until release are taken as Pareto distributed from
-/// [`HELD_SCALE_S`] on (exponent: Hill 1975): what has been held for long will be held for long.
+/// Statistics of standstills. Times until release follow a Pareto distribution from
+/// [`HELD_SCALE_S`] on (exponent: Hill 1975): the longer a window was held, the longer it will be
+/// held.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Standstill {
     pub(super) since_s: f64,
@@ -25,7 +27,7 @@ impl Standstill {
         (level - self.level).abs() > HELD_SLACK_PACKETS.max(HELD_SLACK_PART * self.level)
     }
 
-    /// Goes on from a new level; true if the window has just been let go.
+    /// Continues from a new level. Returns true if the window was just released.
     pub(super) fn follow(&mut self, t: f64, level: f64, held_s: f64, lost: bool) -> bool {
         if held_s > HELD_SCALE_S {
             self.released += f64::from(u8::from(!lost));
@@ -36,13 +38,13 @@ impl Standstill {
         held_s > 0.0 && !lost
     }
 
-    /// Median of the time that is left.
+    /// Median of the remaining time.
     pub(super) fn release_in_s(&self, held_s: f64) -> f64 {
         if held_s <= 0.0 {
             return 0.0;
         }
         let held_s = held_s.max(HELD_SCALE_S);
-        // posterior mean of the exponent after one release in one e-fold was assumed
+        // posterior mean of the exponent, with a prior of one release in one e-fold
         let exposure = self.exposure + (held_s / HELD_SCALE_S).ln();
         let exponent = ((self.released + 1.0) / (exposure + 1.0)).clamp(0.25, 4.0);
         held_s * ((1.0 / exponent).exp2() - 1.0)

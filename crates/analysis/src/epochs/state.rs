@@ -1,12 +1,12 @@
-//! The flow's state, as of now.
+//! The flow's current state.
 
 use super::detector::EpochDetector;
 use super::types::{FlowState, Phase};
 use pathcast_window_law::Epoch as WindowEpoch;
 
-/// Most by which growth may exceed the law and be believed.
+/// Largest accepted ratio of growth to the law.
 const GROWTH_MAX: f64 = 1.5;
-/// It is held if by now the law wants this many packets more, plus this part of the window.
+/// A window is held if the law would have grown it by this many packets plus this share of it.
 const HELD_PACKETS: f64 = 5.0;
 const HELD_PART: f64 = 0.01;
 
@@ -40,7 +40,7 @@ impl EpochDetector {
         }
     }
 
-    /// How long the window has stood still, if by now the law would have moved it.
+    /// How long the window has stood still, if the law would have moved it by now.
     fn held_s(&self, now_s: f64) -> f64 {
         let s = &self.now;
         let since_s = self.standstill.since_s.max(s.avoidance_s);
@@ -54,7 +54,7 @@ impl EpochDetector {
         }
     }
 
-    /// The window that the flow is held at, or was held at again and again; else infinite.
+    /// The window at which the flow is held or was held repeatedly; else infinite.
     pub fn ceiling_packets(&self, now_s: f64) -> f64 {
         if self.state(now_s).held_s > 0.0 {
             return self.now.level;
@@ -64,7 +64,7 @@ impl EpochDetector {
 
     fn growth(&self, now_s: f64) -> f64 {
         let s = &self.now;
-        // the oldest of the recent levels that belongs to this epoch
+        // the oldest recent level that belongs to this epoch
         let Some(&(then_s, then)) = self.recent.iter().find(|level| level.0 >= s.avoidance_s)
         else {
             return 1.0;
@@ -72,7 +72,7 @@ impl EpochDetector {
         let epoch = WindowEpoch::new(self.cc, s.avoidance.max(1.0), s.w_max, self.rtt_s);
         let law = epoch.window_packets(now_s - s.avoidance_s)
             - epoch.window_packets(then_s - s.avoidance_s);
-        // one packet of each kind assumed: short spans say little
+        // one pseudo-packet on each side, because short spans are uncertain
         ((s.level - then + 1.0) / (law + 1.0)).clamp(0.0, GROWTH_MAX)
     }
 }

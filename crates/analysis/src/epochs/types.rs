@@ -1,32 +1,32 @@
-//! What is found in a window: epochs, losses, and the flow's state.
+//! Results of epoch detection: epochs, losses, and the flow's state.
 
 use serde::Serialize;
 
 use pathcast_window_law::{Cc, Epoch as WindowEpoch};
 
-/// One growth of the window and the fall that ends it (the paper's TDP).
+/// One growth of the window, up to the fall that ends it (the paper's TDP).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Epoch {
     /// When the growth began, seconds.
     pub start_s: f64,
-    /// Window there, packets.
+    /// Window at the start, packets.
     pub start_cwnd: f64,
     /// The last record before the fall, seconds.
     pub end_s: f64,
-    /// Window there, packets: where the loss was met.
+    /// Window at the end, packets: where the loss occurred.
     pub end_cwnd: f64,
 }
 
-/// One loss event: the window fell as the CC makes it fall, and was not restored.
+/// One loss event: the window fell by the CC's decrease and was not restored.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Loss {
     /// The last record before the fall, seconds.
     pub time_s: f64,
-    /// Window there, packets.
+    /// Window at that record, packets.
     pub cwnd_packets: f64,
 }
 
-/// What the sender is doing.
+/// The phase of the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -41,13 +41,13 @@ pub enum Phase {
 /// The state that a forecast is conditioned on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FlowState {
-    /// What the sender is doing.
+    /// The phase of the sender.
     pub phase: Phase,
     /// The window, excursions removed, packets.
     pub cwnd_packets: f64,
     /// Start of the current avoidance epoch, seconds.
     pub epoch_start_s: f64,
-    /// Window there, packets.
+    /// Window at that start, packets.
     pub epoch_start_packets: f64,
     /// CUBIC's `Wmax` (after fast convergence), packets.
     pub w_max_packets: f64,
@@ -55,17 +55,17 @@ pub struct FlowState {
     pub last_loss_s: Option<f64>,
     /// Where slow start ends, packets; infinite before the first loss.
     pub ssthresh_packets: f64,
-    /// Recent growth over the growth that the law wants, while the window grows.
+    /// Recent growth relative to the law's growth, while the window grows.
     pub growth: f64,
-    /// How long the window has stood still although the law wants it to grow: the application or
-    /// the receive window holds the sender back. 0 when it does not.
+    /// How long the window has stood still although the law would grow it: the application or the
+    /// receive window limits the sender. 0 if not limited.
     pub held_s: f64,
-    /// Even odds that the window is let go within this time, seconds; 0 when it is not held.
+    /// Median time until the window is released, seconds; 0 if it is not held.
     pub release_in_s: f64,
 }
 
 impl FlowState {
-    /// The avoidance epoch that the state is in, for the window law.
+    /// The avoidance epoch of this state, for the window law.
     pub fn epoch(&self, cc: Cc, rtt_s: f64) -> WindowEpoch {
         WindowEpoch::new(
             cc,
@@ -76,7 +76,7 @@ impl FlowState {
     }
 }
 
-/// What a series was cut into.
+/// The epochs and losses of a series.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Detection {
     /// Ended epochs, oldest first.

@@ -8,29 +8,29 @@ use super::SCALES;
 
 /// Bins from one packet up to e^(240 * 0.05) = 160,000 packets.
 pub(super) const BINS: usize = 240;
-/// Parts of the sliding window: what is forgotten goes a part at a time.
+/// Parts of the sliding window; forgetting removes one part at a time.
 pub(super) const SLOTS: i64 = 10;
-/// Cells of past slots: ten sawtooths of a factor of 6.8 in cwnd each, or one slow start to the top
-/// and nine of a factor of 3.
+/// Cells of past slots. They hold ten sawtooths over a factor of 6.8 in cwnd each, or one slow
+/// start to the top and nine sawtooths over a factor of 3.
 const CELLS: usize = 384;
 
-/// What was counted at one bin in one past slot: 8 bytes.
+/// The counts of one bin in one past slot: 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Cell {
     packets: f32,
     losses: u16,
     bin: u8,
-    /// The slot's number modulo 256; those kept are never so far apart.
+    /// The slot's number modulo 256; the slots kept are closer together than that.
     slot: u8,
 }
 
-/// One bin of a stored curve: how many slots ago, bin, packets, losses.
+/// One bin of a stored curve: age in slots, bin, packets, losses.
 pub(super) type StoredCell = (u8, u8, f32, u16);
 
-/// Packets and losses of one number of parallel connections.
+/// Packets and losses for one number of parallel connections.
 ///
-/// The slot that is being filled is an array over bins; those before are lists of the bins that were
-/// seen in them. Should these be more than there is room for, the oldest go early.
+/// The current slot is an array over bins; past slots are lists of the bins seen in them. If these
+/// exceed the space, the oldest are removed early.
 #[derive(Debug, Clone)]
 pub(super) struct Counts {
     slot: i64,
@@ -43,7 +43,7 @@ pub(super) struct Counts {
     past: VecDeque<Cell>,
     all_packets: f64,
     all_losses: u32,
-    /// The first and the last bin with packets, all slots together.
+    /// The first and the last bin with packets, over all slots.
     seen: Option<(usize, usize)>,
 }
 
@@ -76,7 +76,7 @@ impl Counts {
         self.see(bin);
     }
 
-    /// A loss means that a packet was sent, however packets are counted.
+    /// Takes a loss. A loss implies a packet sent, however packets are counted.
     pub(super) fn lost(&mut self, bin: usize) {
         let least = self.losses[bin].saturating_add(1);
         self.losses[bin] = least;
@@ -89,7 +89,7 @@ impl Counts {
         self.see(bin);
     }
 
-    /// Takes back the newest loss at a bin.
+    /// Withdraws the newest loss in a bin.
     pub(super) fn not_lost(&mut self, bin: usize) {
         if self.losses[bin] > 0 {
             self.losses[bin] -= 1;
@@ -111,8 +111,8 @@ impl Counts {
         });
     }
 
-    /// Goes on to a later slot: the current one becomes past, the oldest are forgotten. At most
-    /// `BINS + CELLS` steps, once a slot.
+    /// Moves to a later slot: the current one becomes past, and the oldest are forgotten. This
+    /// takes at most `BINS + CELLS` steps per slot.
     pub(super) fn go_on(&mut self, slot: i64) {
         let ahead = slot.saturating_sub(self.slot);
         if ahead <= 0 {
@@ -148,7 +148,7 @@ impl Counts {
         self.sum_up();
     }
 
-    /// Forgets all slots before this one.
+    /// Forgets all slots before `slot`.
     pub(super) fn forget_before(&mut self, slot: i64) {
         if slot > self.slot {
             self.go_on(slot);
@@ -164,7 +164,7 @@ impl Counts {
         self.sum_up();
     }
 
-    /// Sums are made anew: nothing that was added and taken away again is left in them.
+    /// Recomputes the sums, so that no rounding error of removed counts remains.
     fn sum_up(&mut self) {
         self.past_packets.fill(0.0);
         self.past_losses.fill(0);
@@ -223,7 +223,7 @@ impl Counts {
     }
 
     /// # Errors
-    /// What is wrong with a cell, or that there are too many.
+    /// The error in a cell, or too many cells.
     pub(super) fn restore(slot: i64, cells: &[StoredCell]) -> Result<Self, String> {
         if cells.len() > CELLS + BINS {
             return Err(format!(
@@ -270,7 +270,7 @@ fn low_bits(slot: i64) -> u8 {
     slot as u8
 }
 
-/// One curve as it is stored.
+/// The stored form of one curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StoredCounts {
     pub(super) npc: u32,

@@ -1,4 +1,4 @@
-//! One flow's records as packets and losses at a window.
+//! Converts one flow's records to packets and losses at a window.
 
 use serde::Serialize;
 
@@ -8,34 +8,35 @@ use crate::rtt::ASSUMED_RTT_S;
 use crate::series::MAX_CWND_PACKETS;
 use pathcast_window_law::Cc;
 
-/// One record of a flow, as it comes from a probe.
+/// One record of a flow, as a probe provides it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FlowRecord {
-    /// Seconds. A time before the newest counts as that.
+    /// Seconds. An earlier time than the newest counts as the newest.
     pub time_s: f64,
     /// Window, packets.
     pub cwnd_packets: f64,
-    /// Next sequence number, packets, cumulative; without it packets are window over round trip.
+    /// Next sequence number, packets, cumulative. Without it, packets are window over round trip.
     pub snd_nxt_packets: Option<f64>,
     /// Smoothed round-trip time, seconds.
     pub srtt_s: Option<f64>,
-    /// Parallel connections of the moment, this one included.
+    /// Current number of parallel connections, including this one.
     pub npc: u32,
 }
 
-/// What a record brought.
+/// The packets and losses that a record added.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Fed {
-    /// Packets sent since the record before.
+    /// Packets sent since the previous record.
     pub packets: f64,
     /// Loss events found with this record; negative if one was withdrawn.
     pub losses: i32,
 }
 
-/// Turns the records of one flow into what an [`OnlineCurve`] takes. O(1) a record, some hundred bytes.
+/// Converts the records of one flow to input of an [`OnlineCurve`]. It takes O(1) a record and some
+/// hundred bytes.
 ///
-/// Losses are found from the window, as [`crate::epochs`] finds them. Records that are no numbers, or
-/// windows that are none, are left out.
+/// Losses are found from the window, as in [`crate::epochs`]. Records with invalid numbers or
+/// windows are ignored.
 ///
 /// ```
 /// use pathcast_window_law::Cc;
@@ -61,18 +62,18 @@ pub struct CurveFeed {
     detector: EpochDetector,
     rtt_s: f64,
     rtt_given: bool,
-    /// With the newest sequence number that is known.
+    /// With the newest known sequence number.
     last: Option<FlowRecord>,
     /// When the round-trip time was last known, seconds.
     srtt_at_s: Option<f64>,
     last_level: f64,
-    /// Losses counted that may still be withdrawn, oldest first: when, window, npc.
+    /// Counted losses that may still be withdrawn, oldest first: time, window, npc.
     counted: [Option<(f64, f64, u32)>; 4],
     forget_s: f64,
 }
 
 impl CurveFeed {
-    /// A feed for one flow; `rtt_s` > 0, else from the records' srtt, else 0.1 s.
+    /// A feed for one flow. `rtt_s` > 0 defaults to the records' srtt, or to 0.1 s.
     pub fn new(cc: Cc, rtt_s: Option<f64>) -> Self {
         let known = rtt_s.filter(|rtt_s| rtt_s.is_finite() && *rtt_s > 0.0);
         let rtt_s = known.unwrap_or(ASSUMED_RTT_S);
@@ -88,13 +89,13 @@ impl CurveFeed {
         }
     }
 
-    /// Takes the counter of packets sent again of the record that [`CurveFeed::observe`] takes next; from then on
-    /// losses are what it counts.
+    /// Takes the retransmission counter of the record that [`CurveFeed::observe`] takes next. From
+    /// then on, the counter determines the losses.
     pub fn count(&mut self, time_s: f64, sent_again: f64) {
         self.detector.count(time_s, sent_again);
     }
 
-    /// Takes the next record and adds what it says to the path's curve.
+    /// Takes the next record and adds its evidence to the path's curve.
     pub fn observe(&mut self, record: &FlowRecord, curve: &mut OnlineCurve) -> Fed {
         let usable = record.time_s.is_finite()
             && record.cwnd_packets > 0.0
@@ -113,7 +114,7 @@ impl CurveFeed {
         if let Some(srtt_s) = now.srtt_s.filter(|s| s.is_finite() && *s > 0.0)
             && !self.rtt_given
         {
-            // as the forecaster: a slow average of the kernel's quick one
+            // as in the forecaster: a slow average of the kernel's faster one
             let keep = (self.srtt_at_s).map_or(0.0, |at_s| (-(now.time_s - at_s) / 5.0).exp());
             self.srtt_at_s = Some(now.time_s);
             self.rtt_s = keep * self.rtt_s + (1.0 - keep) * srtt_s;
@@ -123,13 +124,14 @@ impl CurveFeed {
             .observe(now.time_s, now.cwnd_packets, now.snd_nxt_packets);
         let mut fed = Fed::default();
         if let Some(last) = self.last {
-            // a record is written as an acknowledgment comes in, before it is acted upon: what was sent
-            // since the last one was sent at this one's window; without numbers, the last one's held
+            // a record is written when an acknowledgment arrives, before the sender reacts to it:
+            // packets since the previous record were sent at this record's window; without sequence
+            // numbers, the previous window held
             let (level, packets) = match (last.snd_nxt_packets, now.snd_nxt_packets) {
                 (Some(before), Some(after)) if after.is_finite() => {
                     (self.detector.level_packets(), (after - before).max(0.0))
                 }
-                // they come with the next record that knows
+                // they are counted with the next record that has a sequence number
                 (Some(before), _) => {
                     now.snd_nxt_packets = Some(before);
                     (self.last_level, 0.0)
@@ -142,7 +144,7 @@ impl CurveFeed {
         fed.losses = self.count_losses(now.npc, curve);
         self.last_level = self.detector.level_packets();
         if now.time_s - self.forget_s > 10.0 {
-            // epochs are not needed here, and their lists stay short
+            // epochs are not needed here, and this keeps their lists short
             self.detector.forget_before(now.time_s);
             self.forget_s = now.time_s;
         }
@@ -150,7 +152,7 @@ impl CurveFeed {
         fed
     }
 
-    /// Brings the curve's losses in line with the detector's, which may withdraw the newest.
+    /// Synchronizes the curve's losses with the detector's, which may withdraw the newest.
     fn count_losses(&mut self, npc: u32, curve: &mut OnlineCurve) -> i32 {
         let newest = self.detector.losses().last().copied();
         let newest_s = newest.map_or(f64::NEG_INFINITY, |loss| loss.time_s);
@@ -175,7 +177,7 @@ impl CurveFeed {
         change
     }
 
-    /// The round-trip time used now, seconds.
+    /// The current round-trip time, seconds.
     pub fn rtt_s(&self) -> f64 {
         self.rtt_s
     }

@@ -1,9 +1,9 @@
 //! The loss curve p(cwnd, npc) of one path, online: in a sliding window, O(1) a record, a few KB
 //! (paper, sections 3.2 and 4.1).
 //!
-//! [`OnlineCurve`] takes packets and losses at a window and gives p(cwnd) with its bounds at any
-//! moment; [`CurveFeed`] makes them out of one flow's records. Flows of the same path share one curve.
-//! What is stored of a curve holds to the bit, so a service that restarts goes on where it was.
+//! [`OnlineCurve`] takes packets and losses at a window and provides p(cwnd) with bounds at any
+//! time. [`CurveFeed`] derives them from one flow's records. Flows of the same path share one
+//! curve. A stored curve is exact to the bit, so a restarted service continues where it stopped.
 
 mod counts;
 mod feed;
@@ -21,10 +21,10 @@ use counts::{BINS, Counts, SLOTS, StoredCounts, bin};
 
 pub use feed::{CurveFeed, Fed, FlowRecord};
 
-/// Length of the sliding window, seconds, by default: the training window of the paper's section 5.1.
+/// Default length of the sliding window, seconds: the training window of the paper's section 5.1.
 pub const WINDOW_S: f64 = 100.0;
-/// Numbers of parallel connections that are told apart at a time; one more replaces that which was
-/// not seen for longest.
+/// Numbers of parallel connections that are distinguished at the same time. A further one replaces
+/// the least recently seen.
 pub const NPCS: usize = 4;
 
 /// The bins, a twentieth of ln cwnd each.
@@ -34,35 +34,36 @@ static SCALES: LazyLock<Scales> = LazyLock::new(|| Scales::new(0.05, BINS));
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum CurveError {
-    /// A sliding window that is no time.
+    /// An invalid length of the sliding window.
     #[error("window is {got} s, must be a finite number > 0")]
     BadWindow {
-        /// What was given, seconds.
+        /// The given value, seconds.
         got: f64,
     },
-    /// A stored curve that cannot be one.
+    /// An invalid stored curve.
     #[error("stored curve: {0}")]
     BadStore(String),
 }
 
-/// Where windows of flows with other numbers of parallel connections are read from.
+/// How windows of flows with other numbers of parallel connections map to this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Across {
-    /// The same window of each connection: losses that have nothing to do with the load.
+    /// The same window of each connection, for losses that do not depend on the load.
     SameWindow,
-    /// The same window of all connections together: losses of a queue that they fill together.
+    /// The same total window of all connections, for losses of a queue that they fill together.
     #[default]
     SameTotal,
 }
 
-/// What an estimate rests on.
+/// The evidence of an estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CurveSource {
-    /// Losses seen with as many connections.
+    /// Losses seen with the same number of connections.
     Own,
-    /// No loss was seen with as many connections, or no packet: those with others.
+    /// No loss or no packet was seen with this number of connections: the evidence is that of
+    /// others.
     OtherNpc,
     /// No loss was seen at all.
     NoLoss,
@@ -73,22 +74,22 @@ pub enum CurveSource {
 pub struct CurveEstimate {
     /// Window, packets.
     pub cwnd_packets: f64,
-    /// Probability that a packet sent at it is lost: the posterior mean. Without any loss
-    /// `ln 2 / packets`, as [`crate::LossCurve`] has it.
+    /// Loss probability of a packet sent at it: the posterior mean. Without any loss, `ln 2 /
+    /// packets`, as in [`crate::LossCurve`].
     pub loss_probability: f64,
-    /// With 5 % chance it is below this.
+    /// 5 % quantile.
     pub low: f64,
-    /// With 5 % chance it is above this. Without any loss `3 / packets` (rule of three).
+    /// 95 % quantile. Without any loss, `3 / packets` (rule of three).
     pub high: f64,
-    /// Packets that speak for this window, those of windows nearby weighed less.
+    /// Packets that count as evidence for this window; those at nearby windows have less weight.
     pub packets: f64,
-    /// Losses that do, those assumed left out.
+    /// Losses that count as evidence for it, without pseudo-losses.
     pub losses: f64,
-    /// What it rests on.
+    /// The evidence of the estimate.
     pub source: CurveSource,
 }
 
-/// How much a curve rests on, for one number of parallel connections.
+/// The evidence of a curve, for one number of parallel connections.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CurveBasis {
     /// Parallel connections.
@@ -103,9 +104,10 @@ pub struct CurveBasis {
 
 /// p(cwnd, npc) over a sliding window.
 ///
-/// A record costs O(1): one addition, and once in a tenth of the window a pass over 624 cells. Memory
-/// is [`OnlineCurve::memory_bytes`], 6.4 KB for each number of connections told apart, however many
-/// packets come. The window slides by tenths: what is forgotten is between one and 1.1 windows old.
+/// A record costs O(1): one addition, and once in a tenth of the window a pass over 624 cells.
+/// Memory is [`OnlineCurve::memory_bytes`]: 6.4 KB for each number of connections, however many
+/// packets come. The window slides by tenths, so forgotten records are between one and 1.1 windows
+/// old.
 ///
 /// ```
 /// use pathcast_analysis::online_curve::OnlineCurve;
@@ -125,16 +127,16 @@ pub struct CurveBasis {
 pub struct OnlineCurve {
     window_s: f64,
     across: Across,
-    /// By npc, the one used last in front.
+    /// By npc, the most recently used first.
     curves: Vec<(u32, Counts)>,
     slot: Option<i64>,
 }
 
 impl OnlineCurve {
-    /// A curve that has seen nothing, over the last `window_s` seconds.
+    /// An empty curve over the last `window_s` seconds.
     ///
     /// # Errors
-    /// [`CurveError::BadWindow`] if that is no positive time.
+    /// [`CurveError::BadWindow`] if `window_s` is not a positive time.
     pub fn new(window_s: f64) -> Result<Self, CurveError> {
         if !(window_s.is_finite() && window_s > 0.0) {
             return Err(CurveError::BadWindow { got: window_s });
@@ -147,23 +149,23 @@ impl OnlineCurve {
         })
     }
 
-    /// The same, reading other numbers of connections elsewhere.
+    /// The same curve, with another mapping between numbers of connections.
     #[must_use]
     pub fn across(mut self, across: Across) -> Self {
         self.across = across;
         self
     }
 
-    /// Bytes that the curve takes, its parts on the heap included.
+    /// Bytes of memory, including the heap.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.curves.len() * (Counts::memory_bytes() + size_of::<u32>())
     }
 
-    /// `packets` were sent at a window by one of `npc` connections. A time before the newest counts as
-    /// that; one that is more than a window before it says that the clock was set back, and the curve
-    /// begins anew. Numbers that are not finite or not positive are left out.
+    /// Takes `packets` sent at a window by one of `npc` connections. An earlier time than the
+    /// newest counts as the newest. A time more than a window earlier means that the clock was set
+    /// back, and resets the curve. Numbers that are not finite or not positive are ignored.
     pub fn sent(&mut self, time_s: f64, cwnd_packets: f64, npc: u32, packets: f64) {
-        // 1e6 packets in one record are 1.5 GB
+        // limit: 1e6 packets in one record are 1.5 GB
         let finite = time_s.is_finite() && cwnd_packets.is_finite() && packets.is_finite();
         if finite && packets > 0.0 {
             self.of(time_s, npc)
@@ -171,22 +173,22 @@ impl OnlineCurve {
         }
     }
 
-    /// A loss event was met at a window by one of `npc` connections.
+    /// Takes a loss event at a window of one of `npc` connections.
     pub fn lost(&mut self, time_s: f64, cwnd_packets: f64, npc: u32) {
         if time_s.is_finite() && cwnd_packets.is_finite() {
             self.of(time_s, npc).lost(bin(cwnd_packets));
         }
     }
 
-    /// The newest loss event at a window proved spurious.
+    /// Withdraws the newest loss event at a window, which proved spurious.
     pub fn not_lost(&mut self, time_s: f64, cwnd_packets: f64, npc: u32) {
         if time_s.is_finite() && cwnd_packets.is_finite() {
             self.of(time_s, npc).not_lost(bin(cwnd_packets));
         }
     }
 
-    /// Forgets what was before `time_s`, to a tenth of the sliding window: after a change of the path
-    /// ([`crate::change`]).
+    /// Forgets everything before `time_s`, to a tenth of the sliding window. For use after a change
+    /// of the path ([`crate::change`]).
     pub fn forget_before(&mut self, time_s: f64) {
         let slot = self.slot_of(time_s);
         for (_, counts) in &mut self.curves {
@@ -196,9 +198,9 @@ impl OnlineCurve {
 
     /// p(cwnd, npc) with its bounds; `None` before the first packet.
     ///
-    /// Half a pseudo-loss of what flows with other numbers of connections met ([`Across`]) is the
-    /// prior; without these, of the whole curve's mean. Bounds are 5 and 95 % quantiles as Garwood has
-    /// them (1936: one event more above), after smoothing.
+    /// The prior is half a pseudo-loss at the rate of flows with other numbers of connections
+    /// ([`Across`]), or else at the whole curve's mean. The bounds are 5 and 95 % quantiles as in
+    /// Garwood (1936: one event more above), after smoothing.
     pub fn at(&self, cwnd_packets: f64, npc: u32) -> Option<CurveEstimate> {
         let own = self.curves.iter().find(|curve| curve.0 == npc);
         let own = own.map(|curve| &curve.1).filter(|own| own.packets() > 0.0);
@@ -227,7 +229,8 @@ impl OnlineCurve {
                 let overall = (f64::from(own.losses()) + SHRINK) / own.packets().max(1.0);
                 let prior = others.map_or(overall, Gamma::mean);
                 let seen = own.seen()?;
-                // beyond what was seen the edge counts, unless others were there
+                // outside the range seen the edge value applies, unless flows with other npc were
+                // there
                 let b = if others.is_some() {
                     b
                 } else {
@@ -257,7 +260,7 @@ impl OnlineCurve {
         })
     }
 
-    /// How much there is for each number of connections, the one used last first.
+    /// The evidence for each number of connections, the most recently used first.
     pub fn bases(&self) -> Vec<CurveBasis> {
         let basis = |&(npc, ref counts): &(u32, Counts)| CurveBasis {
             npc,
@@ -269,12 +272,12 @@ impl OnlineCurve {
         self.curves.iter().map(basis).collect()
     }
 
-    /// How much there is for one of them.
+    /// The evidence for one number of connections.
     pub fn basis(&self, npc: u32) -> Option<CurveBasis> {
         self.bases().into_iter().find(|basis| basis.npc == npc)
     }
 
-    /// What the curve holds, window by window: window in packets, packets sent, losses. For
+    /// The counts of the curve by window: window in packets, packets sent, losses. For
     /// [`crate::clusters`].
     pub fn counted(&self, npc: u32) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
         let counts = self.curves.iter().find(|curve| curve.0 == npc);
@@ -285,9 +288,9 @@ impl OnlineCurve {
         })
     }
 
-    /// What flows with other numbers of connections say of a bin.
+    /// The evidence of flows with other numbers of connections for a bin.
     fn others(&self, npc: u32, b: usize) -> Option<Gamma> {
-        // bins by which others' windows are wider
+        // offset in bins of the other flows' windows
         #[allow(clippy::cast_possible_truncation)] // at most 22 / 0.05
         let shift = |other: u32| match self.across {
             Across::SameWindow => 0,
@@ -326,7 +329,7 @@ impl OnlineCurve {
         slot
     }
 
-    /// The counts of one npc, brought up to a time.
+    /// The counts of one npc, updated to a time.
     fn of(&mut self, time_s: f64, npc: u32) -> &mut Counts {
         let slot = self.slot_of(time_s);
         if self
@@ -356,7 +359,7 @@ impl OnlineCurve {
     }
 }
 
-/// A curve as it is stored: cells that hold something.
+/// The stored form of a curve: its non-empty cells.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {

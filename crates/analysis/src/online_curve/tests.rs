@@ -8,7 +8,7 @@ fn uniform(rng: &mut Xoshiro256PlusPlus) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// What one record adds: time, window, packets, lost.
+/// Random records: time, window, packets, lost.
 fn random_records(seed: u64, count: u32, p: impl Fn(f64) -> f64) -> Vec<(f64, f64, f64, bool)> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut time_s, mut cwnd) = (0.0, 40.0);
@@ -69,7 +69,7 @@ fn the_window_holds_what_is_no_older_than_it_and_nothing_older_than_a_tenth_more
 #[test]
 fn a_path_takes_a_few_kilobytes_however_much_comes() {
     let mut curve = OnlineCurve::new(WINDOW_S).unwrap();
-    // every window there is in each tenth of the window, which is more than there is room for
+    // every bin in each tenth of the window, which exceeds the space
     for second in 0..500_u32 {
         for bin in 0..BINS {
             curve.sent(f64::from(second), SCALES.cwnd_packets(bin), 1, 10.0);
@@ -126,7 +126,7 @@ fn without_losses_the_rule_of_three_bounds_it() {
     assert_eq!((at.low, at.high), (0.0, 3e-4));
     assert_eq!(at.source, CurveSource::NoLoss);
     assert_eq!(curve.basis(1).unwrap().upper_bound, Some(3e-4));
-    // no loss in 10,000 packets has even odds here
+    // no loss in 10,000 packets has a probability of one half here
     assert!(((1.0 - at.loss_probability).powi(10_000) - 0.5).abs() < 1e-4);
 }
 
@@ -162,7 +162,7 @@ fn a_withdrawn_loss_leaves_nothing() {
 #[test]
 fn flows_of_another_number_are_the_prior_until_there_are_own_losses() {
     let mut curve = OnlineCurve::new(WINDOW_S).unwrap();
-    // alone, the flow meets a wall at 400 packets
+    // alone, the flow loses packets at 400
     for w in 200..400 {
         curve.sent(1.0, f64::from(w), 1, 1000.0);
     }
@@ -177,7 +177,7 @@ fn flows_of_another_number_are_the_prior_until_there_are_own_losses() {
         wall.loss_probability > 20.0 * below.loss_probability,
         "{wall:?} {below:?}"
     );
-    // 300 losses in 300,000 packets of their own say otherwise
+    // 300 losses in 300,000 packets of their own contradict this
     for _ in 0..300 {
         curve.sent(2.0, 99.0, 4, 1000.0);
         curve.lost(2.0, 99.0, 4);

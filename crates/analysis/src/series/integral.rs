@@ -2,9 +2,8 @@
 
 /// Integral of a piecewise-constant series, for time-weighted means.
 ///
-/// `upto(t)` is the integral from the first record to `t`; before it, 0; after
-/// the last record the last value is held. Absolute error is that of summing
-/// doubles: below 1e-9 of the total.
+/// `upto(t)` is the integral from the first record to `t`, or 0 before the first. After the last
+/// record, its value holds. The absolute error is that of summing doubles: below 1e-9 of the total.
 #[derive(Debug, Clone, Default)]
 pub struct Integral {
     time_s: Vec<f64>,

@@ -1,25 +1,25 @@
-//! Whether the records are of one flow.
+//! Detects records that belong to several flows.
 
-/// Above this part of jumps to and fro a series is one of several flows. On the ECON authors' traces of
-/// single flows it is below 2 %, of two of them put together 20 to 30; a sawtooth looked at more rarely
-/// than it falls has 8 % by chance.
+/// With a larger share of jumps back and forth, a series has several flows. The ECON authors'
+/// traces of single flows have below 2 %, two of them merged 20 to 30 %. A sawtooth sampled more
+/// rarely than it falls has 8 % by chance.
 pub(super) const MIXED_PART: f64 = 0.15;
-/// Fewer records tell nothing, and that many are looked back at.
+/// The number of recent records considered; with fewer there is no result.
 pub(super) const MIXED_RECORDS: usize = 50;
-/// Windows to which a jump may lead back.
+/// Previous windows to which a jump may return.
 const LOOK_BACK: usize = 5;
-/// A jump: so many packets, and this part of the window.
+/// The size of a jump: in packets, and as a share of the window.
 const JUMP_PACKETS: f64 = 3.0;
 const JUMP_PART: f64 = 0.1;
-/// As near as this part of the window is back where it was.
+/// A window this close counts as returned, as a share of the window.
 const BACK_PART: f64 = 0.01;
 
-/// Tells records of several flows that were taken for one: the window jumps, and jumps back to where it
-/// was some records ago. Flows of about the same window, and one with few records among many of
-/// another, are not told.
+/// Detects records of several flows merged into one: the window jumps, and jumps back to its value
+/// some records ago. It does not detect flows with about the same window, or a flow with few
+/// records among many of another.
 #[derive(Debug, Clone, Default)]
 pub struct Interleaving {
-    /// Windows before, newest first; 0 where there was none.
+    /// Previous windows, newest first; 0 if there was none.
     before: [f64; LOOK_BACK],
     records: f64,
     jumps: f64,
@@ -43,12 +43,12 @@ impl Interleaving {
         self.before[0] = w;
     }
 
-    /// Whether the latest records are of several flows.
+    /// Whether the recent records belong to several flows.
     pub fn is_mixed(&self) -> bool {
         self.records >= MIXED_RECORDS as f64 && self.recently > MIXED_PART
     }
 
-    /// Part of all records that jump to and fro, 0..=1.
+    /// Share of all records that jump back and forth, 0..=1.
     pub fn part_of_all(&self) -> f64 {
         self.jumps / self.records.max(1.0)
     }

@@ -10,11 +10,11 @@ pub use interleaving::Interleaving;
 
 use interleaving::{MIXED_PART, MIXED_RECORDS};
 
-/// The largest believable window, packets: 100 Gbit/s over 120 ms.
+/// The largest plausible window, packets: 100 Gbit/s over 120 ms.
 pub const MAX_CWND_PACKETS: f64 = 1_048_576.0;
 
-/// Why a cwnd series was refused. `index` counts records from 0, so a reader of
-/// files can map it to a line.
+/// Why a cwnd series was refused. `index` counts records from 0, so that a file reader can map it
+/// to a line.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum SeriesError {
@@ -27,7 +27,7 @@ pub enum SeriesError {
     /// A column is longer or shorter than `time_s`.
     #[error("column {column} has {got} records, expected {wanted} as in time_s")]
     Length {
-        /// The column at fault.
+        /// The name of the column.
         column: &'static str,
         /// Records in it.
         got: usize,
@@ -37,46 +37,46 @@ pub enum SeriesError {
     /// NaN or an infinity.
     #[error("record {index}: {column} is {got}, must be a finite number")]
     NotFinite {
-        /// The record at fault, from 0.
+        /// Index of the record, from 0.
         index: usize,
-        /// The column at fault.
+        /// The name of the column.
         column: &'static str,
-        /// What was found.
+        /// The value found.
         got: f64,
     },
     /// A window or a round-trip time that is zero or negative.
     #[error("record {index}: {column} is {got}, must be > 0")]
     NotPositive {
-        /// The record at fault, from 0.
+        /// Index of the record, from 0.
         index: usize,
-        /// The column at fault.
+        /// The name of the column.
         column: &'static str,
-        /// What was found.
+        /// The value found.
         got: f64,
     },
-    /// A window beyond belief: probably in bytes.
+    /// An implausibly large window, probably in bytes.
     #[error(
         "record {index}: cwnd_packets is {got}, must be <= {MAX_CWND_PACKETS} (is it in bytes?)"
     )]
     TooLarge {
-        /// The record at fault, from 0.
+        /// Index of the record, from 0.
         index: usize,
-        /// What was found.
+        /// The value found.
         got: f64,
     },
-    /// A value below the one before it in a column that may only grow.
+    /// A value below the previous one, in a column that must not decrease.
     #[error("record {index}: {column} is {got}, must be >= {previous} as in the record before")]
     Unsorted {
-        /// The record at fault, from 0.
+        /// Index of the record, from 0.
         index: usize,
-        /// The column at fault.
+        /// The name of the column.
         column: &'static str,
-        /// What was found.
+        /// The value found.
         got: f64,
-        /// The value of the record before.
+        /// The previous value.
         previous: f64,
     },
-    /// A window in no record.
+    /// No record has a window.
     #[error("no record has a cwnd_packets, expected at least one")]
     NoWindow,
     /// Records of several flows in one series.
@@ -85,25 +85,26 @@ pub enum SeriesError {
          flows, each must be given by itself"
     )]
     MixedFlows {
-        /// Of 100 records, those that do.
+        /// Percentage of such records.
         part: f64,
     },
-    /// All records carry the same time.
+    /// All records have the same time.
     #[error("all records are at {time_s} s, the series must last longer than 0 s")]
     NoDuration {
-        /// The time that all records share.
+        /// The common time.
         time_s: f64,
     },
 }
 
 /// One flow's congestion window, piecewise constant between records.
 ///
-/// Real traces record changes only, so a value holds until the next record.
-/// Times may repeat (several changes within one clock tick), never go back.
+/// Real traces record only changes, so a value holds until the next record. Times may repeat
+/// (several changes within one clock tick) but never decrease.
 ///
-/// A value that is NaN is missing, in every column but `time_s`: it says nothing and takes nothing from other
-/// records. A missing window is that of the record before (of the first that has one, where none is before); for
-/// the other columns, what the models make of it is in `docs/reference/evaluation.md`. A column of NaN alone is no column.
+/// NaN marks a missing value in every column but `time_s`; it does not affect other records. A
+/// missing window takes the previous value, or the first known one at the start.
+/// `docs/reference/evaluation.md` says how the models treat the other columns. A column of only NaN
+/// counts as absent.
 ///
 /// ```
 /// use pathcast_analysis::Series;
@@ -124,7 +125,7 @@ impl Series {
     /// A series from times in seconds and windows in packets.
     ///
     /// # Errors
-    /// [`SeriesError`] names the first record that is not finite, not positive or out of order.
+    /// [`SeriesError`] for the first record that is not finite, not positive or out of order.
     pub fn new(time_s: Vec<f64>, cwnd_packets: Vec<f64>) -> Result<Self, SeriesError> {
         let series = Self::of_one_flow(time_s, cwnd_packets)?;
         let mut interleaving = Interleaving::default();
@@ -138,7 +139,8 @@ impl Series {
         Ok(series)
     }
 
-    /// As [`Series::new`], of records that are known to be one flow's: windows may jump to and fro.
+    /// As [`Series::new`], for records that are known to belong to one flow: windows may jump back
+    /// and forth.
     ///
     /// # Errors
     /// As [`Series::new`], without [`SeriesError::MixedFlows`].
@@ -177,11 +179,11 @@ impl Series {
         })
     }
 
-    /// Adds the next sequence number to be sent, in packets, cumulative and unwrapped; NaN where it is missing.
-    /// With it, truth is throughput and no longer the mean window.
+    /// Adds the next sequence number, in packets, cumulative and unwrapped; NaN where missing. With
+    /// it, the ground truth is throughput instead of the mean window.
     ///
     /// # Errors
-    /// [`SeriesError`] on a wrong length, a value that is not finite, or one that goes back.
+    /// [`SeriesError`] for a wrong length, a value that is not finite, or one that decreases.
     pub fn with_snd_nxt(mut self, snd_nxt_packets: Vec<f64>) -> Result<Self, SeriesError> {
         same_length("snd_nxt_packets", &snd_nxt_packets, self.time_s.len())?;
         finite("snd_nxt_packets", &snd_nxt_packets)?;
@@ -190,10 +192,10 @@ impl Series {
         Ok(self)
     }
 
-    /// Adds the kernel's smoothed round-trip time, in seconds; NaN where it is missing.
+    /// Adds the kernel's smoothed round-trip time, in seconds; NaN where missing.
     ///
     /// # Errors
-    /// [`SeriesError`] on a wrong length or a value that is not finite and positive.
+    /// [`SeriesError`] for a wrong length, or a value that is not finite and positive.
     pub fn with_srtt(mut self, srtt_s: Vec<f64>) -> Result<Self, SeriesError> {
         same_length("srtt_s", &srtt_s, self.time_s.len())?;
         positive("srtt_s", &srtt_s)?;
@@ -201,11 +203,11 @@ impl Series {
         Ok(self)
     }
 
-    /// Adds the counter of packets sent again; NaN where it is missing. Losses are then what it counts, and no
-    /// longer what the window's falls suggest. Only its rises count.
+    /// Adds the retransmission counter; NaN where missing. It then determines losses, instead of
+    /// the window's falls. Only its rises count.
     ///
     /// # Errors
-    /// [`SeriesError`] on a wrong length or a value that is not finite.
+    /// [`SeriesError`] for a wrong length, or a value that is not finite.
     pub fn with_retransmits(mut self, retransmits: Vec<f64>) -> Result<Self, SeriesError> {
         same_length("retransmits", &retransmits, self.time_s.len())?;
         finite("retransmits", &retransmits)?;
@@ -223,37 +225,37 @@ impl Series {
         &self.cwnd_packets
     }
 
-    /// Next sequence number, packets, NaN where it is missing; `None` if it is everywhere.
+    /// Next sequence number, packets, NaN where missing; `None` if all are missing.
     pub fn snd_nxt_packets(&self) -> Option<&[f64]> {
         self.snd_nxt_packets.as_deref()
     }
 
-    /// Smoothed round-trip time, seconds, NaN where it is missing; `None` if it is everywhere.
+    /// Smoothed round-trip time, seconds, NaN where missing; `None` if all are missing.
     pub fn srtt_s(&self) -> Option<&[f64]> {
         self.srtt_s.as_deref()
     }
 
-    /// Packets sent again so far, NaN where it is missing; `None` if it is everywhere.
+    /// Packets retransmitted so far, NaN where missing; `None` if all are missing.
     pub fn retransmits(&self) -> Option<&[f64]> {
         self.retransmits.as_deref()
     }
 
-    /// Next sequence number of one record, packets, if it is known there.
+    /// Next sequence number of one record, packets, if known.
     pub fn snd_nxt_at(&self, index: usize) -> Option<f64> {
         known_at(&self.snd_nxt_packets, index)
     }
 
-    /// Smoothed round-trip time of one record, seconds, if it is known there.
+    /// Smoothed round-trip time of one record, seconds, if known.
     pub fn srtt_at(&self, index: usize) -> Option<f64> {
         known_at(&self.srtt_s, index)
     }
 
-    /// Packets sent again up to one record, if it is known there.
+    /// Packets retransmitted up to one record, if known.
     pub fn retransmits_at(&self, index: usize) -> Option<f64> {
         known_at(&self.retransmits, index)
     }
 
-    /// Packets sent again from the first to the last record; `None` if they were not counted.
+    /// Packets retransmitted from the first to the last record; `None` if they were not counted.
     pub fn sent_again(&self) -> Option<f64> {
         let mut known = self.retransmits.as_ref()?.iter().filter(|v| !v.is_nan());
         let mut last = *known.next()?;
@@ -264,15 +266,15 @@ impl Series {
         }))
     }
 
-    /// Packets sent from the first to the last record that knows; `None` without sequence numbers.
+    /// Packets sent between the first and the last record with a sequence number; `None` without.
     pub fn sent(&self) -> Option<f64> {
         let mut known = (self.snd_nxt_packets.as_ref()?.iter()).filter(|v| !v.is_nan());
         let first = known.next()?;
         Some(known.next_back().unwrap_or(first) - first)
     }
 
-    /// Next sequence number, packets, at every record: between two that know it at an even pace, before the
-    /// first and after the last as there.
+    /// Next sequence number, packets, at every record: interpolated between known records, constant
+    /// before the first and after the last.
     pub fn snd_nxt_filled(&self) -> Option<Vec<f64>> {
         let mut filled = self.snd_nxt_packets.clone()?;
         let (t, mut last) = (&self.time_s, None);
@@ -314,7 +316,8 @@ impl Series {
         self.time_s[self.time_s.len() - 1]
     }
 
-    /// Times, windows and packets sent again of the records in `from_s..=to_s`, if they make a series.
+    /// Times, windows and retransmissions of the records in `from_s..=to_s`, if they form a valid
+    /// series.
     pub fn windows_between(&self, from_s: f64, to_s: f64) -> Option<Self> {
         let from = self.time_s.partition_point(|&t| t < from_s);
         let to = self.time_s.partition_point(|&t| t <= to_s);
@@ -352,12 +355,12 @@ fn known_at(column: &Option<Vec<f64>>, index: usize) -> Option<f64> {
     column.as_ref().map(|c| c[index]).filter(|v| !v.is_nan())
 }
 
-/// The column, unless all of it is missing.
+/// The column, or `None` if all its values are missing.
 fn some_known(column: Vec<f64>) -> Option<Vec<f64>> {
     column.iter().any(|v| !v.is_nan()).then_some(column)
 }
 
-/// Windows that are missing become the one before, or the first that is known.
+/// Replaces each missing window by the previous one, or by the first known.
 fn hold(cwnd_packets: &mut [f64]) -> Result<(), SeriesError> {
     let first = cwnd_packets.iter().copied().find(|w| !w.is_nan());
     let mut last = first.ok_or(SeriesError::NoWindow)?;
@@ -370,7 +373,7 @@ fn hold(cwnd_packets: &mut [f64]) -> Result<(), SeriesError> {
     Ok(())
 }
 
-/// Of what is known, no value is infinite.
+/// Checks that no known value is infinite.
 fn finite(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
     match values.iter().position(|v| v.is_infinite()) {
         Some(index) => Err(SeriesError::NotFinite {
@@ -394,7 +397,7 @@ fn positive(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
     }
 }
 
-/// Of what is known, no value is below the one before.
+/// Checks that no known value is below the previous one.
 fn sorted(column: &'static str, values: &[f64]) -> Result<(), SeriesError> {
     let mut previous = f64::NEG_INFINITY;
     for (index, &got) in values.iter().enumerate() {

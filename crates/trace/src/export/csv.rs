@@ -1,5 +1,5 @@
-//! Text tables: `time_s,cwnd_packets`, which [`read_csv`](crate::read_csv) reads again, and the sums of
-//! Pantheon's runs.
+//! Text tables: `time_s,cwnd_packets`, which [`read_csv`](crate::read_csv) reads, and Pantheon's
+//! run summaries.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -9,12 +9,12 @@ use crate::import::PerfRow;
 use crate::output::write_beside;
 use crate::record::Trace;
 
-/// Writes the windows of a trace of one flow, whole or not at all; every number is read back as it
-/// was.
+/// Writes the windows of a trace with one flow, completely or not at all. Reading the file back
+/// gives exactly the same numbers.
 ///
 /// # Errors
-/// A [`TraceError`] if the trace has several flows, which the format cannot tell apart, or the file
-/// cannot be written.
+/// A [`TraceError`] if the trace has several flows, which the format cannot distinguish, or if the
+/// file cannot be written.
 pub fn write_csv(path: &Path, trace: &Trace) -> Result<(), TraceError> {
     let flows = trace.flows();
     if flows.len() > 1 {
@@ -34,8 +34,7 @@ pub fn write_csv(path: &Path, trace: &Trace) -> Result<(), TraceError> {
     })
 }
 
-/// Writes the rows of a `pantheon_perf.json` under a header with the names of the columns; what is not
-/// known is empty.
+/// Writes the rows of a `pantheon_perf.json` as CSV with a header. Unknown values are empty cells.
 ///
 /// # Errors
 /// A [`TraceError`] if the file cannot be written.

@@ -1,4 +1,4 @@
-//! mahimahi's packet-delivery trace, out of the packets that came through a link.
+//! mahimahi's packet-delivery trace, from the packets that a link delivered.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -7,17 +7,18 @@ use crate::error::TraceError;
 use crate::output::write_beside;
 use crate::record::{Direction, PacketEvent, PacketRecord};
 
-/// What an opportunity carries: a packet of Ethernet's size, without TUN's header.
+/// Bytes that one opportunity carries: an Ethernet packet without the TUN header.
 const OPPORTUNITY_BYTES: u64 = 1500;
 
-/// Writes one millisecond a line for every 1500 bytes of the data's direction that were delivered, counted from the first
-/// delivery; whole or not at all. Gives the number of opportunities.
+/// Writes a delivery trace of the data direction, completely or not at all, and returns its number
+/// of opportunities. Each line is a millisecond since the first delivery, one line for every 1500
+/// bytes delivered.
 ///
-/// The trace is the link's capacity only while senders kept its queue filled; where they did not,
-/// it is what they sent.
+/// The trace shows the link's capacity only while senders keep its queue filled. Otherwise it shows
+/// what they sent.
 ///
 /// # Errors
-/// A [`TraceError`] if less than one opportunity's bytes were delivered, or the file cannot be
+/// A [`TraceError`] if fewer bytes than one opportunity were delivered, or if the file cannot be
 /// written.
 pub fn write_delivery_trace(path: &Path, packets: &[PacketRecord]) -> Result<u64, TraceError> {
     let delivered = |packet: &&PacketRecord| {

@@ -1,4 +1,4 @@
-//! The log of mahimahi's mm-link, for the tools that draw it.
+//! The log of mahimahi's mm-link, for tools that plot it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufWriter, Write};
@@ -8,11 +8,12 @@ use crate::error::TraceError;
 use crate::output::write_beside;
 use crate::record::{Direction, PacketEvent, PacketRecord};
 
-/// What TUN puts before each packet.
+/// Bytes that TUN puts before each packet.
 const TUN_BYTES: u32 = 4;
 
-/// Writes arrivals (`+`), departures (`-`) and drops (`d`) of the data's direction, in whole milliseconds as mm-link does,
-/// whole or not at all. Opportunities are not written, for a packet table has none.
+/// Writes an mm-link log of the data direction, completely or not at all. It holds arrivals (`+`),
+/// departures (`-`) and drops (`d`) in whole milliseconds, as mm-link writes them. Opportunities
+/// are missing, because a packet table has none.
 ///
 /// # Errors
 /// A [`TraceError`] if there are no packets, or the file cannot be written.
@@ -33,7 +34,7 @@ pub fn write_mm_link_log(path: &Path, packets: &[PacketRecord]) -> Result<(), Tr
 
 fn write(out: &mut impl Write, packets: &[PacketRecord]) -> std::io::Result<()> {
     writeln!(out, "# base timestamp: 0")?;
-    // when each packet under way was sent, the earliest sending first
+    // when each packet in flight was sent, the earliest sending first
     let mut under_way: BTreeMap<(u32, u64), VecDeque<u64>> = BTreeMap::new();
     for packet in packets {
         if packet.direction != Direction::Data {
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
     use crate::import::{ReadOptions, read_packets};
 
-    /// A queue with room for three packets, which a link empties one each other millisecond.
+    /// A queue for three packets, drained by a link at one packet every other millisecond.
     fn queue(sizes: &[(u64, u32)]) -> Vec<PacketRecord> {
         let mut records = Vec::new();
         let mut waiting: VecDeque<(u64, u64, u32)> = VecDeque::new();

@@ -1,4 +1,4 @@
-//! Our own table as text.
+//! The project's own table as text.
 
 use std::collections::BTreeMap;
 

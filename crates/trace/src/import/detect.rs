@@ -1,30 +1,31 @@
-//! Which format a file is in that looks like others, from its first bytes alone.
+//! Recognizes, from their first bytes, the formats that resemble others.
 
 use super::Format;
 
-/// As much of a file as is looked at.
+/// Bytes at the start of a file that detection examines.
 pub(crate) const HEAD_BYTES: usize = 64 << 10;
 
-/// The format of a file that begins with `head`, if it is known and claims no file by itself.
+/// Returns the format of a file that begins with `head`, among the known formats that claim no file
+/// themselves.
 pub(crate) fn detect(head: &[u8]) -> Option<Format> {
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with(['{', '\u{1e}']) {
         return json(text);
     }
-    // a terminal shows that a key was pressed; a program warns
+    // a terminal may show a pressed key, and a program a warning, before the JSON
     let at = text.find('{').unwrap_or(usize::MAX);
     if at <= 256 && json(&text[at..]) == Some(Format::Iperf3) {
         return Some(Format::Iperf3);
     }
-    // the oldest lie in scripts; the reader says so
+    // the oldest data stands in scripts; the reader reports that
     let script = ["var ", "let ", "const "];
     if script.iter().any(|word| text.starts_with(word)) && text.contains("qlog_version") {
         return Some(Format::Qlog);
     }
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let found = lines.clone().take(200).find_map(line);
-    // of a run that failed, Pantheon leaves a header alone
+    // Pantheon writes a header alone when a run fails
     let init = |line: &str| line.starts_with("# init timestamp:") && line.contains('.');
     found
         .or_else(|| lines.clone().all(init).then_some(Format::PantheonLog))
@@ -59,7 +60,7 @@ fn json(text: &str) -> Option<Format> {
     (has("\"tput\"") || (has("\"all\"") && has("\"loss\""))).then_some(Format::PantheonPerf)
 }
 
-/// What a single line gives away.
+/// The format that a single line reveals.
 fn line(line: &str) -> Option<Format> {
     let words: Vec<&str> = line.split_whitespace().take(16).collect();
     let number = |i: usize| words.get(i).is_some_and(|word| word.parse::<f64>().is_ok());
@@ -67,7 +68,7 @@ fn line(line: &str) -> Option<Format> {
         return Some(Format::MahimahiLog);
     }
     if line.starts_with('#') {
-        return None; // a comment of which the next line may tell more
+        return None; // a comment whose next line may be clearer
     }
     if line.contains(" tcp_probe: ") || line.contains(" tcp:tcp_probe: ") {
         return Some(Format::TcpProbe);
@@ -104,7 +105,7 @@ fn line(line: &str) -> Option<Format> {
     None
 }
 
-/// Names between commas: a table, of which the reader will say what columns it lacks.
+/// Whether the line is a table header: names between commas. The reader reports missing columns.
 fn csv_header(line: &str) -> bool {
     line.contains(',')
         && line.split(',').all(|cell| {

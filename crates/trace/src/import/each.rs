@@ -1,4 +1,4 @@
-//! JSON of which one element after the other is looked at and forgotten.
+//! JSON that is processed one element at a time, without keeping elements.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::input::Budget;
 
-/// A list, or null; each element is handed on as it comes.
+/// A list, or null; each element is handed on as soon as it is read.
 pub(super) struct Each<'a, T, F> {
     budget: &'a Budget,
     take: F,
@@ -57,16 +57,16 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de> f
 
 /// What [`Keys`] does with a value.
 pub(super) trait Members {
-    /// Reads the value of `key` from `map`, or passes over it with [`skip`].
+    /// Reads the value of `key` from `map`, or skips it with [`skip`].
     fn member<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// Passes over a value.
+/// Skips a value.
 pub(super) fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
     map.next_value::<IgnoredAny>().map(|_| ())
 }
 
-/// An object, or null, of which each member is handed on as it comes.
+/// An object, or null; each member is handed on as soon as it is read.
 pub(super) struct Keys<'a, M> {
     pub budget: &'a Budget,
     pub members: M,

@@ -1,7 +1,6 @@
-//! Flent's data files: one row for each look that flent took at a socket (`--socket-stats`).
+//! Flent's data files: one row for each sample that flent took of a socket (`--socket-stats`).
 //!
-//! The raw values of a series of TCP hold both what netperf counted, in Mbit/s, and what ss said of
-//! the socket.
+//! The raw values of a TCP series hold both netperf's count in Mbit/s and ss's socket statistics.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, MapAccess};
@@ -20,19 +19,19 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::called("flent's data")
 };
 
-/// Payload of a packet where nothing tells: Ethernet, IPv4, TCP with timestamps.
+/// Payload of a packet if the file does not state it: Ethernet, IPv4, TCP with timestamps.
 const MSS_BYTES: u32 = 1448;
 
 #[derive(Deserialize)]
 struct Point {
     /// Seconds since 1970.
     t: Option<f64>,
-    /// Mbit/s since the last, of netperf; ms, of ping.
+    /// netperf: Mbit/s since the last sample; ping: milliseconds.
     val: Option<serde_json::Value>,
-    /// Seconds that `val` is the mean of.
+    /// Seconds that `val` averages over.
     dur: Option<f64>,
     tcp_cwnd: Option<f64>,
-    /// Milliseconds, smoothed.
+    /// Smoothed round-trip time in milliseconds.
     tcp_rtt: Option<f64>,
 }
 
@@ -40,21 +39,21 @@ struct Point {
 struct Series {
     name: String,
     looks: Vec<(f64, f64, Option<f64>)>,
-    /// Times, and bytes so far.
+    /// Times, and the bytes carried up to each.
     counts: Vec<(f64, f64)>,
 }
 
 #[derive(Default)]
 struct File {
     series: Vec<Series>,
-    /// What the metadata says in texts and numbers.
+    /// Metadata texts and numbers.
     about: Vec<(&'static str, String)>,
     rows: usize,
     most: usize,
     had_raw_values: bool,
 }
 
-/// Of the metadata, what helps to know the run again, and its name here.
+/// Metadata that helps to identify the run, with its name in the trace.
 const ABOUT: [(&str, &str); 6] = [
     ("NAME", "flent_test"),
     ("TITLE", "flent_title"),
@@ -124,7 +123,7 @@ impl Members for RawValues<'_> {
             Ok(())
         };
         let outcome = map.next_value_seed(Each::new(self.budget, take));
-        // of a file that was cut, what came before is kept
+        // keep the rows before the cut of a truncated file
         if !series.looks.is_empty() {
             self.file.series.push(series);
         }
@@ -144,7 +143,7 @@ impl Series {
         let rate_mbps = point.val.as_ref().and_then(serde_json::Value::as_f64);
         if let Some(rate_mbps) = rate_mbps.filter(|rate| *rate >= 0.0) {
             let (before_s, bytes) = self.counts.last().copied().unwrap_or((time_s, 0.0));
-            // what came before the first value without a length is not known
+            // the interval before the first value without a length is unknown
             let since_s = point.dur.unwrap_or(time_s - before_s).max(0.0);
             if self.counts.is_empty() {
                 self.counts.push((time_s - since_s, 0.0));
@@ -154,7 +153,7 @@ impl Series {
         }
     }
 
-    /// Bytes that were carried until `time_s`, between two counts by proportion.
+    /// Bytes carried until `time_s`, interpolated linearly between two counts.
     fn bytes_at(&self, time_s: f64) -> Option<u64> {
         let after = self.counts.partition_point(|(t, _)| *t < time_s);
         let bytes = match (
@@ -263,7 +262,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
 mod tests {
     use crate::import::testing::{never_panics, read, read_prefix};
 
-    /// As flent 2 writes `tcp_nup --socket-stats`: keys in order, a series of ping beside.
+    /// As flent 2 writes `tcp_nup --socket-stats`: ordered keys, and a ping series.
     const DATA: &str = r#"{
  "metadata": {"BATCH_NAME": null, "FLENT_VERSION": "2.1.1", "HOST": "10.0.0.2", "NAME": "tcp_1up",
   "SERIES_META": {"TCP upload": {"UNITS": "Mbits/s"}}, "TIME": "2026-01-01T00:00:00.000000Z", "TITLE": "x"},

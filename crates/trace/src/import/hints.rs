@@ -1,6 +1,7 @@
-//! Files that are not read, told apart so that an error can say what to use instead.
+//! Recognizes unsupported files, so that an error can suggest an alternative.
 
-/// What a file that begins with `head` is, and what to do, if it is one of those that people try.
+/// What a file that begins with `head` is and what to use instead, for unsupported files that
+/// people commonly try.
 pub(super) fn hint(head: &[u8]) -> Option<&'static str> {
     let text = String::from_utf8_lossy(head);
     text.lines()

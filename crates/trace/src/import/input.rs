@@ -1,5 +1,5 @@
-//! What importers read from: an opened file or bytes, packed or not, as often as needed; lines and
-//! JSON in bounded memory.
+//! Input of importers: an opened file or bytes, packed or not, readable repeatedly. Lines and JSON
+//! are read in bounded memory.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -11,13 +11,13 @@ use super::opened::{FromStart, TraceFile};
 use super::packed::{self, Packing};
 use crate::error::TraceError;
 
-/// A line longer than this is none of any format here.
+/// Longer lines are refused; no supported format has them.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// A file, or bytes that stand for one.
+/// A file, or bytes in place of one.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
-    /// The name for errors, and the place beside which other files may lie.
+    /// The name for errors, and the place where companion files may be.
     pub path: &'a Path,
     content: Content<'a>,
 }
@@ -41,7 +41,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The whole file as it is, or `None` of bytes; of a pipe, what it gave up to its end.
+    /// The whole file as stored, or `None` for bytes. Of a pipe, everything up to its end.
     pub fn whole(&self) -> Option<Result<File, TraceError>> {
         match self.content {
             Content::Bytes(_) => None,
@@ -53,7 +53,7 @@ impl<'a> Input<'a> {
         TraceError::new(self.path, format!("cannot be read: {error}"))
     }
 
-    /// From its start, as it is.
+    /// Reads from the start, without unpacking.
     fn as_it_is(&self) -> Box<dyn Read + 'a> {
         match self.content {
             Content::Bytes(bytes) => Box::new(bytes),
@@ -62,7 +62,7 @@ impl<'a> Input<'a> {
     }
 
     fn packing(&self) -> Result<Option<Packing>, TraceError> {
-        // a pipe may give its first bytes one by one
+        // a pipe may give its first bytes one at a time
         let mut head = Vec::new();
         let mut start = self.as_it_is().take(Packing::HEAD_BYTES as u64);
         start
@@ -71,7 +71,7 @@ impl<'a> Input<'a> {
         Ok(Packing::of(&head))
     }
 
-    /// The most rows that a file of this size may have, whatever was asked for.
+    /// The most rows that a file of this size may have, whatever the options say.
     pub fn most_rows(&self) -> Result<usize, TraceError> {
         if self.packing()?.is_none() {
             return Ok(usize::MAX);
@@ -83,7 +83,7 @@ impl<'a> Input<'a> {
         Ok(packed::most_rows(packed_bytes))
     }
 
-    /// Begins to read, at the start; what is packed is unpacked.
+    /// Begins to read from the start; packed data is unpacked.
     pub fn open(&self) -> Result<Box<dyn Read + 'a>, TraceError> {
         Ok(match self.packing()? {
             Some(packing) => packing.unpack(self.as_it_is()),
@@ -91,8 +91,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// The first bytes, unpacked, as many as there are up to `count`; an error in packed data ends
-    /// them.
+    /// The first unpacked bytes, at most `count`. An error in packed data ends them.
     pub fn head(&self, count: usize) -> Result<Vec<u8>, TraceError> {
         let mut head = Vec::new();
         let outcome = self.open()?.take(count as u64).read_to_end(&mut head);
@@ -122,15 +121,15 @@ pub(crate) struct Lines<'a> {
     path: &'a Path,
     number: u64,
     line: Vec<u8>,
-    /// The last line had no end.
+    /// Whether the last line lacked its end.
     unended: bool,
 }
 
 impl Lines<'_> {
-    /// The next line without its end, and its number, from 1.
+    /// Returns the next line without its end, and its number, from 1.
     ///
     /// # Errors
-    /// It cannot be read, is too long, or is no UTF-8.
+    /// If the line cannot be read, is too long, or is not UTF-8.
     pub fn next(&mut self) -> Result<Option<(u64, &str)>, TraceError> {
         self.line.clear();
         let number = self.number + 1;
@@ -154,7 +153,7 @@ impl Lines<'_> {
         Ok(Some((number, line.trim_end_matches(['\n', '\r']))))
     }
 
-    /// What to say of a last line without an end: programs end what they write.
+    /// A warning if the last line has no end: complete programs terminate their last line.
     pub fn warning(&self) -> Option<String> {
         self.unended.then(|| {
             let (file, line) = (self.path.display(), self.number);
@@ -163,7 +162,7 @@ impl Lines<'_> {
     }
 }
 
-/// The beginning of some text, for an error.
+/// The beginning of a text, for an error message.
 pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
     let text = String::from_utf8_lossy(text.as_ref());
     let start: String = text.chars().take(60).collect();
@@ -175,7 +174,7 @@ pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
 pub(crate) struct Budget(Rc<Cell<usize>>);
 
 impl Budget {
-    /// One element of a JSON file: some thousand times what they are.
+    /// The limit for one element of a JSON file: about a thousand times the usual size.
     const BYTES: usize = 16 << 20;
 
     pub fn new() -> Self {
@@ -187,8 +186,8 @@ impl Budget {
     }
 }
 
-/// A source that fails when it is read for more than its budget, so that no element, however long
-/// its texts are, takes up more memory.
+/// A source that fails when more than its budget is read. No element can take up more memory,
+/// however long its texts are.
 pub(crate) struct Metered<R> {
     pub source: R,
     pub budget: Budget,
@@ -208,7 +207,8 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
-/// An error of serde_json in our words; `first_line` is where its text began, from 1.
+/// Converts an error of serde_json to a [`TraceError`]; the JSON text begins at line `first_line`,
+/// from 1.
 pub(crate) fn json_error(path: &Path, error: &serde_json::Error, first_line: u64) -> TraceError {
     let text = error.to_string();
     let message = text

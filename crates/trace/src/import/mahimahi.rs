@@ -1,9 +1,9 @@
-//! The log of mahimahi's mm-link: packets that come to a link, leave it and are dropped there.
+//! The log of mahimahi's mm-link: packets that arrive at a link, leave it, or are dropped there.
 //!
-//! Lines are `MS + BYTES`, `MS - BYTES DELAY_MS`, `MS d PACKETS BYTES` and, for each opportunity to
-//! send, `MS # BYTES`; sizes are with the 4 bytes of TUN's header. The log names no packets: each
-//! departure is that of the oldest packet that came when it says and is as large, and packets that
-//! were passed over were dropped.
+//! Lines are `MS + BYTES`, `MS - BYTES DELAY_MS`, `MS d PACKETS BYTES`, and `MS # BYTES` for each
+//! opportunity to send. Sizes include the 4 bytes of the TUN header. The log does not identify
+//! packets: each departure is matched to the oldest packet of its arrival time and size. Packets
+//! that are passed over were dropped.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -22,11 +22,11 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::called("log of mm-link")
 };
 
-/// What TUN puts before each packet.
+/// Bytes that TUN puts before each packet.
 const TUN_BYTES: u32 = 4;
-/// More packets in a queue than this make no sense.
+/// A longer queue is implausible.
 const MAX_QUEUE: usize = 1 << 20;
-/// How far a departure is looked for among those that came before it.
+/// How many earlier arrivals are searched for a departure.
 const MAX_PASSED: usize = 1 << 12;
 
 struct Queued {
@@ -69,7 +69,7 @@ struct Log<'a> {
     next_seq: u64,
     opportunities: u64,
     described: Vec<(String, String)>,
-    /// Departures of packets that did not come.
+    /// Departures without a matching arrival.
     unknown: u64,
 }
 
@@ -147,7 +147,7 @@ impl Log<'_> {
         let mut candidates = self.queue.iter().take(MAX_PASSED);
         let found = candidates.position(|q| Some(q.came_ms) == came_ms && q.bytes == bytes);
         let Some(at) = found else {
-            // it came before the log began, or in a part of it that is gone
+            // the packet arrived before the log began, or in a missing part of it
             self.unknown += 1;
             return Ok(());
         };
@@ -210,7 +210,8 @@ struct Moment {
     now_ms: u64,
 }
 
-/// Takes what was dropped from the queue: its youngest if they came just now, else its oldest.
+/// Removes dropped packets from the queue and returns them: the youngest if they arrived just now,
+/// else the oldest.
 fn dropped(queue: &mut VecDeque<Queued>, count: usize, bytes: u64, now_ms: u64) -> Vec<Queued> {
     let count = count.min(queue.len());
     let sum = |packets: &mut dyn Iterator<Item = &Queued>| -> u64 {
@@ -228,7 +229,7 @@ fn dropped(queue: &mut VecDeque<Queued>, count: usize, bytes: u64, now_ms: u64) 
 }
 
 fn whole(text: &str, what: &str) -> Result<u64, String> {
-    // below, sums and floats are exact
+    // whole numbers below 2^53 are exact as floats
     let parsed = text.parse().ok().filter(|number: &u64| *number < 1 << 53);
     parsed.ok_or_else(|| format!("{what}: got {}, expected a whole number", shown(text)))
 }

@@ -1,4 +1,4 @@
-//! A packet-delivery trace of mahimahi, which is not read here: it describes a link.
+//! A packet-delivery trace of mahimahi. It is recognized but not read: it describes a link.
 
 use super::kind::{Kind, Windows};
 

@@ -1,8 +1,9 @@
-//! Traces that other tools wrote, one file a format.
+//! Importers of traces that other tools wrote, one file per format.
 //!
-//! Every reader streams, holds at most [`ReadOptions::max_rows`] rows, and answers damaged or
-//! hostile input with an error that says where, or with the rows before the damage and a warning.
-//! `docs/reference/import-formats.md` says what each format gives and how far inferred columns are off.
+//! Every reader streams and holds at most [`ReadOptions::max_rows`] rows. For damaged or hostile
+//! input it returns an error with its place, or the rows before the damage and a warning.
+//! `docs/reference/import-formats.md` lists what each format provides and the accuracy of inferred
+//! columns.
 
 mod detect;
 mod each;
@@ -33,12 +34,12 @@ use input::Input;
 use kind::{Kind, Windows};
 use rows::{Rows, Timed};
 
-/// Makes of the list of formats what goes by it: their modules, and [`Format`] with the `KIND` of each.
+/// Expands the list of formats to their modules, and to [`Format`] with the `KIND` of each.
 macro_rules! formats {
     ($($(#[$doc:meta])* $name:ident in $module:ident;)*) => {
         $(mod $module;)*
 
-        /// The formats that are known, [`read`](crate::read) or told apart.
+        /// The known formats, whether [`read`](crate::read) reads or only recognizes them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Format {
             $($(#[$doc])* $name,)*
@@ -56,9 +57,9 @@ macro_rules! formats {
     };
 }
 
-// in the order in which errors list them
+// errors list the formats in this order
 formats! {
-    /// Our own table.
+    /// The project's own table.
     Parquet in parquet_table;
     /// `time_s,cwnd_packets`.
     Csv in csv_table;
@@ -94,24 +95,25 @@ impl fmt::Display for Format {
     }
 }
 
-/// What to do about a file that is cut short or corrupt.
+/// How to handle a truncated or corrupt file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Damage {
-    /// It is an error.
+    /// Return an error.
     #[default]
     Refuse,
-    /// The rows before the damage are taken, with a warning, if there are any.
+    /// Return the rows before the damage, if there are any, with a warning.
     KeepPrefix,
 }
 
-/// How to read.
+/// Options for reading a trace.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// What to do about damage.
+    /// How to handle damage.
     pub damage: Damage,
-    /// The one flow to read; all by default, but of a packet capture the busiest, number 0.
+    /// The one flow to read. By default all flows, but of a packet capture only number 0, the
+    /// busiest.
     pub flow: Option<u32>,
-    /// More rows than this are refused; at least 1.
+    /// Refuse files with more rows than this; at least 1.
     pub max_rows: usize,
 }
 
@@ -125,40 +127,40 @@ impl Default for ReadOptions {
     }
 }
 
-/// A trace, and what is to be said of how it was read.
+/// A trace with its format and warnings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
     /// Rows and metadata.
     pub trace: Trace,
-    /// What the file was.
+    /// The format of the file.
     pub format: Format,
-    /// Bytes delivered a second of each flow over the whole file, in bit/s, as the source counts
-    /// them; of flows for which it does.
+    /// Goodput of each flow over the whole file in bit/s, as the source counts it. Flows without
+    /// such a count are missing.
     pub goodput_bps: BTreeMap<u32, f64>,
-    /// What a user should know: damage, guesses, packets left out.
+    /// Warnings for the user: damage, guesses, packets left out.
     pub warnings: Vec<String>,
 }
 
-/// A packet table, and what is to be said of how it was read.
+/// A packet table with its format and warnings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packets {
     /// What is known of the run.
     pub metadata: Metadata,
     /// Rows, ordered by time.
     pub records: Vec<PacketRecord>,
-    /// What the file was.
+    /// The format of the file.
     pub format: Format,
     /// As in [`Imported`].
     pub warnings: Vec<String>,
 }
 
-/// What an importer has when it comes to the end of the file, or to the damage.
+/// What an importer has read when it reaches the end of the file, or damage.
 struct Read<R> {
     metadata: Metadata,
     rows: Rows<R>,
     goodput_bps: BTreeMap<u32, f64>,
     warnings: Vec<String>,
-    /// Why the file was read no further.
+    /// Why reading stopped early.
     damage: Option<TraceError>,
 }
 
@@ -173,7 +175,7 @@ impl<R: Timed> Read<R> {
         }
     }
 
-    /// Notes who the flows are.
+    /// Records the names of the flows.
     fn name_flows<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) {
         for (number, name) in names.into_iter().enumerate().take(64) {
             let key = format!("flow {number}");
@@ -182,26 +184,26 @@ impl<R: Timed> Read<R> {
     }
 }
 
-/// Which format a file is in, told by content.
+/// Returns the format of a file, recognized by content.
 ///
 /// # Errors
-/// A [`TraceError`] that names the known formats if it is none of them, or if the file cannot be
+/// A [`TraceError`] that lists the known formats if the file matches none, or if the file cannot be
 /// read.
 pub fn recognize(path: &Path) -> Result<Format, TraceError> {
     TraceFile::open(path)?.format()
 }
 
-/// Reads a trace in any of the formats that are known, told by content.
+/// Reads a trace in any known format, recognized by content.
 ///
 /// # Errors
-/// A [`TraceError`] if the file cannot be read, is of no known format, has no windows in it, has
-/// no such flow, or is damaged and `options` do not ask for what comes before.
+/// A [`TraceError`] if the file cannot be read, is of no known format, or has no windows or no such
+/// flow. Also if it is damaged, unless `options` keep the rows before the damage.
 pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Imported, TraceError> {
     TraceFile::open(path)?.read(options)
 }
 
-/// Reads a trace out of the bytes of a file, packed or not; `name` stands for it in errors. Not
-/// for Parquet.
+/// Reads a trace from the bytes of a file, packed or not; `name` stands for the file in errors.
+/// Parquet is not supported.
 ///
 /// # Errors
 /// As [`read_with`].
@@ -241,12 +243,12 @@ fn no_windows(input: Input<'_>, format: Format, why: &str) -> TraceError {
 /// Reads the packets of a capture, a qlog, a log of mm-link or of a Pantheon tunnel.
 ///
 /// # Errors
-/// A [`TraceError`] as from [`read_with`], or because the format knows no packets.
+/// A [`TraceError`] as from [`read_with`], or if the format has no packets.
 pub fn read_packets(path: &Path, options: &ReadOptions) -> Result<Packets, TraceError> {
     TraceFile::open(path)?.packets(options)
 }
 
-/// Reads the packets out of the bytes of a file, packed or not; `name` stands for it in errors.
+/// Reads packets from the bytes of a file, packed or not; `name` stands for the file in errors.
 ///
 /// # Errors
 /// As [`read_packets`].
@@ -283,12 +285,12 @@ fn packets_of_input(input: Input<'_>, options: &ReadOptions) -> Result<Packets, 
     })
 }
 
-/// As many rows as are asked for and as a file of its size may have.
+/// The row limit: the smaller of the option and the limit for the file's size.
 fn most_rows(input: Input<'_>, options: &ReadOptions) -> Result<usize, TraceError> {
     Ok(input.most_rows()?.min(options.max_rows).max(1))
 }
 
-/// What an unknown file is held against.
+/// The list of known formats, for errors.
 fn known() -> String {
     let formats: Vec<_> = Format::ALL
         .iter()
@@ -324,7 +326,7 @@ fn format_of(input: Input<'_>) -> Result<Format, TraceError> {
 
 type Settled<R> = (Metadata, Vec<R>, Vec<String>);
 
-/// Decides about damage, and lets time begin at 0.
+/// Applies the damage option, and shifts times to begin at 0.
 fn settle<R: Timed>(
     input: Input<'_>,
     damage: Damage,

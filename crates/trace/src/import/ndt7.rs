@@ -1,5 +1,6 @@
-//! ndt7, M-Lab's speed test: the server's archive of a test, or the lines of `ndt7-client -format json`.
-//! One row for each TCP_INFO of the server, which sends in a download; in an upload it receives.
+//! ndt7, M-Lab's speed test: the server's archive of a test, or the lines of `ndt7-client -format
+//! json`. One row for each TCP_INFO of the server, which sends in a download and receives in an
+//! upload.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, MapAccess};
@@ -18,7 +19,7 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::called("ndt7 JSON")
 };
 
-/// What TCP_INFO has for a threshold that was never reached.
+/// TCP_INFO's value for a threshold that was never reached.
 const NO_THRESHOLD: f64 = 2_147_483_647.0;
 
 #[derive(Default, Deserialize)]
@@ -42,7 +43,7 @@ struct TcpInfo {
     snd_ss_thresh: Option<f64>,
     #[serde(rename = "SndMSS")]
     snd_mss: Option<u32>,
-    /// Microseconds, smoothed.
+    /// Smoothed round-trip time in microseconds.
     #[serde(rename = "RTT")]
     rtt: Option<f64>,
     bytes_acked: Option<u64>,
@@ -50,10 +51,10 @@ struct TcpInfo {
     bytes_retrans: Option<u64>,
     total_retrans: Option<u64>,
     snd_wnd: Option<u64>,
-    /// Microseconds.
+    /// Minimum round-trip time in microseconds.
     #[serde(rename = "MinRTT")]
     min_rtt: Option<f64>,
-    /// Bytes a second; negative or huge without a limit.
+    /// Bytes per second; negative or huge without a limit.
     pacing_rate: Option<f64>,
     delivery_rate: Option<f64>,
 }
@@ -67,10 +68,10 @@ struct Ends {
 
 struct Test {
     rows: Rows<Record>,
-    /// The first thing that was wrong with a row.
+    /// The first error in a row.
     wrong: Option<TraceError>,
     measurements: u64,
-    /// Of the download, those with TCP_INFO of the server.
+    /// Download measurements with the server's TCP_INFO.
     with_tcp_info: u64,
     uploads: u64,
     bbr: bool,
@@ -81,7 +82,7 @@ struct Test {
     about: Vec<(&'static str, String)>,
 }
 
-/// A rate in bytes a second; none if it is none.
+/// Converts a rate from bytes per second; `None` for an invalid one.
 fn rate_bps(bytes_per_s: Option<f64>) -> Option<f64> {
     bytes_per_s
         .filter(|rate| *rate > 0.0 && *rate < 1e15)
@@ -89,7 +90,7 @@ fn rate_bps(bytes_per_s: Option<f64>) -> Option<f64> {
 }
 
 impl Test {
-    /// Takes a measurement of a server that sends.
+    /// Takes a measurement of a sending server.
     fn take(&mut self, input: Input<'_>, measurement: &Measurement) -> Result<(), String> {
         self.measurements += 1;
         self.bbr |= measurement.bbr_info.is_some();
@@ -141,7 +142,7 @@ impl Test {
     }
 }
 
-/// An archive, or a line of the client.
+/// An archive, or one line of the client.
 struct Top<'a> {
     input: Input<'a>,
     budget: &'a Budget,
@@ -166,7 +167,7 @@ impl Members for Top<'_> {
                 test.uploads += u64::from(upload.is_some());
                 Ok(())
             }
-            // of a line; Key comes before and says no more than what is in it
+            // a line of the client; the Key before it adds nothing to the value
             "Value" => {
                 let measurement: Measurement = map.next_value()?;
                 if measurement.test.as_deref() == Some("upload") {
@@ -202,7 +203,7 @@ impl Members for Top<'_> {
     }
 }
 
-/// Puts a port behind an address.
+/// Appends a port to an address.
 fn join(end: &mut Option<String>, port: &str) {
     if let Some(address) = end {
         *address = match address.contains(':') {
@@ -313,7 +314,7 @@ fn why_no_rows(test: &Test) -> String {
     )
 }
 
-/// Notes that an object began, for its end may be cut off.
+/// Records that an object began, because its end may be cut off.
 struct Entered<'a, 'b> {
     top: Top<'a>,
     ended: &'b mut bool,
@@ -330,7 +331,7 @@ impl Members for Entered<'_, '_> {
 mod tests {
     use crate::import::testing::{never_panics, read, read_prefix};
 
-    /// As ndt-server stores it, with fewer fields of TCPInfo.
+    /// As ndt-server stores it, with fewer TCPInfo fields.
     const ARCHIVE: &str = r#"{"GitShortCommit": "773d318", "Version": "v0.20.6", "ClientIP": "2001:db8::1", "ClientPort": 40910,
  "ServerIP": "192.0.2.7", "ServerPort": 443, "StartTime": "2026-01-01T15:26:05.98Z", "EndTime": "2026-01-01T15:26:16Z",
  "Download": {"StartTime": "x", "UUID": "u", "ClientMeasurements": [{"AppInfo": {"ElapsedTime": 5, "NumBytes": 6}}],

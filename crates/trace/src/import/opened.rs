@@ -1,7 +1,7 @@
-//! A file that was opened once, and is read from its beginning as often as needed.
+//! A file that is opened once and can be read from its beginning repeatedly.
 //!
-//! A pipe gives its bytes once: what was read of one is kept in a temporary file without a name, so
-//! that the format can be recognized, and readers that go over their input twice can do so.
+//! A pipe gives its bytes only once. What was read of it is kept in an unnamed temporary file, for
+//! recognizing the format and for readers that need two passes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -15,13 +15,13 @@ use super::{Format, Imported, Packets, PerfRow, ReadOptions};
 use super::{format_of, packets_of_input, pantheon_perf, read_input};
 use crate::error::TraceError;
 
-/// More than this is not kept of a pipe.
+/// A pipe is kept only up to this size.
 const MAX_STREAM_BYTES: u64 = 16 << 30;
 
-/// A file or pipe of some format, opened once; every method reads it from its beginning.
+/// A file or pipe of some format, opened once. Every method reads it from its beginning.
 ///
-/// `-` is the standard input. Open a pipe once and use the `TraceFile` for all that is wanted of
-/// it: what another one would read is gone.
+/// `-` is the standard input. Open a pipe only once and use that `TraceFile` for everything: a
+/// second one finds the pipe empty.
 ///
 /// ```no_run
 /// use pathcast_trace::{ReadOptions, TraceFile};
@@ -45,7 +45,7 @@ impl TraceFile {
     /// Opens a file, a pipe, or with `-` the standard input.
     ///
     /// # Errors
-    /// A [`TraceError`] if there is none, it may not be read, or it is a folder.
+    /// A [`TraceError`] if the file does not exist, may not be read, or is a directory.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let error = |error: io::Error| TraceError::new(path, error.to_string());
         if path.as_os_str() == "-" {
@@ -58,8 +58,7 @@ impl TraceFile {
             let message = "is a directory, expected a trace";
             return Err(TraceError::new(path, message));
         }
-        // files of the kernel, such as tracefs' trace_pipe, say that they have 0 bytes, and give
-        // what they have once
+        // kernel files such as tracefs' trace_pipe have size 0 and can be read only once
         if metadata.is_file() && metadata.len() > 0 {
             let content = Content::File(file);
             let path = path.to_path_buf();
@@ -88,11 +87,11 @@ impl TraceFile {
         })
     }
 
-    /// The format, told by content.
+    /// Returns the format, recognized by content.
     ///
     /// # Errors
-    /// A [`TraceError`] that names the known formats if it is none of them, or if the file cannot
-    /// be read.
+    /// A [`TraceError`] that lists the known formats if the file matches none, or if the file
+    /// cannot be read.
     pub fn format(&self) -> Result<Format, TraceError> {
         format_of(self.input())
     }
@@ -113,7 +112,7 @@ impl TraceFile {
         packets_of_input(self.input(), options)
     }
 
-    /// Reads the rows of a `pantheon_perf.json`, and what is to be said of how they were read.
+    /// Reads the rows of a `pantheon_perf.json`, with warnings.
     ///
     /// # Errors
     /// As [`read_pantheon_perf`](super::read_pantheon_perf).
@@ -128,7 +127,7 @@ impl TraceFile {
         Input::opened(&self.path, self)
     }
 
-    /// How long it is; a pipe is read to its end.
+    /// The length of the file; a pipe is read to its end.
     pub(super) fn length(&self) -> io::Result<u64> {
         match &self.content {
             Content::File(file) => Ok(file.metadata()?.len()),
@@ -144,7 +143,7 @@ impl TraceFile {
         }
     }
 
-    /// The whole as a file of its own; of a pipe, what it gave up to its end.
+    /// The whole content as a separate file. Of a pipe, everything up to its end.
     pub(super) fn whole(&self) -> io::Result<File> {
         self.length()?;
         match &self.content {
@@ -167,7 +166,7 @@ impl TraceFile {
     }
 }
 
-/// What a pipe gave, and what it still has to give.
+/// What a pipe has given, and its remaining input.
 struct Spool {
     source: File,
     kept: File,
@@ -191,7 +190,7 @@ impl Spool {
             return Err(io::Error::other(message));
         }
         let count = match self.source.read(buffer) {
-            // nobody but a user interrupts, and tries again if that was not the end of it
+            // only the user interrupts; treat that as the end of reading
             Err(error) if error.kind() == ErrorKind::Interrupted => {
                 return Err(io::Error::other("interrupted"));
             }
@@ -237,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// A named pipe into which a thread writes `content`, a few bytes at a time at first.
+    /// A named pipe into which a thread writes `content`, at first a few bytes at a time.
     fn pipe_of(content: Vec<u8>) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
@@ -271,7 +270,7 @@ mod tests {
         let options = ReadOptions::default();
         let packets = pipe.packets(&options).unwrap();
         assert_eq!(packets.records.len(), 18_000);
-        // this reader goes over its input twice
+        // this reader needs two passes
         let trace = pipe.read(&options).unwrap().trace;
         assert_eq!(trace.records.len(), 8999); // the last acknowledgment comes after the end
     }

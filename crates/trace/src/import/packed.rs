@@ -1,8 +1,8 @@
-//! Files that were packed: unpacked as they are read, up to a limit that follows from their size.
+//! Packed files, unpacked while they are read, up to a limit that depends on their size.
 //!
-//! A few bytes can unpack to gigabytes, and rows take more memory than the text that they stand in.
-//! So a packed file may unpack to [`FREE_BYTES`], or to [`MAX_RATIO`] times what was read of it, and
-//! give [`FREE_ROWS`], or [`ROWS_PER_BYTE`] for each of its bytes, whichever is more.
+//! A few bytes can unpack to gigabytes, and rows take more memory than their text. A packed file
+//! may unpack to [`FREE_BYTES`] or [`MAX_RATIO`] times the bytes read, whichever is more. It may
+//! give [`FREE_ROWS`] or [`ROWS_PER_BYTE`] for each of its bytes, whichever is more.
 
 use std::cell::Cell;
 use std::io::{self, BufReader, Read};
@@ -15,15 +15,15 @@ use lzma_rust2::XzReader;
 use super::zstd::{Frames, is_zstd};
 use crate::record::FREE_ROWS;
 
-/// Every file may unpack to as much.
+/// Every file may unpack to this size.
 pub(super) const FREE_BYTES: u64 = 64 << 20;
-/// Logs that repeat a line with small changes reach about 100.
+/// Logs of similar lines reach a ratio of about 100.
 const MAX_RATIO: u64 = 200;
 const ROWS_PER_BYTE: u64 = 4;
-/// Memory for what xz looks back at; `xz -9` needs 65 MiB.
+/// Memory for xz's dictionary; `xz -9` needs 65 MiB.
 const MAX_XZ_KIB: u32 = 128 << 10;
 
-/// How a file is packed.
+/// The compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
     Gzip,
@@ -33,10 +33,10 @@ pub(super) enum Packing {
 }
 
 impl Packing {
-    /// The longest of the numbers by which files begin.
+    /// Length of the longest magic number.
     pub const HEAD_BYTES: usize = 6;
 
-    /// How a file that begins with `head` is packed, if it is.
+    /// The compression of a file that begins with `head`, or `None`.
     pub fn of(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
@@ -47,7 +47,7 @@ impl Packing {
         }
     }
 
-    /// What `source` unpacks to; it fails at the limit.
+    /// Unpacks `source`; reading fails at the limit.
     pub fn unpack<'a>(self, source: impl Read + 'a) -> Box<dyn Read + 'a> {
         let packed_bytes = Rc::new(Cell::new(0));
         let source = BufReader::new(Counted {
@@ -137,7 +137,8 @@ mod tests {
         assert!(error.contains("200 times as many"), "{error}");
     }
 
-    /// `printf 'time_s,cwnd_packets\n0,10\n1,20\n'` through `xz -9` and `bzip2`, in hexadecimal digits.
+    /// Output of `printf 'time_s,cwnd_packets\n0,10\n1,20\n'` through `xz -9` and `bzip2`, in
+    /// hexadecimal.
     const XZ: &str = "fd377a585a000004e6d6b446020021011c00000010cf58cc01001d74696d655f732c63776e645f7061636b6574730a302c31300a312c32300a00000064a97843254f67bf0001361e3d1995531fb6f37d010000000004595a";
     const BZIP2: &str = "425a6839314159265359bd3d0c3900000ddb800010000470000000ae2b4c80200022268f48341e88534c8c4c4c436a0aab0464d3970498313217bcbfc5dc914e14242f4f430e40";
 

@@ -1,12 +1,13 @@
 //! The merged log of a Pantheon tunnel (`*_datalink_run*.log`, `*_acklink_run*.log`): packets that
-//! enter it and leave it, with their one-way delays.
+//! enter and leave it, with their one-way delays.
 //!
-//! Lines are `MS + BYTES FLOW` and `MS - BYTES DELAY_MS FLOW`, and where mm-link emulated the path, for
-//! each opportunity to send, `MS # BYTES`; sizes are with the 36 bytes that the tunnel adds: a number
-//! of its own, UDP and IP headers. The log knows no windows; they are inferred: a packet is in flight
-//! from when it entered until its one-way delay and that of the acknowledgments have passed.
+//! Lines are `MS + BYTES FLOW` and `MS - BYTES DELAY_MS FLOW`. If mm-link emulated the path, there
+//! are also lines `MS # BYTES`, one for each opportunity to send. Sizes include the 36 bytes that
+//! the tunnel adds: its own number, UDP and IP headers. The log has no windows, so they are
+//! inferred. A packet is in flight from its entry until its one-way delay and that of the
+//! acknowledgment have passed.
 //!
-//! Throughput, delay and loss are those of Pantheon's own analysis (its `tunnel_graph.py`).
+//! Throughput, delay and loss are computed as in Pantheon's own analysis (`tunnel_graph.py`).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -24,7 +25,7 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::called("merged log of a Pantheon tunnel")
 };
 
-/// Times are rounded to a microsecond, each for itself.
+/// Each time is rounded to a microsecond on its own.
 const ROUNDING_US: i64 = 2;
 const MAX_IN_TUNNEL: usize = 1 << 20;
 
@@ -33,11 +34,11 @@ struct Event {
     time_us: i64,
     bytes: u32,
     flow: u32,
-    /// In microseconds, of packets that leave.
+    /// One-way delay in microseconds, for packets that leave.
     delay_us: Option<i64>,
 }
 
-/// The packets of a flow that entered and did not leave so far, by when.
+/// The packets of a flow that have entered and not yet left, by time of entry.
 #[derive(Default)]
 struct Tunnel {
     entered: HashMap<i64, VecDeque<(u64, u32)>>,
@@ -63,7 +64,7 @@ pub(super) fn packets(input: Input<'_>, most: usize) -> Result<Read<PacketRecord
             direction: Direction::Data,
         };
         if let Some(delay_us) = event.delay_us {
-            // the packet that entered when this one says that it did
+            // the packet that entered at the time this line implies
             let entered_us = event.time_us.saturating_sub(delay_us);
             let near = (0..=ROUNDING_US).flat_map(|off| [entered_us - off, entered_us + off]);
             let found = near.into_iter().find_map(|at| {
@@ -115,22 +116,22 @@ fn at(line: u64) -> Place {
     }
 }
 
-/// What a log says beside its rows.
+/// What a log gives besides its rows.
 struct Said {
     flows: FlowNames,
     sums: Vec<Sums>,
     opportunities: u64,
     damage: Option<TraceError>,
-    /// What is doubtful.
+    /// A warning about doubtful values.
     warning: Option<String>,
 }
 
-/// What Pantheon's analysis sums up of a flow.
+/// The sums of Pantheon's analysis for one flow.
 #[derive(Default)]
 struct Sums {
     entered_bytes: u64,
     left_bytes: u64,
-    /// When the first and the last packet left.
+    /// When the first and the last packets left.
     left_us: Option<(i64, i64)>,
     delays_us: Vec<i64>,
 }
@@ -153,7 +154,7 @@ impl Sums {
         (seconds > 0.0).then(|| self.left_bytes as f64 * 8.0 / seconds)
     }
 
-    /// The sample next to the 95th percentile.
+    /// The sample nearest to the 95th percentile.
     fn delay_p95_us(&mut self) -> Option<i64> {
         let last = self.delays_us.len().checked_sub(1)?;
         // halves go to the even neighbor, as in NumPy
@@ -161,7 +162,7 @@ impl Sums {
         Some(*self.delays_us.select_nth_unstable(at).1)
     }
 
-    /// The share of bytes that did not leave before the end, be they lost or in a queue.
+    /// The share of bytes that had not left by the end, whether lost or queued.
     fn loss_rate(&self) -> Option<f64> {
         let entered = self.entered_bytes as f64;
         (entered > 0.0).then(|| 1.0 - self.left_bytes as f64 / entered)
@@ -209,7 +210,7 @@ impl Said {
     }
 }
 
-/// Calls `take` with each packet's line, up to the first that is wrong.
+/// Calls `take` with each packet line, up to the first wrong one.
 fn events(
     input: Input<'_>,
     mut take: impl FnMut(Event, u64) -> Result<(), TraceError>,
@@ -246,7 +247,7 @@ fn events(
     Ok(said)
 }
 
-/// `None` for an opportunity of the link below.
+/// Returns `None` for an opportunity of the underlying link.
 fn parse(line: &str, names: &mut FlowNames) -> Result<Option<Event>, String> {
     let words: Vec<&str> = line.split_whitespace().take(6).collect();
     let (time, bytes, delay, flow) = match words[..] {
@@ -276,14 +277,14 @@ fn parse(line: &str, names: &mut FlowNames) -> Result<Option<Event>, String> {
     }))
 }
 
-/// The flight of one flow, while its log goes by.
+/// The packets in flight of one flow, while its log is read.
 #[derive(Default)]
 struct Flight {
-    /// Acknowledgments under way: when they arrive, and what they acknowledge.
+    /// Acknowledgments in flight: when they arrive, and what they acknowledge.
     coming: VecDeque<(i64, u32, i64)>,
     sent_bytes: u64,
     acked_bytes: u64,
-    /// Packets entered, the oldest first, of which some are lost.
+    /// Packets that entered, the oldest first; some of them are lost.
     entered: VecDeque<(i64, u32)>,
     flight_bytes: u64,
     srtt_us: Option<f64>,
@@ -291,8 +292,8 @@ struct Flight {
 }
 
 impl Flight {
-    /// A packet that entered at `entered_us` is known to have arrived: those before it that were
-    /// not are lost, as far as a sender can tell.
+    /// Takes a packet known to have arrived, which entered at `entered_us`. The sender regards
+    /// earlier packets that have not arrived as lost.
     fn arrived(&mut self, entered_us: i64, bytes: u32) {
         while let Some(&(at, size)) = self.entered.front() {
             if at > entered_us + ROUNDING_US {
@@ -308,7 +309,7 @@ impl Flight {
 }
 
 pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceError> {
-    // first the delays, for acknowledgments come back over a path that this log does not know
+    // find the least delay first, because the log does not know the path of acknowledgments
     let mut least_us: Option<i64> = None;
     events(input, |event, _| {
         if let Some(delay_us) = event.delay_us {
@@ -325,7 +326,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
             flights.resize_with(event.flow as usize + 1, Flight::default);
         }
         let flight = &mut flights[event.flow as usize];
-        // what the sender knows by now
+        // apply the acknowledgments that have reached the sender by now
         while let Some(&(at_us, bytes, rtt_us)) = flight.coming.front() {
             if at_us > event.time_us {
                 break;
@@ -384,7 +385,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
     Ok(read)
 }
 
-/// The sender just before an acknowledgment came to it; then takes that into account.
+/// The sender's state just before an acknowledgment; then applies that acknowledgment.
 fn acknowledge(
     flight: &mut Flight,
     at_us: i64,
@@ -436,7 +437,7 @@ mod tests {
         let rows: Vec<_> = (read.trace.records.iter())
             .map(|r| (r.time_s, r.cwnd_packets, r.srtt_s))
             .collect();
-        // acknowledged at 50.0, 50.2 and 90.3 ms; the second shows that the packet before it is lost
+        // acknowledged at 50.0, 50.2 and 90.3 ms; the second shows that the previous packet is lost
         assert_eq!(rows.len(), 3);
         assert_eq!((rows[0].1, rows[1].1, rows[2].1), (3.0, 2.0, 1.0));
         assert!((rows[1].0 - 0.0002).abs() < 1e-9);
@@ -455,7 +456,7 @@ mod tests {
         assert_eq!((records[8].seq, records[8].event), (5, Sent));
     }
 
-    /// As where mm-link emulated the path: it begins and ends with opportunities.
+    /// A log of an emulated path: it begins and ends with mm-link's opportunities.
     fn emulated() -> String {
         let opportunities = "0.000 # 1500\n".repeat(9000);
         let (header, lines) = LOG.split_once('\n').unwrap();
@@ -470,7 +471,7 @@ mod tests {
         let packets = packets(emulated()).unwrap();
         assert_eq!(packets.records.len(), 9);
         assert_eq!(packets.metadata.environment["opportunities"], "9001");
-        // of mm-link, which counts whole milliseconds
+        // an mm-link log, which counts whole milliseconds
         let link = emulated().replace(".000 #", " #");
         assert_eq!(
             packets_of(&link[link.find("0 #").unwrap()..]),

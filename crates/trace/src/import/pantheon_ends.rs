@@ -1,8 +1,8 @@
-//! The logs of both ends of a Pantheon tunnel, put together as Pantheon does: the merged log, which
-//! [`super::pantheon`] reads.
+//! Merges the logs of both ends of a Pantheon tunnel as Pantheon does. [`super::pantheon`] reads
+//! the merged log.
 //!
-//! The first line of each ends in when its times begin, in milliseconds of the host's clock; then each
-//! packet has a line `MS - NUMBER - BYTES`.
+//! The first line of each log ends in the origin of its times, in milliseconds of the host's clock.
+//! Each packet then has a line `MS - NUMBER - BYTES`.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -27,19 +27,19 @@ struct Passage {
     bytes: u32,
 }
 
-/// What was noted at one end.
+/// The log of one end.
 struct End {
-    /// When its times begin.
+    /// The origin of its times, in milliseconds of the host's clock.
     begin_ms: f64,
     passages: Vec<Passage>,
 }
 
-/// The merged log of what entered a tunnel (`ingress`) and what left it (`egress`), and what is to be
-/// said of it. Where the hosts' clocks differ, all delays are off by that.
+/// Merges the log of what entered a tunnel (`ingress`) with that of what left it (`egress`), and
+/// returns warnings. If the hosts' clocks differ, all delays are off by the difference.
 ///
 /// # Errors
-/// A [`TraceError`] if a file cannot be read, is no such log, has too many rows, or is damaged and
-/// `options` do not ask for what comes before.
+/// A [`TraceError`] if a file cannot be read, is not such a log, or has too many rows. Also if it
+/// is damaged, unless `options` keep the rows before the damage.
 pub fn merge_tunnel_ends(
     ingress: &TraceFile,
     egress: &TraceFile,
@@ -59,7 +59,7 @@ fn merge(
     let begin_ms = entered.begin_ms.min(left.begin_ms);
     let since = |end: &End, passage: &Passage| end.begin_ms - begin_ms + passage.time_ms;
     let mut sent: HashMap<u64, (f64, u32)> = HashMap::with_capacity(entered.passages.len());
-    // time, whether it left, and the rest of the line
+    // time, whether the packet left, and the rest of the line
     let mut lines: Vec<(f64, bool, u32, f64)> = Vec::new();
     for passage in &entered.passages {
         let at_ms = since(&entered, passage);
@@ -91,7 +91,7 @@ fn merge(
             warnings.push(format!("{}: {count} {what}", egress.path.display()));
         }
     }
-    // what enters at the moment at which something leaves comes first
+    // of events at the same time, entries come first
     lines.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let mut text = format!("# init timestamp: {begin_ms:.3}\n");
     for (at_ms, left, bytes, delay_ms) in lines {
@@ -183,7 +183,7 @@ mod tests {
 
     const INGRESS: &str = "# mm-tunnelclient ingress: 1000.000\n0.000 - 7 - 1500\n1.000 - 8 - 1500\n\
         2.000 - 9 - 100\n30.000 - 10 - 1500\n";
-    /// Its clock began 500 ms before.
+    /// Its clock began 500 ms earlier.
     const EGRESS: &str = "# mm-tunnelserver egress: 500.000\n520.500 - 7 - 1500\n522.000 - 9 - 100\n\
         522.000 - 9 - 100\n551.000 - 10 - 1500\n";
 

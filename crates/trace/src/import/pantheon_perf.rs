@@ -1,5 +1,5 @@
-//! `pantheon_perf.json`, what Pantheon's analysis makes of all runs: for each scheme, run and flow
-//! the throughput, the 95th percentile of one-way delay, and the loss.
+//! `pantheon_perf.json`, Pantheon's analysis of all runs: throughput, 95th percentile of one-way
+//! delay, and loss for each scheme, run and flow.
 
 use std::fmt;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::called("pantheon_perf.json")
 };
 
-/// A flow of a run, or all flows of it together.
+/// One flow of a run, or all of its flows together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PerfRow {
     /// The congestion control, by Pantheon's name.
@@ -31,11 +31,11 @@ pub struct PerfRow {
     pub run: String,
     /// The flow's number, or `all`.
     pub flow: String,
-    /// Bytes that arrived a second, in bit/s.
+    /// Received rate in bit/s.
     pub throughput_bps: Option<f64>,
     /// 95th percentile of one-way delays.
     pub one_way_delay_p95_s: Option<f64>,
-    /// Share of bytes that did not arrive before the end, be they lost or queued.
+    /// Share of bytes that had not arrived by the end, whether lost or queued.
     pub loss_rate: Option<f64>,
 }
 
@@ -83,7 +83,7 @@ struct Stats {
     loss: Option<f64>,
 }
 
-/// An object of objects: schemes, runs, then flows.
+/// Nested objects: schemes, runs, then flows.
 struct Level<'a> {
     names: Vec<String>,
     rows: &'a mut Vec<PerfRow>,
@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for Level<'_> {
                 })?;
                 continue;
             }
-            // a run that Pantheon left out has nothing in it
+            // a run that Pantheon left out is empty
             let Some(stats) = map.next_value::<Option<Stats>>()? else {
                 continue;
             };
@@ -144,12 +144,11 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 }
 
-/// Reads `pantheon_perf.json`, packed or not: rows in the file's order, and what a user should
-/// know of how it was read.
+/// Reads `pantheon_perf.json`, packed or not, and returns its rows in file order, with warnings.
 ///
 /// # Errors
-/// A [`TraceError`] if the file cannot be read, is no such JSON, or has no rows; or is damaged and
-/// `options` do not ask for the rows before.
+/// A [`TraceError`] if the file cannot be read, is not such JSON, or has no rows. Also if it is
+/// damaged, unless `options` keep the rows before the damage.
 pub fn read_pantheon_perf(
     path: &Path,
     options: &ReadOptions,

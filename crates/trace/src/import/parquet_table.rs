@@ -1,4 +1,4 @@
-//! Our own table in Parquet.
+//! The project's own table in Parquet.
 
 use std::collections::BTreeMap;
 

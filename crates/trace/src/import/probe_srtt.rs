@@ -1,17 +1,17 @@
-//! In which unit tcp_probe printed smoothed round-trip times: jiffies up to kernel 3.14, of which
-//! 100, 250 or 1000 are a second, then microseconds; a probe that prints the kernel's own variable
-//! has eighths of them.
+//! Infers the unit in which tcp_probe printed smoothed round-trip times. Kernels up to 3.14 print
+//! jiffies (100, 250 or 1000 a second), later ones microseconds. A probe that prints the kernel's
+//! own variable gives eighths of a microsecond.
 //!
-//! What was sent when a row was printed is acknowledged a round trip later. Rows are printed only
-//! where the window changed, so that a later row may show the acknowledgment: the time that passed
-//! is at least a round trip, and in the lowest tenth about one.
+//! Data sent by the time of a row is acknowledged a round trip later. Rows exist only where the
+//! window changed, so a later row may show the acknowledgment. The elapsed time is at least a round
+//! trip, and in its lowest tenth about one.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::import::rows::Rows;
 use crate::record::Record;
 
-/// How many are a second, and a name.
+/// Units per second, and a name.
 const UNITS: [(f64, &str); 5] = [
     (1e6, "microseconds"),
     (8e6, "eighths of a microsecond"),
@@ -19,27 +19,26 @@ const UNITS: [(f64, &str); 5] = [
     (250.0, "jiffies of 4 ms"),
     (100.0, "jiffies of 10 ms"),
 ];
-/// Two neighbors are further apart than the square of this.
+/// Neighboring units are further apart than the square of this.
 const SLACK: f64 = 1.58;
-/// Of fewer jiffies, the fraction that is cut off counts for too much.
+/// With fewer jiffies, the truncated fraction matters too much.
 const LEAST_UNITS: f64 = 10.0;
 const LEAST_SAMPLES: usize = 10;
 const MOST_SAMPLES: usize = 1 << 20;
-/// The moments between which something was sent are no further apart than this share of the time
-/// after which it was acknowledged.
+/// The uncertainty of a sending time may be at most this share of the time to its acknowledgment.
 const BLUR: f64 = 0.3;
 /// More jiffies than this would be more than 20 s.
 const MOST_JIFFIES: f64 = 20_000.0;
 
-/// What the column is printed in.
+/// The unit of the printed column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SrttUnit {
-    /// Shown by sequence numbers and times, or because it can be nothing else.
+    /// Determined by sequence numbers and times, or by elimination.
     Known(f64, &'static str),
     Undecided,
 }
 
-/// What was sent by a row, and not acknowledged so far.
+/// Data sent by the time of a row and not yet acknowledged.
 struct Sent {
     nxt: u64,
     /// The row's time, and that of the row before.
@@ -53,8 +52,8 @@ struct Flow {
     last_s: Option<f64>,
 }
 
-/// Turns `srtt_s`, which holds what was printed, into seconds. `traced` are lines of the
-/// tracepoint, which has microseconds.
+/// Converts `srtt_s`, which holds the printed values, to seconds. `traced` rows come from the
+/// tracepoint, which prints microseconds.
 pub(super) fn convert(rows: &mut Rows<Record>, traced: bool) -> SrttUnit {
     let unit = match infer(rows) {
         SrttUnit::Undecided if traced => SrttUnit::Known(UNITS[0].0, UNITS[0].1),

@@ -1,4 +1,4 @@
-//! Rows as they come in: bounded in number, in order, and sane.
+//! Rows of a file: bounded in number, ordered and checked.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::path::Path;
 use crate::error::{Place, TraceError};
 use crate::record::{PacketRecord, Record};
 
-/// Logs that several processors write may be out of order by this much; more is an error.
+/// Logs of several processors may be out of order by this much; more is an error.
 const DISORDER_S: f64 = 1.0;
-/// More flows than this in one file are refused.
+/// Files with more flows are refused.
 const MAX_FLOWS: usize = 65_536;
 
 /// A row with a time.
 pub(crate) trait Timed {
     fn time_s(&self) -> f64;
     fn time_mut(&mut self) -> &mut f64;
-    /// What is wrong with the row, if anything is: the column and what was got and wanted.
+    /// The column and the error (got, expected), if the row has one.
     fn fault(&self) -> Option<(&'static str, String)>;
 }
 
@@ -82,7 +82,7 @@ impl<R: Timed> Rows<R> {
     /// Adds a row that came from `place`.
     ///
     /// # Errors
-    /// The row makes no sense, lies far before one that came earlier, or is one too many.
+    /// If the row is invalid, lies far before an earlier one, or exceeds the limit.
     pub fn push(&mut self, path: &Path, place: Place, row: R) -> Result<(), TraceError> {
         let time_s = row.time_s();
         let wrong = |place: Place, column: &str, message: String| {
@@ -124,7 +124,7 @@ impl<R: Timed> Rows<R> {
         Ok(())
     }
 
-    /// Takes rows that were checked already.
+    /// Takes rows that were already checked.
     pub fn adopt(&mut self, rows: Vec<R>) {
         self.rows = rows;
     }
@@ -133,7 +133,7 @@ impl<R: Timed> Rows<R> {
         self.rows.len()
     }
 
-    /// For what is known only at the end of a file.
+    /// For values that are known only at the end of a file.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut R> {
         self.rows.iter_mut()
     }
@@ -142,7 +142,7 @@ impl<R: Timed> Rows<R> {
         self.rows.retain(keep);
     }
 
-    /// The rows in order of time, and the time of the first, which becomes 0 if `from_zero`.
+    /// Returns the rows in time order, and the time of the first, which becomes 0 if `from_zero`.
     pub fn finish(mut self, from_zero: bool) -> (Vec<R>, f64) {
         if !self.in_order {
             self.rows.sort_by(|a, b| a.time_s().total_cmp(&b.time_s()));
@@ -157,7 +157,7 @@ impl<R: Timed> Rows<R> {
     }
 }
 
-/// Numbers for flows, in the order in which they turn up.
+/// Numbers for flows, in order of appearance.
 #[derive(Default)]
 pub(crate) struct FlowNames {
     numbers: HashMap<String, u32>,
@@ -166,7 +166,7 @@ pub(crate) struct FlowNames {
 
 impl FlowNames {
     /// # Errors
-    /// There are too many.
+    /// If there are too many flows.
     pub fn number(&mut self, name: &str) -> Result<u32, String> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);

@@ -1,9 +1,9 @@
-//! tcp_probe as text: the lines of the old `/proc/net/tcpprobe` (kernels up to 4.15) and those that
-//! tracefs prints of the tracepoint `tcp:tcp_probe`.
+//! tcp_probe as text: the lines of the old `/proc/net/tcpprobe` (kernels up to 4.15), or of the
+//! tracepoint `tcp:tcp_probe` as tracefs prints them.
 //!
-//! The unit in which srtt is printed is told by [`probe_srtt`].
+//! [`probe_srtt`] infers the unit of srtt.
 //!
-//! Rows come from both ends if both are on one machine; receivers, which never send, are left out.
+//! Rows come from both ends if both are on one machine. Receivers, which never send, are left out.
 
 use std::path::Path;
 
@@ -21,10 +21,10 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::called("tcp_probe text")
 };
 
-/// What the kernel shows for no threshold yet.
+/// The kernel's value for an unset threshold.
 const INFINITE_SSTHRESH: u64 = 0x7fff_ffff;
 
-/// One line's worth.
+/// The data of one line.
 struct Sample<'a> {
     time_s: f64,
     flow: String,
@@ -38,7 +38,7 @@ struct Sample<'a> {
     traced: bool,
 }
 
-/// The counters of one flow, as they go past 2^32.
+/// The counters of one flow, extended past 2^32.
 #[derive(Default)]
 struct Counters {
     seen: bool,
@@ -49,10 +49,10 @@ struct Counters {
 }
 
 impl Counters {
-    /// The flow's bytes sent and acknowledged, from where it was first seen.
+    /// Bytes sent and acknowledged since the flow was first seen.
     fn advance(&mut self, snd_nxt: u32, snd_una: u32) -> Option<(u64, u64)> {
         if !self.seen {
-            // so far from 0 that no row that comes late falls below
+            // so far from 0 that a late row does not fall below it
             let start = (1 << 40) + u64::from(snd_una);
             *self = Self {
                 seen: true,
@@ -114,7 +114,7 @@ impl Reader<'_> {
     fn line(&mut self, number: u64, line: &str) -> Result<(), TraceError> {
         let path = self.path;
         let wrong = |message: String| TraceError::at(path, number, "", message);
-        // `CPU:1 [LOST 12 EVENTS]` stands where the ring of a processor overflowed
+        // `CPU:1 [LOST 12 EVENTS]` marks an overflow of a processor's ring buffer
         if let Some((_, rest)) = line.split_once("[LOST ") {
             let count = rest.split_whitespace().next();
             self.lost += count.and_then(|count| count.parse().ok()).unwrap_or(1u64);
@@ -145,7 +145,7 @@ impl Reader<'_> {
             flow,
             cwnd_packets,
             ssthresh_packets: known.then_some(sample.ssthresh as f64),
-            // as printed, until it is known in which unit
+            // as printed, until the unit is known
             srtt_s: (sample.srtt > 0).then_some(sample.srtt as f64),
             snd_nxt_bytes: Some(snd_nxt),
             snd_una_bytes: Some(snd_una),
@@ -191,7 +191,7 @@ impl Reader<'_> {
         read
     }
 
-    /// Numbers the flows that send, in the order in which they came, if there are any.
+    /// Renumbers the flows that send, in order of appearance, if there are any.
     fn leave_out_receivers(&mut self) {
         if !self.flows.iter().any(|flow| flow.sent) {
             return;
@@ -233,9 +233,9 @@ fn seconds(text: &str) -> Result<f64, String> {
         .map_err(|_| format!("time: got {}, expected seconds", shown(text)))
 }
 
-/// `None` if the line is of another event.
+/// Returns `None` for a line of another event.
 fn parse(line: &str) -> Result<Option<Sample<'_>>, String> {
-    // perf script names the event with its group
+    // `perf script` prints the event with its group
     let event = (line.split_once(" tcp_probe: ")).or_else(|| line.split_once(" tcp:tcp_probe: "));
     if let Some((before, fields)) = event {
         return traced(before, fields).map(Some);
@@ -362,8 +362,8 @@ CPU:1 [LOST 12 EVENTS]
         assert_eq!(flow, "10.0.0.1:5001 -> 10.0.0.2:6001");
     }
 
-    /// A flow of 500 rows, of which an acknowledgment comes each `ack_s`, `flight` segments being
-    /// under way, with `srtt` in the column; rows that leave the window as it was are not printed.
+    /// A flow of 500 rows, with an acknowledgment every `ack_s`, `flight` segments in flight, and
+    /// `srtt` in the column. Rows that leave the window unchanged are not printed.
     fn clocked(ack_s: f64, flight: u32, srtt: u64) -> String {
         let rows = (0..500).filter(|row| row % 7 != 3 && row % 11 != 5);
         rows.map(|row| {
@@ -379,7 +379,7 @@ CPU:1 [LOST 12 EVENTS]
 
     #[test]
     fn the_unit_of_srtt_is_shown_by_sequence_numbers_and_times() {
-        // a round trip of 0.8 s: 100 segments, one each 8 ms; and of 2 ms on a fast network
+        // a round trip of 0.8 s: 100 segments, one every 8 ms; and of 2 ms on a fast network
         for (ack_s, flight, srtt, seconds, name) in [
             (0.008, 100, 800_000, 0.8, "microseconds"),
             (0.008, 100, 6_400_000, 0.8, "eighths of a microsecond"),

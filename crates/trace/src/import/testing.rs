@@ -1,4 +1,4 @@
-//! What the tests of importers share.
+//! Helpers for the tests of importers.
 
 use std::path::Path;
 
@@ -27,14 +27,14 @@ pub(super) fn packets(content: impl AsRef<[u8]>) -> Result<Packets, String> {
     packets_of_bytes(Path::new("f"), content.as_ref(), &options).map_err(|error| error.to_string())
 }
 
-/// What can happen to a file.
+/// Ways to damage a file.
 #[derive(Clone, Debug)]
 pub(super) enum Harm {
     Truncate(prop::sample::Index),
     Flip(prop::sample::Index, u8),
     Repeat(prop::sample::Index, prop::sample::Index),
     Cut(prop::sample::Index, prop::sample::Index),
-    /// A digit becomes another, which leaves the syntax whole.
+    /// Replaces a digit by another, which keeps the syntax valid.
     Digit(prop::sample::Index, u8),
 }
 
@@ -82,7 +82,7 @@ pub(super) fn harmed(content: &[u8], harms: &[Harm]) -> Vec<u8> {
     bytes
 }
 
-/// Reads `content` in all ways, and holds the readers to what they promise.
+/// Reads `content` in all ways, and checks what the readers guarantee.
 pub(super) fn check(content: &[u8]) {
     let (path, keeping) = (Path::new("f"), keeping());
     let strict = read_bytes(path, content, &ReadOptions::default());

@@ -1,10 +1,10 @@
-//! Zstandard: one frame after the other, and what may be skipped between them.
+//! Zstandard: a sequence of frames, and skippable frames between them.
 
 use std::io::{self, Read};
 
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-/// The first of the sixteen numbers by which a skippable frame begins.
+/// The first of the sixteen magic numbers of skippable frames.
 const SKIPPABLE: u32 = 0x184d_2a50;
 
 /// Whether a file that begins with `head` is in this format.
@@ -53,7 +53,7 @@ impl<R: Read> Read for Frames<R> {
     }
 }
 
-/// Begins a frame, or passes over one; `None` at the end.
+/// Begins a frame, or skips one; returns `None` at the end.
 fn begin<R: Read>(mut source: R) -> io::Result<Option<State<R>>> {
     let mut head = [0; 4];
     if source.read(&mut head[..1])? == 0 {
@@ -79,7 +79,7 @@ fn begin<R: Read>(mut source: R) -> io::Result<Option<State<R>>> {
     Ok(Some(State::Within(Box::new(decoder))))
 }
 
-/// A source of which the first bytes were looked at.
+/// A source together with its first bytes, which were read before.
 struct Rejoined<R> {
     head: [u8; 4],
     taken: usize,

@@ -1,13 +1,14 @@
-//! Output files: whole or not at all, and never anybody else's file.
+//! Writes output files completely or not at all, and never over somebody else's file.
 //!
-//! Whoever owns the folder of an output can exchange its entries at any time, and may not be who runs
-//! this process. So the folder is opened once, and all that follows goes by descriptors: a part file of a
-//! random name, which must be new and belongs to its owner alone; its rights, set on the descriptor; and
-//! the rename within the folder. A link at the final name is replaced, never followed. For a [`User`],
-//! who ran sudo, each step within the folder has that user's rights instead of root's.
+//! The owner of the output folder can exchange its entries at any time, and may not be the user of
+//! this process. So the folder is opened once, and all later steps use descriptors. A part file
+//! gets a random name that must be new, and belongs to its owner alone. Its permissions are set on
+//! the descriptor, and it is renamed within the folder. A link at the final name is replaced, never
+//! followed. For a [`User`], who ran sudo, each step within the folder uses that user's permissions
+//! instead of root's.
 //!
-//! A FIFO or a character device (`/dev/null`), and this process's own descriptors (`/dev/stdout`), are
-//! written to as they are: there is nothing to replace.
+//! FIFOs, character devices (`/dev/null`) and this process's own descriptors (`/dev/stdout`) are
+//! written directly: there is nothing to replace.
 
 mod rights;
 #[cfg(test)]
@@ -30,17 +31,17 @@ use rustix::io::Errno;
 use crate::error::TraceError;
 use rights::as_user;
 
-/// Somebody may have the name of a part file: more tries than that mean something else.
+/// Most names to try for a part file; more collisions indicate another problem.
 const TRIES: u32 = 16;
 
-/// Bytes of the final name in that of the part file: most file systems allow 255 in all.
+/// Bytes of the final name that the part file's name contains: most file systems allow 255 in all.
 const NAME_IN_PART: usize = 200;
 
-/// Who a file is for, if not for who runs this process: a user id and a group id.
+/// The user id and group id of a file's owner, if that is not the user of this process.
 pub type User = (u32, u32);
 
-/// Writes a file beside its final place and renames it there once it is whole, so that nobody ever
-/// sees half of it; on an error (a full disk, say) what was begun is removed.
+/// Writes a file next to its final place and renames it there when it is complete, so that nobody
+/// sees a partial file. On an error, such as a full disk, the partial file is removed.
 ///
 /// # Errors
 /// A [`TraceError`] that names `path`, with the error of `write`, or of creating or renaming.
@@ -51,11 +52,11 @@ pub fn write_beside<T>(
     write_beside_for(None, path, write)
 }
 
-/// The same, with no more rights than `user` has in the file's folder, and owned by them. That needs
-/// root.
+/// Writes a file like [`write_beside`], with the permissions of `user` in the file's folder, and
+/// owned by `user`. This needs root.
 ///
 /// # Errors
-/// As [`write_beside`]; also where `user` may not write there.
+/// As [`write_beside`]; also if `user` may not write there.
 pub fn write_beside_for<T>(
     user: Option<User>,
     path: &Path,
@@ -76,10 +77,10 @@ pub fn write_beside_for<T>(
     written().map_err(|message| TraceError::new(path, message))
 }
 
-/// Writes a secret to a new file, which its owner alone may read.
+/// Writes a secret to a new file that only its owner can read.
 ///
 /// # Errors
-/// There is something of that name already, or it cannot be written.
+/// If the name already exists, or the file cannot be written.
 pub fn write_new_secret(path: &Path, content: &[u8]) -> io::Result<()> {
     let entry = Entry {
         folder: open_folder(path)?,
@@ -91,10 +92,10 @@ pub fn write_new_secret(path: &Path, content: &[u8]) -> io::Result<()> {
     part.map_err(io::Error::other)?.link(entry.name)
 }
 
-/// Refuses a file that [`write_beside_for`] could not write, before any long work is done for it.
+/// Refuses a path that [`write_beside_for`] could not write, before any long work begins.
 ///
 /// # Errors
-/// A [`TraceError`] that says what is in the way.
+/// A [`TraceError`] that names the obstacle.
 pub fn check_writable(path: &Path, user: Option<User>) -> Result<(), TraceError> {
     let found = Place::look(path, user);
     found
@@ -102,7 +103,7 @@ pub fn check_writable(path: &Path, user: Option<User>) -> Result<(), TraceError>
         .map_err(|message| TraceError::new(path, message))
 }
 
-/// Removes a file that was written; what is no file, and was therefore written to as it is, stays.
+/// Removes a written file. FIFOs and devices, which were written directly, stay.
 pub fn remove_written(path: &Path) {
     if let (Ok(folder), Ok(name)) = (open_folder(path), name_of(path))
         && let Ok(found) = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -112,24 +113,24 @@ pub fn remove_written(path: &Path) {
     }
 }
 
-/// What a path leads to.
+/// What a path refers to.
 enum Found<'a> {
     /// A descriptor of this process.
     Descriptor(OsString),
-    /// A FIFO or a character device, with what tells it from others.
+    /// A FIFO or a character device, with its identity.
     Stream(Entry<'a>, (u64, u64)),
-    /// A file, a link or nothing: to be replaced.
+    /// A file, a link or nothing: it will be replaced.
     Entry(Entry<'a>),
 }
 
-/// Where bytes go.
+/// The destination of the bytes.
 enum Place<'a> {
     Stream(File),
     Entry(Entry<'a>),
 }
 
 impl<'a> Place<'a> {
-    /// What is there, and whether it may be written; opens nothing but the folder.
+    /// Returns what is at the path, and whether it may be written. Opens only the folder.
     fn look(path: &'a Path, user: Option<User>) -> Result<Found<'a>, String> {
         if let Some(number) = own_descriptor(path) {
             return Ok(Found::Descriptor(number));
@@ -208,7 +209,7 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Itself, if files may be made in its folder.
+    /// Returns itself if files may be created in its folder.
     fn if_allowed(self, path: &Path) -> Result<Self, String> {
         let access = Access::WRITE_OK | Access::EXEC_OK;
         let allowed = || accessat(&self.folder, ".", access, AtFlags::EACCESS);
@@ -228,7 +229,7 @@ impl Entry<'_> {
         }
     }
 
-    /// A new file beside it, with what `write` writes.
+    /// Creates a part file next to it, with what `write` writes.
     fn written<T>(
         &self,
         mode: Mode,
@@ -272,17 +273,17 @@ impl Entry<'_> {
     }
 }
 
-/// A file beside its final place, removed unless it gets there; and what came of writing it.
+/// A part file, removed on drop unless it is renamed, and the result of writing it.
 struct Part<'a, T> {
     folder: &'a OwnedFd,
-    /// Empty when there is nothing to remove.
+    /// Empty if there is nothing to remove.
     name: OsString,
     user: Option<User>,
     value: Option<T>,
 }
 
 impl<T> Part<'_, T> {
-    /// Renames it to `name`, in the place of what is there.
+    /// Renames it to `name`, replacing what is there.
     fn replace(mut self, name: &OsStr) -> io::Result<T> {
         let rename = || renameat(self.folder, &self.name, self.folder, name);
         as_user(self.user, || rename().map_err(io::Error::from))?;
@@ -290,7 +291,7 @@ impl<T> Part<'_, T> {
         Ok(self.value.take().expect("it was written"))
     }
 
-    /// Gives it `name`, which nothing must have.
+    /// Links it to `name`, which must not exist.
     fn link(mut self, name: &OsStr) -> io::Result<T> {
         let folder = self.folder;
         linkat(folder, &self.name, folder, name, AtFlags::empty())?;
@@ -307,7 +308,7 @@ impl<T> Drop for Part<'_, T> {
     }
 }
 
-/// That a file cannot be written, and why.
+/// An error message that a file cannot be written.
 fn unwritten(why: impl std::fmt::Display) -> String {
     format!("cannot be written: {why}")
 }
@@ -324,26 +325,26 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// A descriptor of the folder that a file is in.
+/// Opens the folder of a file.
 fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     #[cfg(target_os = "linux")]
-    let flags = OFlags::PATH; // which needs no right to list the folder
+    let flags = OFlags::PATH; // needs no permission to list the folder
     #[cfg(not(target_os = "linux"))]
     let flags = OFlags::RDONLY;
     let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(CWD, folder_of(path), flags, Mode::empty())?)
 }
 
-/// A hidden name beside `name` that nobody can foresee.
+/// A hidden, unpredictable name next to `name`.
 fn part_name(name: &OsStr) -> OsString {
     let kept = &name.as_bytes()[..name.len().min(NAME_IN_PART)];
-    // keys of the standard library's hashes are the system's randomness
+    // the standard library seeds its hash keys from system randomness
     let random = RandomState::new().hash_one(std::process::id());
     let name = [b".", kept, format!(".{random:016x}.part").as_bytes()].concat();
     OsStr::from_bytes(&name).to_os_string()
 }
 
-/// The number of this process's descriptor that a path stands for: `/dev/stdout`, `/dev/fd/63`.
+/// The number of this process's descriptor that a path refers to: `/dev/stdout`, `/dev/fd/63`.
 fn own_descriptor(path: &Path) -> Option<OsString> {
     let mut words = path.components();
     if words.next() != Some(Component::RootDir) {
@@ -364,9 +365,9 @@ fn own_descriptor(path: &Path) -> Option<OsString> {
     all_digits.then(|| number.into())
 }
 
-/// One of this process's descriptors, to write to.
+/// Opens one of this process's descriptors for writing.
 fn descriptor(number: &OsStr) -> io::Result<File> {
-    // the standard streams as they are: opened again, a file would be written from its beginning
+    // use the standard streams directly: reopening a file would write from its beginning
     match number.as_bytes() {
         b"1" => io::stdout().as_fd().try_clone_to_owned().map(File::from),
         b"2" => io::stderr().as_fd().try_clone_to_owned().map(File::from),
@@ -397,9 +398,9 @@ fn kind(mode: u32) -> &'static str {
     }
 }
 
-/// Which rights new files of this process do not have.
+/// The permissions that new files of this process lack.
 fn umask() -> u32 {
-    // reading it by umask(2) would change it for other threads meanwhile
+    // umask(2) would change it for other threads while it is read
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let told = line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok());

@@ -1,4 +1,4 @@
-//! With whose rights a thread works.
+//! The user identity of a thread.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::User;
 
-/// Does `work` with a user's rights in place of root's; in the calling thread alone.
+/// Runs `work` with a user's permissions instead of root's, in the calling thread only.
 #[cfg(target_os = "linux")]
 pub(super) fn as_user<T>(
     user: Option<User>,
     work: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<T> {
-    /// Gives the thread back what it had, also when `work` panics.
+    /// Restores the thread's identity, also when `work` panics.
     struct Before(Uid, Gid, Vec<Gid>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -24,7 +24,7 @@ pub(super) fn as_user<T>(
                 .and_then(|()| set_thread_res_gid(None, Some(*group), None))
                 .and_then(|()| set_thread_groups(groups));
             if back.is_err() {
-                std::process::abort(); // nobody must go on with somebody else's rights
+                std::process::abort(); // never continue with another user's permissions
             }
         }
     }
@@ -35,7 +35,7 @@ pub(super) fn as_user<T>(
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
     let before = Before(geteuid(), getegid(), getgroups()?);
     if let Err(error) = set_thread_groups(&[group]) {
-        std::mem::forget(before); // nothing was changed, and nothing may be
+        std::mem::forget(before); // nothing was changed, so nothing to restore
         return Err(error.into());
     }
     set_thread_res_gid(None, Some(group), None)?;

@@ -1,4 +1,4 @@
-//! The writer of files, and attacks on it.
+//! Tests of the file writer, and attacks on it.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -169,7 +169,7 @@ fn root_does_for_a_user_only_what_they_may_do() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     for rights in [0o755, 0o1777] {
-        // theirs to write in the second, but not to replace root's file there
+        // the user may write in the second, but not replace root's file there
         fs::set_permissions(folder.path(), PermissionsExt::from_mode(rights)).unwrap();
         fs::write(&path, b"root's").unwrap();
         let error = write_beside_for(user, &path, |_| Ok(()))
@@ -183,7 +183,7 @@ fn root_does_for_a_user_only_what_they_may_do() {
     write_beside_for(user, &path, |_| Ok(())).unwrap();
     let made = fs::metadata(&path).unwrap();
     assert_eq!((made.uid(), made.gid()), (NOBODY, NOBODY));
-    // the thread has its own rights again
+    // the thread has its own permissions again
     assert!(is_root() && fs::write(folder.path().join("mine"), b"").is_ok());
 }
 
@@ -202,7 +202,7 @@ fn whoever_exchanges_entries_of_the_folder_meanwhile_gets_no_file_of_roots() {
     std::os::unix::fs::chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        // whatever is in the folder becomes a link, as fast as it can
+        // replace any entry of the folder by a link, as fast as possible
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 for entry in fs::read_dir(&folder).unwrap().flatten() {

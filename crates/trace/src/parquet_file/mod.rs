@@ -1,4 +1,4 @@
-//! The trace as Parquet: one row a record, the metadata as JSON under the key `pathcast`.
+//! The trace as Parquet: one row per record, the metadata as JSON under the key `pathcast`.
 
 mod read;
 mod tables;

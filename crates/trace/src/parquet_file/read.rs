@@ -27,16 +27,16 @@ const LATER_COLUMNS: [&str; 5] = [
 /// Reads a trace that [`write_parquet`](super::write_parquet) wrote.
 ///
 /// # Errors
-/// A [`TraceError`] if the file is no Parquet, lacks a column or the metadata, has a newer schema,
-/// no rows or too many, a value that is not finite, or times out of order.
+/// A [`TraceError`] if the file is not Parquet, lacks a column or the metadata, or has a newer
+/// schema. Also for no rows or too many, a value that is not finite, or times out of order.
 pub fn read_parquet(path: &Path) -> Result<Trace, TraceError> {
     let file = File::open(path).map_err(|error| TraceError::new(path, error.to_string()))?;
     read_opened(path, &file)
 }
 
-/// Reads a trace out of a file that was opened; `path` names it in errors.
+/// Reads a trace from an opened file; `path` names it in errors.
 pub(crate) fn read_opened(path: &Path, file: &File) -> Result<Trace, TraceError> {
-    // the Parquet library asserts what damaged pages can break; to our caller that is bad input
+    // the Parquet library panics on damaged pages; to the caller that is invalid input
     quiet_panics::catch(|| read_columns(path, file))
         .unwrap_or_else(|panic| Err(TraceError::new(path, format!("is damaged: {panic}"))))
 }
@@ -59,7 +59,7 @@ fn read_columns(path: &Path, file: &File) -> Result<Trace, TraceError> {
                 let message = format!("is {}, expected {}", got.data_type(), wanted.data_type());
                 return Err(error(format!("column {}: {message}", wanted.name())));
             }
-            // traces from before there were these columns lack them
+            // traces from before these columns existed lack them
             Err(_) if LATER_COLUMNS.contains(&wanted.name().as_str()) => {}
             Err(_) => return Err(error(format!("lacks the column {}", wanted.name()))),
         }
@@ -80,8 +80,8 @@ fn read_columns(path: &Path, file: &File) -> Result<Trace, TraceError> {
     Ok(Trace { metadata, records })
 }
 
-/// Refuses what the Parquet library would panic at or allocate for: negative or far offsets, more
-/// rows than are read, pages that claim to unpack to more than they can.
+/// Refuses files that would make the Parquet library panic or allocate too much. These have
+/// negative or far offsets, too many rows, or pages that claim impossible unpacked sizes.
 fn check_ranges(file: &File, metadata: &ParquetMetaData, file_length: u64) -> Result<(), String> {
     let mut rows = 0u64;
     for group in metadata.row_groups() {
@@ -106,7 +106,7 @@ fn check_ranges(file: &File, metadata: &ParquetMetaData, file_length: u64) -> Re
             pages::check(file, start, size_bytes)?;
         }
     }
-    // each of ours takes more than a byte, for its time differs from that of the row before
+    // each row takes more than a byte, because its time differs from the previous row's
     let most = file_length.max(FREE_ROWS as u64);
     if rows > most {
         return Err(format!("has {rows} rows, expected at most {most}"));
@@ -131,7 +131,7 @@ fn metadata(builder: &ParquetRecordBatchReaderBuilder<File>) -> Result<Metadata,
     Ok(metadata)
 }
 
-/// Adds the rows of `batch`, whose columns were checked.
+/// Adds the rows of `batch`, whose columns are already checked.
 fn append(batch: &RecordBatch, records: &mut Vec<Record>) {
     let column = |name: &str| batch.column_by_name(name).expect("checked");
     let floats = |name: &str| column(name).as_primitive::<Float64Type>().clone();
@@ -148,7 +148,7 @@ fn append(batch: &RecordBatch, records: &mut Vec<Record>) {
     let (min_rtt, bandwidth) = (later("min_rtt_s"), later("bandwidth_bps"));
     let (pacing, delivery) = (later("pacing_bps"), later("delivery_bps"));
     let mode = (batch.column_by_name("mode")).map(|column| column.as_primitive::<UInt8Type>());
-    // a null in a column that must have none reads as NaN, which `check` refuses
+    // a null in a required column reads as NaN, which `check` refuses
     let float = |array: &Float64Array, i: usize| array.is_valid(i).then(|| array.value(i));
     let count = |array: &UInt64Array, i: usize| array.is_valid(i).then(|| array.value(i));
     records.extend((0..batch.num_rows()).map(|i| {

@@ -1,4 +1,4 @@
-//! The columns of the project's tables, and where their metadata is.
+//! The columns of the project's tables, and the key of their metadata.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ pub(super) const METADATA_KEY: &str = "pathcast";
 pub trait Row: Sized {
     /// The table's columns.
     fn schema() -> Schema;
-    /// Rows as columns, in the schema's order.
+    /// Converts rows to columns, in the schema's order.
     fn columns(rows: &[Self]) -> Vec<ArrayRef>;
 }
 
-/// The columns of `rows` by the types that the tables have.
+/// Converts one column of `rows` to the type of the tables.
 fn floats<R>(rows: &[R], of: impl Fn(&R) -> Option<f64>) -> ArrayRef {
     Arc::new(rows.iter().map(of).collect::<Float64Array>())
 }

@@ -111,8 +111,8 @@ fn bad_values_are_refused_with_their_row() {
     );
 }
 
-/// The error of reading a file of three rows, to which `more` was added, and then a footer with
-/// another group of rows and another first column.
+/// The error of reading a file of three rows, extended by `more` and a footer with another group of
+/// rows and another first column.
 fn error_of_footer(
     more: &[u8],
     group: impl FnOnce(RowGroupMetaDataBuilder) -> RowGroupMetaDataBuilder,
@@ -171,7 +171,7 @@ fn a_page_that_cannot_unpack_to_what_it_claims_is_refused() {
 
 #[test]
 fn a_dictionary_that_claims_more_entries_than_its_bytes_can_be_is_refused() {
-    // 2^31 - 1 entries in 8 bytes, for which 16 GiB would be made room
+    // 2^31 - 1 entries in 8 bytes, which would allocate 16 GiB
     let page = [
         0x15, 0x04, 0x15, 0x10, 0x15, 0x10, 0x4c, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15, 0x00,
         0x00, 0x00, 1, 2, 3, 4, 5, 6, 7, 8,
@@ -190,7 +190,7 @@ fn a_dictionary_that_claims_more_entries_than_its_bytes_can_be_is_refused() {
 
 #[test]
 fn a_footer_of_endless_lists_is_refused_at_once() {
-    // 14 lists of two billion booleans each, in a field that no footer has
+    // 14 lists of two billion booleans each, in a field that footers do not have
     let mut footer = vec![0xf9, 0xe9];
     footer.extend([0xf1, 0xff, 0xff, 0xff, 0xff, 0x07].repeat(14));
     footer.push(0);

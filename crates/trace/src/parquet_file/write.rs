@@ -16,13 +16,12 @@ use crate::error::TraceError;
 use crate::output::write_beside;
 use crate::record::{Metadata, PacketRecord, Trace};
 
-/// Rows turned into columns at a time, so that memory stays bounded.
+/// Rows converted to columns at a time, so that memory stays bounded.
 pub(super) const BATCH_ROWS: usize = 64 * 1024;
 
-/// Writes rows to a Parquet file as they come, in bounded memory.
+/// Writes rows to a Parquet file as they arrive, in bounded memory.
 ///
-/// An error is kept until [`finish`](TableWriter::finish): the run that feeds the writer need not
-/// look at each row's fate.
+/// An error is kept until [`finish`](TableWriter::finish), so that the run need not check each row.
 pub struct TableWriter<'a, R> {
     writer: ArrowWriter<&'a mut File>,
     schema: Arc<Schema>,
@@ -34,7 +33,7 @@ impl<'a, R: Row> TableWriter<'a, R> {
     /// Begins a table in `file`.
     ///
     /// # Errors
-    /// Says why the file cannot be written.
+    /// The reason why the file cannot be written.
     pub fn new(file: &'a mut File) -> Result<Self, String> {
         let schema = Arc::new(R::schema());
         let properties = WriterProperties::builder()
@@ -73,7 +72,7 @@ impl<'a, R: Row> TableWriter<'a, R> {
     /// Ends the table; `metadata` goes into the footer.
     ///
     /// # Errors
-    /// Says why the file cannot be written, now or at an earlier row.
+    /// The reason why the file cannot be written, now or at an earlier row.
     pub fn finish(mut self, metadata: &Metadata) -> Result<(), String> {
         if !self.rows.is_empty() {
             self.flush();
@@ -89,7 +88,7 @@ impl<'a, R: Row> TableWriter<'a, R> {
     }
 }
 
-/// Writes `trace` to `path`, whole or not at all.
+/// Writes `trace` to `path`, completely or not at all.
 ///
 /// # Errors
 /// A [`TraceError`] if the file cannot be created or written (a full disk, no permission).
@@ -97,7 +96,7 @@ pub fn write_parquet(path: &Path, trace: &Trace) -> Result<(), TraceError> {
     write_rows(path, &trace.metadata, trace.records.iter().copied())
 }
 
-/// Writes a packet table to `path`, whole or not at all.
+/// Writes a packet table to `path`, completely or not at all.
 ///
 /// # Errors
 /// A [`TraceError`] if the file cannot be created or written.
@@ -109,7 +108,7 @@ pub fn write_packets(
     write_rows(path, metadata, records.iter().copied())
 }
 
-/// Writes rows of one of the project's tables to `path`, whole or not at all.
+/// Writes rows of one of the project's tables to `path`, completely or not at all.
 ///
 /// # Errors
 /// A [`TraceError`] if the file cannot be created or written.
@@ -125,7 +124,7 @@ pub fn write_rows<R: Row>(
     })
 }
 
-/// Writes any table to `path`, whole or not at all.
+/// Writes any table to `path`, completely or not at all.
 ///
 /// # Errors
 /// A [`TraceError`] if the file cannot be created or written.

@@ -1,8 +1,8 @@
-//! iperf3's JSON, as `-J` prints it at the end or `--json-stream` line by line: one row for each
+//! iperf3's JSON: `-J` prints it at the end, `--json-stream` line by line. One row for each
 //! interval and stream of the sender's side.
 //!
-//! With `--get-server-output` the server's report stands within the client's; where the client is
-//! the receiver (`-R`), the rows are the server's.
+//! With `--get-server-output` the client's report contains the server's. If the client is the
+//! receiver (`-R`), the rows come from the server's report.
 
 mod report;
 
@@ -26,7 +26,7 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::called("iperf3 JSON")
 };
 
-/// IP and TCP headers with timestamps, for the payload of a packet from the path's MTU.
+/// Bytes of IP and TCP headers with timestamps, to derive the payload size from the path's MTU.
 const HEADERS_BYTES: u64 = 52;
 
 pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceError> {
@@ -41,7 +41,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
     let first_line = 1 + skip_to_object(input, &mut source)?;
     let source = Metered { source, budget };
     let mut json = serde_json::Deserializer::from_reader(BufReader::new(source));
-    // one object as of `-J`, or one for each event
+    // one object from `-J`, or one object for each event
     let mut damage = loop {
         let mut entered = false;
         let document = Document {
@@ -64,7 +64,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
     Ok(finish(input, report, from_server, damage, most))
 }
 
-/// Passes over what a terminal or a warning put before a report, and counts the lines of it.
+/// Skips what a terminal or a warning put before a report, and counts its lines.
 fn skip_to_object(input: Input<'_>, source: &mut impl BufRead) -> Result<u64, TraceError> {
     let error = |error: io::Error| TraceError::new(input.path, format!("cannot be read: {error}"));
     let mut lines = 0;
@@ -131,7 +131,7 @@ fn finish(
             column: String::new(),
         };
         if let Err(mut error) = rows.push(input.path, place, record) {
-            // the intervals' lines are not kept, so it is counted in them
+            // the error counts in intervals, because their lines are not kept
             error.message = format!("row {row} of the intervals: {}", error.message);
             error.place = None;
             damage = Some(error);
@@ -148,7 +148,7 @@ fn finish(
                     format!("{}:{}", c.local_host, c.local_port),
                     format!("{}:{}", c.remote_host, c.remote_port),
                 );
-                // the client reports its own end; a server's report is of the other's
+                // the client reports its own end; a server's report describes the other end
                 format!("{local} -> {remote}")
             })
             .collect();
@@ -183,8 +183,8 @@ fn finish(
     read
 }
 
-/// Of each flow, what the receiver counted; of a run that was interrupted, for which it counts 0 or
-/// nothing, what the sender's intervals sum up to, which is said.
+/// Returns the goodput of each flow: the receiver's count or, if the run was interrupted and there
+/// is none, the sender's sum over intervals. The second value warns about such sums.
 fn goodput(report: &Report) -> (BTreeMap<u32, f64>, Option<String>) {
     let mut goodput_bps = BTreeMap::new();
     let ends = report.end.as_ref().map_or(&[][..], |end| &end.streams);
@@ -212,10 +212,10 @@ fn goodput(report: &Report) -> (BTreeMap<u32, f64>, Option<String>) {
     (goodput_bps, doubt)
 }
 
-/// Payload of a full packet, and what is doubtful about it.
+/// Returns the payload of a full packet, and a warning if it is doubtful.
 ///
-/// snd_cwnd is a whole number of packets times the size of one, which tells the size if the report
-/// does not, or tells another (the MSS before options).
+/// snd_cwnd is a multiple of the packet size. That gives the size if the report lacks it or has a
+/// different one (the MSS before options).
 fn mss(report: &Report) -> (u64, Option<String>) {
     let start = report.start.as_ref();
     let said = start

@@ -1,4 +1,4 @@
-//! The JSON of a report, taken in one interval at a time.
+//! The JSON of a report, read one interval at a time.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ struct Stream {
     retransmits: Option<f64>,
     snd_cwnd: Option<f64>,
     snd_wnd: Option<f64>,
-    /// Microseconds.
+    /// Round-trip time in microseconds.
     rtt: Option<f64>,
     pmtu: Option<f64>,
     #[serde(default)]
@@ -75,16 +75,16 @@ pub struct Sum {
     pub bits_per_second: f64,
 }
 
-/// What the intervals of a stream say together.
+/// The sums over a stream's intervals.
 pub struct StreamSum {
     pub socket: i64,
     pub bytes: f64,
     pub retransmits: f64,
-    /// When the last of them ended.
+    /// When the last interval ended.
     pub end_s: f64,
 }
 
-/// A row before the size of a packet is known.
+/// A row, before the packet size is known.
 pub struct Raw {
     pub flow: u32,
     pub end_s: f64,
@@ -95,14 +95,14 @@ pub struct Raw {
     pub retransmits: Option<u64>,
 }
 
-/// One report: the client's, or the server's within it.
+/// One report: the client's, or the server's inside it.
 #[derive(Default)]
 pub struct Report {
     pub start: Option<Start>,
     pub end: Option<End>,
     pub error: Option<String>,
     pub raw: Vec<Raw>,
-    /// Of each stream in the order in which they came.
+    /// Sums of each stream, in order of appearance.
     pub streams: Vec<StreamSum>,
     pub pmtu: Option<u64>,
     pub intervals: u64,
@@ -139,7 +139,7 @@ impl Report {
             sum.bytes += stream.bytes.max(0.0);
             sum.retransmits += stream.retransmits.unwrap_or(0.0).max(0.0);
             sum.end_s = stream.end;
-            // a receiver has no window to tell of
+            // a receiver has no window to report
             let Some(cwnd_bytes) = stream.snd_cwnd else {
                 continue;
             };

@@ -1,15 +1,15 @@
-//! What a sender has in flight, as a capture at its side shows it: segments sent, selectively
-//! acknowledged, lost by the rule of RFC 6675 and sent again; their sum is its `pipe`.
+//! A sender's data in flight, as a capture near it shows: segments sent, selectively acknowledged,
+//! lost by the rule of RFC 6675, and sent again. Their sum is its `pipe`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More segments in flight than this are no flight: 190 MB in packets of 1448 B.
+/// A larger flight is implausible: 190 MB in packets of 1448 B.
 const MAX_SEGMENTS: usize = 1 << 17;
-/// How far down the highest selective acknowledgments are summed up for a decision on losses.
+/// How many segments below the highest selective acknowledgment are summed to decide on losses.
 const MAX_STEPS: usize = 64;
 /// The shortest retransmission timeout of Linux.
 const LEAST_TIMEOUT_NS: i64 = 200_000_000;
-/// Duplicates that make a loss (RFC 5681).
+/// Duplicate acknowledgments that indicate a loss (RFC 5681).
 pub const DUPLICATES: u64 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +18,9 @@ struct Sent {
     sent_ns: i64,
     sacked: bool,
     lost: bool,
-    /// Sent again, and that not known to be lost.
+    /// Sent again, and that copy is not known to be lost.
     again: bool,
-    /// Sent again at any time, so that its acknowledgment tells no round-trip time (Karn).
+    /// Sent again at some time, so that its acknowledgment gives no round-trip time (Karn).
     ambiguous: bool,
 }
 
@@ -41,16 +41,17 @@ impl Sent {
     }
 }
 
-/// The bytes between the acknowledged and the next to send.
+/// The bytes between the acknowledged byte and the next to send.
 #[derive(Default)]
 pub struct Board {
     segments: BTreeMap<u64, Sent>,
-    /// Starts of those that are in flight, so that a timeout costs no more than what it changes.
+    /// Starts of the segments in flight, so that the cost of a timeout depends only on what it
+    /// changes.
     in_flight: BTreeSet<u64>,
     pipe_bytes: u64,
     highest_sacked: u64,
     lost_below: u64,
-    /// When the last of what has arrived was sent, for the last time.
+    /// The latest sending time among the segments that have arrived.
     newest_arrived_ns: i64,
 }
 
@@ -92,7 +93,7 @@ impl Board {
         }
     }
 
-    /// The starts of segments from `from` to `to`, which become boundaries.
+    /// Returns the starts of the segments from `from` to `to`, which become boundaries.
     fn within(&mut self, from: u64, to: u64) -> Vec<u64> {
         if from >= to {
             return Vec::new();
@@ -105,7 +106,7 @@ impl Board {
             .collect()
     }
 
-    /// New data was sent. False if there is no room for it.
+    /// Takes new data that was sent. Returns false if the board is full.
     pub fn sent(&mut self, start: u64, end: u64, sent_ns: i64) -> bool {
         if self.segments.len() >= MAX_SEGMENTS {
             return false;
@@ -124,7 +125,7 @@ impl Board {
         true
     }
 
-    /// Data was sent again.
+    /// Takes data that was sent again.
     pub fn sent_again(&mut self, start: u64, end: u64, sent_ns: i64) {
         let head = self
             .segments
@@ -138,8 +139,8 @@ impl Board {
         }
         let (highest_sacked, newest_arrived_ns) = (self.highest_sacked, self.newest_arrived_ns);
         self.change(start, end, |at, sent| Sent {
-            // with arrivals above it or of what was sent later, it was sent again for it was taken for lost;
-            // else to probe
+            // if later data has arrived, the sender regarded it as lost; otherwise it sent it as a
+            // probe
             lost: sent.lost || at < highest_sacked || sent.sent_ns < newest_arrived_ns,
             again: true,
             ambiguous: true,
@@ -148,8 +149,8 @@ impl Board {
         });
     }
 
-    /// Whether the head is sent again for a timeout: nothing speaks for its loss, or it was sent
-    /// again already, and not just now.
+    /// Whether the head is sent again because of a timeout. That is so if nothing indicates its
+    /// loss, or if its last copy is older than the minimum timeout.
     fn timed_out(&self, at: u64, head: &Sent, now_ns: i64) -> bool {
         match head.again {
             true => now_ns.saturating_sub(head.sent_ns) >= LEAST_TIMEOUT_NS,
@@ -160,7 +161,7 @@ impl Board {
         }
     }
 
-    /// After a timeout all that has not arrived counts as lost (RFC 5681, section 3.1).
+    /// Marks all data that has not arrived as lost, after a timeout (RFC 5681, section 3.1).
     fn lose_all(&mut self) {
         let all: Vec<u64> = self.in_flight.iter().copied().collect();
         for at in all {
@@ -177,7 +178,8 @@ impl Board {
         }
     }
 
-    /// All before `una` has arrived; gives when the first of it was sent, unless sent again.
+    /// Marks all data before `una` as arrived. Returns when the first of it was sent, unless it was
+    /// sent again.
     pub fn acknowledged(&mut self, una: u64) -> Option<i64> {
         self.split(una);
         let mut first = None;
@@ -196,8 +198,8 @@ impl Board {
         first.filter(|_| !ambiguous)
     }
 
-    /// The data from `from` to `to` has arrived, though not all before it; gives when the first of
-    /// it was sent, if that was not known before and it was sent only once.
+    /// Marks the data from `from` to `to` as arrived, though not all before it. Returns when the
+    /// first newly arrived segment was sent, if that was sent only once.
     pub fn sacked(&mut self, from: u64, to: u64) -> Option<i64> {
         let mut first = None;
         let mut newest_arrived_ns = self.newest_arrived_ns;
@@ -210,7 +212,7 @@ impl Board {
                 sacked: true,
                 again: false,
                 lost: false,
-                sent_ns: 0, // told by now
+                sent_ns: 0, // already returned
                 ..sent
             }
         });
@@ -219,8 +221,8 @@ impl Board {
         first
     }
 
-    /// Changes the segments from `from` to `to`, and makes one of neighbors that are then alike,
-    /// so that the same change costs no more the next time; gives where they end.
+    /// Changes the segments from `from` to `to` and returns their end. Merges equal neighbors, so
+    /// that repeating a change costs nothing extra.
     fn change(&mut self, from: u64, to: u64, mut change: impl FnMut(u64, Sent) -> Sent) -> u64 {
         let mut run: Option<(u64, Sent)> = None;
         let mut reached = 0;
@@ -249,7 +251,8 @@ impl Board {
         reached
     }
 
-    /// Takes for lost what has more than two packets' worth of arrivals above it (RFC 6675, IsLost).
+    /// Marks data as lost that has more than two packets' worth of arrivals above it (RFC 6675,
+    /// IsLost).
     pub fn find_losses(&mut self, mss_bytes: u64) {
         let mut above = 0;
         let mut limit = None;
@@ -258,7 +261,7 @@ impl Board {
             if sent.sacked {
                 above += sent.end - start;
                 if above > (DUPLICATES - 1) * mss_bytes {
-                    // what of this run is not needed cannot be lost anyway
+                    // the unneeded part of this run cannot be lost
                     limit = Some(start);
                     break;
                 }
@@ -269,7 +272,7 @@ impl Board {
         self.lost_below = self.lost_below.max(limit);
     }
 
-    /// The first segment is lost, as duplicates tell where there is no SACK.
+    /// Marks the first segment as lost, after duplicate acknowledgments without SACK.
     pub fn lose_first(&mut self, mss_bytes: u64) {
         if let Some((&start, sent)) = self.segments.first_key_value()
             && !sent.lost
@@ -333,7 +336,7 @@ mod tests {
         board.find_losses(100);
         board.sent_again(0, 100, 50); // after all of them
         assert!(board.sent(1000, 1100, 60));
-        // the copy is acknowledged, and 500 was sent before it: RACK
+        // the copy is acknowledged, and 500 was sent before it (RACK)
         board.acknowledged(500);
         board.sent_again(500, 600, 70);
         assert_eq!(board.pipe_bytes(), 600);

@@ -1,11 +1,11 @@
-//! The TCP connections of a capture, told apart and counted in a first pass.
+//! The TCP connections of a capture, identified and counted in a first pass.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::segment::{ACK, SYN, Segment};
 
-/// Connections beyond these are left out, and that is told.
+/// Further connections are left out, with a warning.
 const MAX_CONNECTIONS: usize = 65_536;
 
 type End = (IpAddr, u16);
@@ -14,7 +14,7 @@ type End = (IpAddr, u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     pub connection: u32,
-    /// From the end whose address is greater.
+    /// From the end with the greater address.
     pub backward: bool,
 }
 
@@ -22,21 +22,22 @@ struct Connection {
     ends: [End; 2],
     syns: [Option<u32>; 2],
     payload_bytes: [u64; 2],
-    /// Times of the first and of the last segment.
+    /// Times of the first and last segments.
     lasted_ns: (i64, i64),
 }
 
-/// Which connection each segment is of. The same segments in the same order get the same answers.
+/// Assigns segments to connections. The same segments in the same order give the same result.
 #[derive(Default)]
 pub struct Connections {
     latest: HashMap<[End; 2], u32>,
     connections: Vec<Connection>,
-    /// Segments of connections that are one too many.
+    /// Segments of connections beyond the maximum.
     pub left_out: u64,
 }
 
 impl Connections {
-    /// Counts a segment. A SYN with a new number begins a new connection between the same ends.
+    /// Counts a segment. A SYN with a new sequence number begins a new connection between the same
+    /// ends.
     pub fn count(&mut self, segment: &Segment, time_ns: i64) -> Option<Way> {
         let backward = segment.from > segment.to;
         let ends = match backward {
@@ -48,7 +49,7 @@ impl Connections {
         let known = self.latest.get(&ends).copied().filter(|&number| {
             let connection = &self.connections[number as usize];
             let same = syn.is_none() || connection.syns[side].is_none_or(|seq| Some(seq) == syn);
-            // a first SYN within a connection of which only data was seen is of a new one
+            // a first SYN after data begins a new connection
             let fresh = segment.flags & (SYN | ACK) != SYN
                 || connection.syns[side].is_some()
                 || connection.payload_bytes == [0; 2];
@@ -82,7 +83,7 @@ impl Connections {
         })
     }
 
-    /// The directions that carried data, the busiest first.
+    /// The directions that carry data, the busiest first.
     pub fn busiest(&self) -> Vec<Way> {
         let mut flows: Vec<(u64, Way)> = Vec::new();
         for (connection, counted) in (0u32..).zip(&self.connections) {
@@ -97,12 +98,12 @@ impl Connections {
                 }
             }
         }
-        // the sort is stable: of equals, the one that began first
+        // the sort is stable: among equals, the earliest connection comes first
         flows.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         flows.into_iter().map(|(_, direction)| direction).collect()
     }
 
-    /// Who sends to whom.
+    /// The flow's name: sender and receiver.
     pub fn name(&self, direction: Way) -> String {
         let [a, b] = self.connections[direction.connection as usize].ends;
         let (from, to) = if direction.backward { (b, a) } else { (a, b) };
@@ -110,7 +111,7 @@ impl Connections {
         format!("{} -> {}", shown(from), shown(to))
     }
 
-    /// What a flow carried, with what was sent again, and how long its connection lasted.
+    /// The bytes a flow carried, retransmissions included, and the duration of its connection.
     pub fn size(&self, direction: Way) -> String {
         let connection = &self.connections[direction.connection as usize];
         let bytes = connection.payload_bytes[usize::from(direction.backward)];

@@ -1,4 +1,4 @@
-//! The files in which captured packets stand: pcap and pcapng, in either byte order.
+//! Capture file formats: pcap and pcapng, in either byte order.
 //!
 //! <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-03.html>,
 //! <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-02.html>
@@ -9,10 +9,10 @@ use std::path::Path;
 use crate::error::TraceError;
 use crate::import::input::Input;
 
-/// A packet or block larger than this is damage; the largest that captures have is 256 KiB.
+/// Larger packets or blocks are damage; captures have at most 256 KiB.
 const MAX_BLOCK_BYTES: u32 = 4 << 20;
-/// No packet is larger on a wire: with BIG TCP, 512 KiB are the most. One that said more would be cut
-/// into millions of segments.
+/// Packets on a wire are smaller: at most 512 KiB, with BIG TCP. A larger claim would be cut into
+/// millions of segments.
 const MAX_WIRE_BYTES: u32 = 1 << 20;
 const MAX_INTERFACES: usize = 4096;
 
@@ -21,7 +21,7 @@ const NS: u128 = 1_000_000_000;
 /// A captured packet; its bytes are in the buffer.
 pub struct Frame {
     pub time_ns: i64,
-    /// The kind of header that it begins with (LINKTYPE_...).
+    /// The type of its first header (LINKTYPE_...).
     pub link: u32,
     /// Its length on the wire.
     pub wire_bytes: u32,
@@ -32,7 +32,7 @@ pub struct Frame {
 /// An interface of a pcapng file.
 struct Interface {
     link: u32,
-    /// Units a second in which its times count.
+    /// Time units per second.
     per_second: u128,
     offset_s: i64,
 }
@@ -48,7 +48,7 @@ pub struct Frames<'a> {
     offset: u64,
     big_endian: bool,
     kind: Kind,
-    /// Packets that had no time.
+    /// Packets without a time.
     pub timeless: u64,
 }
 
@@ -77,13 +77,13 @@ impl<'a> Frames<'a> {
         };
         frames.big_endian = big_endian;
         let header = frames.array::<20>("the header")?;
-        // the upper bits tell of checksums at the end of frames, which TCP's length excludes
+        // the upper bits describe checksums at the end of frames, which TCP's length excludes
         let link = frames.u32(&header[16..]) & 0x0fff_ffff;
         frames.kind = Kind::Pcap { link, per_second };
         Ok(frames)
     }
 
-    /// The next packet, if there is one; `buffer` gets its bytes.
+    /// Returns the next packet, if there is one, and fills `buffer` with its bytes.
     pub fn next(&mut self, buffer: &mut Vec<u8>) -> Result<Option<Frame>, TraceError> {
         match self.kind {
             Kind::Pcap { link, per_second } => self.record(link, per_second, buffer),
@@ -134,7 +134,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Reads `N` bytes that must be there.
+    /// Reads `N` bytes that must exist.
     fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], TraceError> {
         let mut bytes = [0; N];
         let outcome = self.source.read_exact(&mut bytes);
@@ -151,7 +151,7 @@ impl<'a> Frames<'a> {
         self.wrong(self.offset, message)
     }
 
-    /// The first four bytes of what comes next, or `None` at the end of the file.
+    /// Reads the first four bytes of the next record, or returns `None` at the end of the file.
     fn begins(&mut self, what: &str) -> Result<Option<[u8; 4]>, TraceError> {
         let mut first = [0; 1];
         loop {
@@ -167,7 +167,7 @@ impl<'a> Frames<'a> {
         Ok(Some([first[0], b, c, d]))
     }
 
-    /// `count` bytes into `buffer`, which grows only as far as there are any.
+    /// Reads `count` bytes into `buffer`, which grows only as bytes arrive.
     fn fill(&mut self, count: u32, buffer: &mut Vec<u8>, what: &str) -> Result<(), TraceError> {
         buffer.clear();
         let limited = self.source.by_ref().take(u64::from(count));
@@ -226,7 +226,7 @@ impl<'a> Frames<'a> {
         Err(self.wrong(offset, message))
     }
 
-    /// The length of a block, of which the type has been read, without what stands around its body.
+    /// The body length of a block whose type has been read.
     fn length(&self, offset: u64, length: [u8; 4]) -> Result<u32, TraceError> {
         let length = self.u32(&length);
         if !length.is_multiple_of(4) || !(12..=MAX_BLOCK_BYTES).contains(&length) {
@@ -255,7 +255,7 @@ impl<'a> Frames<'a> {
         Ok(())
     }
 
-    /// A section's header, of which the type has been read: byte order and interfaces begin anew.
+    /// Reads a section header whose type has been read. Byte order and interfaces start over.
     fn section(&mut self, buffer: &mut Vec<u8>) -> Result<(), TraceError> {
         let offset = self.offset - 4;
         let length = self.array::<4>("a section's header")?;
@@ -326,7 +326,7 @@ impl<'a> Frames<'a> {
         Ok(())
     }
 
-    /// An enhanced packet block (6), or the obsolete one (2).
+    /// Reads an enhanced packet block (6), or the obsolete packet block (2).
     fn packet(
         &self,
         offset: u64,

@@ -1,21 +1,22 @@
-//! Packets that a capture has more than once: of both sides of a bridge, of a mirror port that sees
-//! a switch's ports, of several interfaces. A packet that was sent again is another packet.
+//! Packets that a capture contains more than once: from both sides of a bridge, from several
+//! mirrored switch ports, or from several interfaces. A retransmission is a different packet.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::segment::{SYN, Segment};
 
-/// As many packets are remembered, of both ways.
+/// How many packets are remembered, of both directions together.
 const MAX_REMEMBERED: usize = 1 << 15;
-/// Copies of one place are less far apart than packets that are sent again: those come after a round
-/// trip or a timeout, and there are hosts that send them with the id that they had.
+/// Copies from one place are closer together than this; retransmissions come after a round trip or
+/// a timeout. Some hosts retransmit with the original IP id.
 const APART_NS: i64 = 20_000_000;
-/// As far if nothing but the numbers tells packets apart.
+/// The limit if only sequence numbers distinguish packets.
 const APART_WITHOUT_ID_NS: i64 = 1_000_000;
-/// A mirror port of several places may come late.
+/// The limit for a different place: a mirror port may deliver late.
 const APART_ELSEWHERE_NS: i64 = 1_000_000_000;
 
-/// All that a copy has in common with its packet. The place of capture and the hop limit differ.
+/// Everything that a copy shares with its packet. The place of capture and the hop limit may
+/// differ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Print {
     backward: bool,
@@ -33,7 +34,7 @@ struct Print {
 struct Seen {
     time_ns: i64,
     place: u64,
-    /// How many packets came before.
+    /// How many packets came before it.
     number: u64,
 }
 
@@ -42,16 +43,16 @@ struct Seen {
 pub struct Duplicates {
     seen: HashMap<Print, Seen>,
     oldest: VecDeque<(Print, u64)>,
-    /// Of each way: the last packet, and whether it had the id of the one before.
+    /// Per direction: the last packet, and whether it had the same id as its predecessor.
     last: [Option<Print>; 2],
     constant: [bool; 2],
     packets: u64,
-    /// Copies that were found.
+    /// Copies found.
     pub copies: u64,
 }
 
 impl Duplicates {
-    /// Whether a packet is a copy of one that came before; `rtt_ns` is the shortest round trip.
+    /// Whether a packet is a copy of an earlier one; `rtt_ns` is the shortest round trip.
     pub fn is_copy(
         &mut self,
         segment: &Segment,
@@ -89,7 +90,7 @@ impl Duplicates {
                     .unwrap_or(APART_WITHOUT_ID_NS)
                     .clamp(1, APART_WITHOUT_ID_NS),
             };
-            // acknowledgments of the same number come one after another
+            // acknowledgments with the same number may follow each other
             let carries = segment.payload_bytes > 0 || segment.flags & SYN != 0;
             let doubled = self.copies * 3 >= self.packets;
             if apart_ns < limit_ns && (has_id || carries || elsewhere || doubled) {

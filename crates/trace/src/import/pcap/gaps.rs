@@ -1,18 +1,19 @@
-//! Data that a capture did not show when its turn came: because it was lost before the point of
-//! capture, overtaken by later data, captured after its acknowledgment, or not captured at all.
+//! Data that a capture does not show in its place. It was lost before the point of capture,
+//! overtaken by later data, captured after its acknowledgment, or not captured.
 
 use std::collections::BTreeMap;
 
 use super::segment::Segment;
 
-/// More gaps than this are not remembered.
+/// Only this many gaps are remembered.
 const MAX_GAPS: usize = 1 << 14;
-/// Data this late was overtaken, where no round-trip time is known and nothing else tells.
+/// Data that is at most this late counts as overtaken, if no round-trip time and no packet order is
+/// known.
 const DEFAULT_LATE_NS: i64 = 3_000_000;
-/// An id this far from another says nothing of their order.
+/// Ids further apart than this say nothing about order.
 const MAX_ID_STEP: i16 = 1 << 10;
 
-/// What tells the order in which packets were sent.
+/// Evidence of the order in which packets were sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Order {
     stamp: Option<u32>,
@@ -27,7 +28,7 @@ impl Order {
         }
     }
 
-    /// Whether it was sent before `other`, if that can be told.
+    /// Whether it was sent before `other`, if known.
     pub fn is_before(&self, other: &Self) -> Option<bool> {
         if let (Some(own), Some(others)) = (self.stamp, other.stamp)
             && own != others
@@ -43,16 +44,16 @@ impl Order {
 struct Gap {
     end: u64,
     since_ns: i64,
-    /// Of the packet that overtook; none if an acknowledgment did.
+    /// The packet that overtook the data; `None` if an acknowledgment did.
     overtaken_by: Option<Order>,
 }
 
-/// What became of some data below the highest that was seen.
+/// How newly seen data filled gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
     /// Not seen before, and sent for the first time.
     pub late_bytes: u64,
-    /// Not seen before, and sent again all the same.
+    /// Not seen before, but a retransmission.
     pub again_bytes: u64,
 }
 
@@ -61,8 +62,8 @@ pub struct Filled {
 pub struct Gaps(BTreeMap<u64, Gap>);
 
 impl Gaps {
-    /// Data from `start` to `end` was passed over by a packet, or acknowledged without having been
-    /// seen.
+    /// Records a gap: a packet passed over the data from `start` to `end`, or an acknowledgment
+    /// covered it before it was seen.
     pub fn open(&mut self, start: u64, end: u64, since_ns: i64, overtaken_by: Option<Order>) {
         if start >= end {
             return;
@@ -78,7 +79,7 @@ impl Gaps {
         }
     }
 
-    /// Data from `start` to `end` is seen now.
+    /// Fills the gaps from `start` to `end` with data seen now.
     pub fn fill(
         &mut self,
         start: u64,
@@ -156,7 +157,7 @@ mod tests {
                 again_bytes,
             };
             assert_eq!(filled, wanted, "{what}");
-            // and what is left of it
+            // and the remainder
             assert_eq!(gaps.0.keys().collect::<Vec<_>>(), [&1000, &2500], "{what}");
             assert_eq!(gaps.fill(1500, 2500, 0, filler, rtt_ns), Filled::default());
         }

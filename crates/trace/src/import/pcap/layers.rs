@@ -5,10 +5,10 @@
 
 use super::segment::{Segment, Skipped, ipv4, ipv6};
 
-/// Headers within headers beyond this many are no packet.
+/// Deeper nesting of headers is not a packet.
 const MAX_LAYERS: usize = 16;
 
-/// A tunnel that segments were taken out of, or that hides them.
+/// A tunnel around segments, readable or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tunnel {
     Mpls,
@@ -64,28 +64,28 @@ impl Tunnel {
     }
 }
 
-/// What comes next in a frame.
+/// The next header of a frame.
 #[derive(Clone, Copy)]
 enum Next {
     Ethernet,
     EtherType(u16),
-    /// IP of the version that its first bits say.
+    /// IP of the version in its first bits.
     Ip,
     Ppp,
     Llc,
     Wifi,
 }
 
-/// A frame while its headers are taken off.
+/// A frame while its headers are removed.
 struct Frame<'a> {
     bytes: &'a [u8],
-    /// Of what is left, before the capture cut it.
+    /// Bytes that remain, before the capture truncated the frame.
     wire_bytes: u32,
-    /// A header said how long all that follows is.
+    /// Whether a header gave the length of all that follows.
     is_measured: bool,
     /// The innermost tunnel.
     tunnel: Option<Tunnel>,
-    /// Tells copies of a packet apart that were captured in different places.
+    /// Distinguishes copies of a packet that were captured in different places.
     place: u64,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Frame<'a> {
         Ok(())
     }
 
-    /// What lies between `count` bytes of a tunnel's header and the rest.
+    /// Skips `count` bytes of a tunnel's header.
     fn enter(&mut self, tunnel: Tunnel, count: usize) -> Result<(), Skipped> {
         self.tunnel = Some(tunnel);
         self.skip(count)
@@ -175,7 +175,7 @@ impl<'a> Frame<'a> {
     fn ether_type(&mut self, kind: u16) -> Result<Next, Skipped> {
         Ok(match kind {
             0x0800 | 0x86dd => Next::Ip,
-            // VLAN tags; that of virtual machines is 2 bytes longer in front of the same
+            // VLAN tags; the tag of virtual machines has 2 bytes more before the same content
             0x8100 | 0x88a8 | 0x9100 | 0x9200 | 0x8926 => {
                 let tag = self.bytes.get(..2).ok_or(Skipped::Cut)?;
                 self.note(tag);
@@ -206,7 +206,7 @@ impl<'a> Frame<'a> {
             0x8864 => {
                 let length = u32::from(self.u16(4)?);
                 self.enter(Tunnel::Pppoe, 6)?;
-                // access networks write the padding of short frames into the IP header
+                // access networks count the padding of short frames in the IP header
                 self.wire_bytes = self.wire_bytes.min(length);
                 self.is_measured = true;
                 Next::Ppp
@@ -222,7 +222,7 @@ impl<'a> Frame<'a> {
         if self.bytes.starts_with(&[0xff, 3]) {
             self.skip(2)?;
         }
-        // a protocol that is odd in its first byte is compressed to that byte
+        // a protocol with an odd first byte is compressed to that byte
         let kind = match self.u8(0)? {
             short if short & 1 == 1 => {
                 self.skip(1)?;
@@ -256,10 +256,10 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// A frame of 802.11 that carries data.
+    /// Reads an 802.11 frame that carries data.
     fn wifi(&mut self) -> Result<Next, Skipped> {
         let (control, flags) = (self.u8(0)?, self.u8(1)?);
-        // data, not the kinds without any
+        // data frames, except the subtypes without data
         if control & 0x0f != 8 || control & 0x40 != 0 {
             return Err(Skipped::Other);
         }
@@ -324,7 +324,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Tunnels in UDP, by the port that they are sent to.
+    /// Recognizes tunnels in UDP by the destination port.
     fn udp(&mut self) -> Result<Next, Skipped> {
         let port = self.u16(2)?;
         if !matches!(
@@ -372,7 +372,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// User data of mobile networks (3GPP TS 29.281).
+    /// Reads user data of mobile networks (3GPP TS 29.281).
     fn gtp(&mut self) -> Result<Next, Skipped> {
         let (flags, kind) = (self.u8(0)?, self.u8(1)?);
         if flags & 0xf0 != 0x30 || kind != 0xff {
@@ -409,7 +409,7 @@ impl<'a> Frame<'a> {
         Ok(Next::Ppp)
     }
 
-    /// What sniffing access points send.
+    /// Reads the format of sniffing access points.
     fn tzsp(&mut self) -> Result<Next, Skipped> {
         let kind = self.u16(2)?;
         self.enter(Tunnel::Tzsp, 4)?;
@@ -430,7 +430,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// An IP packet: the segment in it, or what it carries instead.
+    /// Reads an IP packet: the segment in it, or its other content.
     fn ip(&mut self) -> Result<Outcome, Skipped> {
         let version = self.u8(0)? >> 4;
         let found = match version {
@@ -472,7 +472,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What an IP packet holds.
+/// The content of an IP packet.
 pub enum Carried {
     Segment(Segment),
     Other { protocol: u8, header_bytes: usize },
@@ -483,11 +483,11 @@ enum Outcome {
     Next(Next),
 }
 
-/// Takes off headers until there is a TCP segment, and gives the innermost tunnel that it was in;
-/// `wire_bytes` is the frame's length before the capture cut it.
+/// Removes headers down to a TCP segment, and returns it with its innermost tunnel. `wire_bytes` is
+/// the frame's length before the capture truncated it.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is no segment.
 pub fn parse(
     link: u32,
     bytes: &[u8],
@@ -519,8 +519,8 @@ pub fn parse(
         };
         next = match (outcome, frame.tunnel) {
             (Ok(next), _) => next,
-            // headers that contradict each other are no damage where a port was all that spoke for
-            // a tunnel, but what cannot be read of one is told
+            // a port alone suggested the tunnel, so contradictory headers are not damage; report
+            // the tunnel as unreadable
             (Err(Skipped::Malformed | Skipped::Cut), Some(tunnel)) => {
                 return Err(Skipped::Hidden(tunnel));
             }

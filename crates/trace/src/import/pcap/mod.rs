@@ -1,7 +1,7 @@
-//! Packet captures: what a TCP sender did, inferred from its packets and the acknowledgments.
+//! Packet captures: a TCP sender's behavior, inferred from its packets and the acknowledgments.
 //!
-//! A file is read twice, first for its connections and then for the one that is wanted, so that
-//! memory does not grow with the number of the others.
+//! A file is read twice: first for its connections, then for the requested one. Memory does not
+//! grow with the number of other connections.
 
 mod board;
 mod connections;
@@ -47,10 +47,10 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::called("packet capture")
 };
 
-/// Calls `take` with every TCP segment, its time and where it stands.
+/// Calls `take` with every TCP segment, its time and its place in the file.
 ///
 /// # Errors
-/// Of the file, or of `take`.
+/// Errors of the file, or of `take`.
 fn segments(
     input: Input<'_>,
     skipped: &mut SkippedFrames,
@@ -71,10 +71,10 @@ fn segments(
     Ok(())
 }
 
-/// A flow that was followed to the end of the file, or to the damage.
+/// A flow that was followed to the end of the file, or to damage.
 struct Followed {
     sender: Sender,
-    /// Names of the flows, and what they carried.
+    /// Names of the flows, and the bytes they carried.
     flows: Vec<(String, String)>,
     copies: u64,
     tunnels: Option<String>,
@@ -82,7 +82,7 @@ struct Followed {
     damage: Option<TraceError>,
 }
 
-/// Follows flow `number`; `look` and `give` get what is seen of it, with its place in the file.
+/// Follows flow `number`. `look` and `give` receive what is seen of it, with its place in the file.
 fn follow(
     input: Input<'_>,
     number: u32,
@@ -171,7 +171,7 @@ fn follow(
     })
 }
 
-/// Where windows come from, for the metadata.
+/// How windows are determined, for the metadata.
 const INFERRED: &str = "inferred from the bytes in flight just before each acknowledgment; a \
     lower bound while the sender had nothing to send or waited for the receiver's window";
 
@@ -182,15 +182,15 @@ fn seconds(time_ns: i64) -> f64 {
 pub(super) fn read(input: Input<'_>, most: usize, flow: u32) -> Result<Read<Record>, TraceError> {
     let mut rows = Rows::new(most);
     let mut start_ns = None;
-    // of each row, if round trips are put together out of both sides of the capture
+    // round trip of each row, used if the samples combine both sides of the capture
     let mut whole_s = Vec::new();
     let look = |look: Look, offset: u64| {
-        // times near 0, for a float of seconds since 1970 has no nanoseconds
+        // times start near 0: as seconds since 1970, a float cannot resolve nanoseconds
         let start_ns = *start_ns.get_or_insert(look.time_ns);
         let record = Record {
             time_s: seconds(look.time_ns.saturating_sub(start_ns)),
             flow,
-            // bytes, until the size of a packet is known
+            // in bytes, until the packet size is known
             cwnd_packets: look.pipe_bytes as f64,
             srtt_s: look.srtt.outer_ns.map(|srtt| srtt / 1e9),
             snd_nxt_bytes: Some(look.snd_nxt),
@@ -229,7 +229,7 @@ pub(super) fn packets(
     most: usize,
     flow: u32,
 ) -> Result<Read<PacketRecord>, TraceError> {
-    // as captured, for packets that were not yet cut up are cut once the size of one is known
+    // as captured; packets larger than the MSS are split once the MSS is known
     let mut given: Vec<(Given, u64)> = Vec::new();
     let give = |one: Given, offset: u64| {
         if given.len() == most {

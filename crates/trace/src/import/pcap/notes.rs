@@ -1,5 +1,4 @@
-//! What is to be said of a capture: what was left out of it, and how far what was read can be relied
-//! on.
+//! Warnings about a capture: what was left out, and how reliable the rest is.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +7,11 @@ use super::segment::Skipped;
 use super::sender::Sender;
 use super::vantage::{Place, Vantage};
 
-/// Farther than this from the sender, as a share of the round trip, windows come out too small.
+/// If the capture is farther from the sender than this share of the round trip, windows come out
+/// too small.
 const NEAR: f64 = 0.1;
 
-/// Frames that told nothing, by why.
+/// Frames that were skipped, by reason.
 #[derive(Default)]
 pub struct SkippedFrames {
     cut: u64,
@@ -20,7 +20,7 @@ pub struct SkippedFrames {
     links: BTreeMap<u32, u64>,
     hidden: BTreeMap<Tunnel, u64>,
     unwrapped: BTreeMap<Tunnel, u64>,
-    /// Packets of which the file does not say when they were captured.
+    /// Packets without a capture time.
     pub timeless: u64,
 }
 
@@ -36,14 +36,14 @@ impl SkippedFrames {
         }
     }
 
-    /// A segment was found, in a tunnel or not.
+    /// Counts a segment, and its tunnel if it has one.
     pub fn unwrapped(&mut self, tunnel: Option<Tunnel>) {
         if let Some(tunnel) = tunnel {
             *self.unwrapped.entry(tunnel).or_default() += 1;
         }
     }
 
-    /// The tunnels that segments were found in, and how many in each.
+    /// The tunnels around segments, with the number of segments in each.
     pub fn tunnels(&self) -> Option<String> {
         let counted = (self.unwrapped.iter()).map(|(tunnel, n)| format!("{}: {n}", tunnel.name()));
         let counted: Vec<String> = counted.collect();
@@ -83,7 +83,7 @@ impl SkippedFrames {
     }
 }
 
-/// How round-trip times of the rows are known.
+/// How the round-trip times of the rows were obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundTrips {
     /// From data to its acknowledgment: the capture is near the sender.
@@ -102,7 +102,7 @@ pub fn round_trips(vantage: &Vantage) -> RoundTrips {
     }
 }
 
-/// What a user should know of a flow that was followed.
+/// Warnings about a flow that was followed.
 pub fn doubts(sender: &Sender, copies: u64) -> Vec<String> {
     let mut doubts = Vec::new();
     let vantage = sender.vantage();
@@ -154,7 +154,7 @@ pub fn doubts(sender: &Sender, copies: u64) -> Vec<String> {
     doubts
 }
 
-/// Notes what was counted of a flow.
+/// Adds the counts of a flow to the metadata.
 pub fn describe(sender: &Sender, copies: u64, about: &mut BTreeMap<String, String>) {
     let counts = sender.counts();
     for (key, count) in [

@@ -1,4 +1,4 @@
-//! TCP segments out of IPv4 and IPv6, with their options.
+//! TCP segments of IPv4 and IPv6, with their options.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 
-/// What matters of a TCP segment.
+/// The relevant fields of a TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
     pub from: (IpAddr, u16),
@@ -19,22 +19,23 @@ pub struct Segment {
     pub flags: u8,
     pub window: u16,
     pub payload_bytes: u32,
-    /// The packet's size with IP and TCP headers, without payload.
+    /// Bytes of IP and TCP headers in the packet.
     pub header_bytes: u32,
     pub options: Options,
     pub packet: Packet,
 }
 
-/// What tells packets apart that carry the same segment.
+/// Distinguishes packets that carry the same segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packet {
-    /// IPv4's, unless it is 0.
+    /// IPv4's id, unless it is 0.
     pub id: Option<u16>,
-    /// Or hop limit.
+    /// TTL, or hop limit.
     pub ttl: u8,
-    /// TCP's.
+    /// TCP checksum.
     pub checksum: u16,
-    /// Of the link's addresses and tags: of two captures of one packet it mostly differs.
+    /// Hash of the link's addresses and tags. It usually differs between two captures of one
+    /// packet.
     pub place: u64,
 }
 
@@ -47,27 +48,27 @@ pub struct Options {
     pub sack_count: usize,
 }
 
-/// Why a frame is no segment.
+/// Why a frame is not a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skipped {
     /// Another protocol.
     Other,
     /// A fragment of an IP packet.
     Fragment,
-    /// The capture cut it within the headers.
+    /// The capture truncated its headers.
     Cut,
     /// Its lengths contradict each other.
     Malformed,
-    /// Its link header is of a kind that is not known.
+    /// Its link header is of an unknown type.
     Link(u32),
-    /// It is in a tunnel that cannot be looked into.
+    /// It is in a tunnel that cannot be read.
     Hidden(Tunnel),
 }
 
-/// The TCP segment of an IPv4 packet, or what it carries instead.
+/// Returns the TCP segment of an IPv4 packet, or its other content.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// The reason why it cannot be read.
 pub fn ipv4(packet: &[u8], wire_bytes: u32, is_measured: bool) -> Result<Carried, Skipped> {
     let header = packet.get(..20).ok_or(Skipped::Cut)?;
     let header_bytes = usize::from(header[0] & 0xf) * 4;
@@ -76,7 +77,7 @@ pub fn ipv4(packet: &[u8], wire_bytes: u32, is_measured: bool) -> Result<Carried
     }
     let protocol = header[9];
     let fragment = u16::from_be_bytes([header[6], header[7]]);
-    // the first fragment of a tunnel's packet still holds the headers within
+    // the first fragment of a tunnel packet still holds the inner headers
     let rest = if protocol == 6 { 0x3fff } else { 0x1fff };
     if fragment & rest != 0 {
         return Err(Skipped::Fragment);
@@ -88,7 +89,7 @@ pub fn ipv4(packet: &[u8], wire_bytes: u32, is_measured: bool) -> Result<Carried
         });
     }
     let total = u32::from(u16::from_be_bytes([header[2], header[3]]));
-    // 0 for what the network card was to cut into packets
+    // 0 means that the network card was to split it into packets
     let total = match total {
         0 => wire_bytes,
         total if is_measured => total.min(wire_bytes),
@@ -110,10 +111,10 @@ pub fn ipv4(packet: &[u8], wire_bytes: u32, is_measured: bool) -> Result<Carried
     Ok(Carried::Segment(segment))
 }
 
-/// The TCP segment of an IPv6 packet, or what it carries instead.
+/// Returns the TCP segment of an IPv6 packet, or its other content.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// The reason why it cannot be read.
 pub fn ipv6(packet: &[u8], wire_bytes: u32, is_measured: bool) -> Result<Carried, Skipped> {
     let header = packet.get(..40).ok_or(Skipped::Cut)?;
     let payload = u32::from(u16::from_be_bytes([header[4], header[5]]));
@@ -140,7 +141,7 @@ pub fn ipv6(packet: &[u8], wire_bytes: u32, is_measured: bool) -> Result<Carried
             51 => usize::from(*extension.get(1).ok_or(Skipped::Cut)?) * 4 + 8,
             44 => {
                 let fragment = extension.get(2..4).ok_or(Skipped::Cut)?;
-                // the only fragment of its packet is whole (RFC 6946)
+                // the only fragment of a packet is the whole packet (RFC 6946)
                 if fragment[0] != 0 || fragment[1] & 0xf9 != 0 {
                     return Err(Skipped::Fragment);
                 }
@@ -176,7 +177,7 @@ fn tcp(
     let u32_at = |at: usize| {
         u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
     };
-    // a capture of the headers' fixed part alone still tells of sequence numbers
+    // with only the fixed part of the header, sequence numbers are still known
     let options = bytes.get(20..header_bytes.min(bytes.len())).unwrap_or(&[]);
     Ok(Segment {
         from: (from, u16_at(0)),

@@ -1,5 +1,5 @@
-//! One flow of a capture, seen from its sender's side: windows from bytes in flight, round-trip
-//! times from acknowledgments, packets.
+//! One flow of a capture from its sender's point of view: windows from bytes in flight, round-trip
+//! times from acknowledgments, and packets.
 
 use std::collections::VecDeque;
 
@@ -8,15 +8,15 @@ use super::gaps::{Filled, Gaps, Order};
 use super::segment::{ACK, FIN, RST, SYN, Segment};
 use super::vantage::Vantage;
 
-/// Times of timestamps that are remembered, of each side.
+/// Timestamps that are remembered, of each side.
 const MAX_STAMPS: usize = 2048;
-/// The largest payload that is taken for one packet's: that of a jumbo frame.
+/// The largest payload that counts as one packet: a jumbo frame's.
 const MAX_MSS_BYTES: u32 = 8960;
 
-/// As many packets of the largest size are full ones, and not an application's messages.
+/// This many packets of the largest size are full ones, not application messages.
 const FULL_PACKETS: u64 = 16;
 
-/// What the sender showed just before an acknowledgment reached it.
+/// The sender's state just before an acknowledgment reached it.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub time_ns: i64,
@@ -33,7 +33,7 @@ pub struct Look {
 pub struct Srtt {
     /// Between the capture and the receiver.
     pub outer_ns: Option<f64>,
-    /// Between the sender and the receiver, as far as the capture tells it.
+    /// Between the sender and the receiver, as far as the capture shows it.
     pub whole_ns: Option<f64>,
 }
 
@@ -44,7 +44,7 @@ impl Srtt {
     }
 }
 
-/// Data that the sender gave to the network.
+/// Data that the sender handed to the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
     pub time_ns: i64,
@@ -53,14 +53,14 @@ pub struct Given {
     pub header_bytes: u32,
 }
 
-/// What came of a segment.
+/// What a segment revealed.
 #[derive(Default)]
 pub struct Seen {
     pub look: Option<Look>,
     pub given: Option<Given>,
 }
 
-/// When each value of a timestamp was first seen.
+/// When each timestamp value was first seen.
 #[derive(Default)]
 struct Stamps(VecDeque<(u32, i64)>);
 
@@ -74,7 +74,7 @@ impl Stamps {
         }
     }
 
-    /// How long ago `echo` was first seen; what is older is forgotten.
+    /// Returns how long ago `echo` was first seen, and forgets older values.
     fn answered(&mut self, echo: u32, time_ns: i64) -> Option<i64> {
         let at = self.0.iter().position(|(value, _)| *value == echo)?;
         self.0.drain(..at);
@@ -83,26 +83,26 @@ impl Stamps {
     }
 }
 
-/// What is counted of a flow.
+/// The counters of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Payload, with what was sent again.
+    /// Payload, including retransmissions.
     pub payload_bytes: u64,
-    /// Of it, what was sent again, and in packets of a full payload.
+    /// Retransmitted payload, in bytes and in packets of full payload.
     pub again_bytes: u64,
     pub retransmits: u64,
-    /// Segments that later ones overtook, or that were captured after their acknowledgment.
+    /// Segments that later ones overtook, or that appear after their acknowledgment.
     pub late_segments: u64,
-    /// Bytes that were acknowledged or passed over without having been captured.
+    /// Bytes that were acknowledged or passed over but not captured.
     pub missed_bytes: u64,
-    /// Segments beyond what a board holds.
+    /// Segments beyond the capacity of the board.
     pub overflowed: u64,
 }
 
 /// The flow so far.
 pub struct Sender {
     board: Board,
-    /// Number of the first byte, as it stands in segments; known from the first that is seen.
+    /// Sequence number of the first byte; known from the first segment that is seen.
     base: Option<u32>,
     snd_nxt: u64,
     snd_una: u64,
@@ -112,18 +112,18 @@ pub struct Sender {
     timestamps: bool,
     window_scale: Option<u8>,
     srtt: Srtt,
-    /// Until then the handshake's round trip is all that the sender knows of.
+    /// Until then the handshake's round trip is the only one the sender knows.
     handshake_until_ns: Option<i64>,
     vantage: Vantage,
     gaps: Gaps,
     counts: Counts,
-    /// The first data that was seen.
+    /// The order of the first data seen.
     first: Order,
-    /// The receiver's window; none while its scale is not known.
+    /// The receiver's window; `None` while its scale is unknown.
     rwnd_bytes: Option<u64>,
     window_is_shut: bool,
     last_data_ns: i64,
-    /// Data was seen since the last row.
+    /// Whether data was seen since the last row.
     unanswered: bool,
     sizes: Vec<u64>,
     largest_bytes: u32,
@@ -162,7 +162,7 @@ impl Sender {
         }
     }
 
-    /// A number near `near`, counted on past 2^32.
+    /// Returns a sequence number near `near`, extended past 2^32.
     fn unwrapped(&self, number: u32, near: u64) -> Option<u64> {
         let near_low = (near as u32).wrapping_add(self.base?);
         near.checked_add_signed(i64::from(number.wrapping_sub(near_low) as i32))
@@ -174,14 +174,14 @@ impl Sender {
         let options = if self.timestamps { 12 } else { 0 };
         let agreed = agreed.map(|mss| u32::from(*mss).saturating_sub(options));
         let agreed = agreed.filter(|mss| *mss >= 64);
-        // the size that most data came in; of a capture with packets not yet cut up, no packet's
+        // the most common data size; it is not a packet's size if the capture holds unsplit packets
         let (common, _) = (self.sizes.iter().enumerate())
             .skip(64)
             .max_by_key(|(size, count)| *count * *size as u64)
             .unwrap_or((0, &0));
         let full = common as u32 == self.largest_bytes && self.sizes[common] >= FULL_PACKETS;
         match agreed {
-            // the path's MTU is below what both ends could take
+            // the path's MTU is below what both ends accept
             Some(mss) if self.largest_bytes < mss && full => common as u32,
             Some(mss) => mss,
             None if self.sizes[common] > 0 => common as u32,
@@ -189,14 +189,14 @@ impl Sender {
         }
     }
 
-    /// Bytes acknowledged a second, in bit/s.
+    /// The rate of acknowledged bytes, in bit/s.
     pub fn goodput_bps(&self) -> Option<f64> {
         let ((from_ns, from), (to_ns, to)) = (self.first_ack?, self.last_ack?);
         let seconds = to_ns.checked_sub(from_ns)? as f64 * 1e-9;
         (seconds > 0.0).then(|| to.saturating_sub(from) as f64 * 8.0 / seconds)
     }
 
-    /// Where the capture stood.
+    /// The position of the capture.
     pub fn vantage(&self) -> &Vantage {
         &self.vantage
     }
@@ -205,7 +205,7 @@ impl Sender {
         self.counts
     }
 
-    /// What the sender showed when it sent the last data, if no acknowledgment came after that.
+    /// The sender's state after the last data, if no acknowledgment followed.
     pub fn unanswered(&self) -> Option<Look> {
         self.unanswered.then(|| self.look(self.last_data_ns))
     }
@@ -222,7 +222,7 @@ impl Sender {
         }
     }
 
-    /// A segment of the flow's own direction.
+    /// Takes a segment of the flow's own direction.
     pub fn data(&mut self, segment: &Segment, time_ns: i64) -> Seen {
         self.vantage.segment(segment, true, time_ns);
         self.begin_srtt();
@@ -233,7 +233,7 @@ impl Sender {
         let mut seq = segment.seq;
         if segment.flags & SYN != 0 {
             self.mss_option[0] = segment.options.mss.or(self.mss_option[0]);
-            seq = segment.seq.wrapping_add(1); // of data that comes with it (RFC 7413)
+            seq = segment.seq.wrapping_add(1); // the number of data in the SYN (RFC 7413)
             self.base.get_or_insert(seq);
         }
         if segment.flags & RST != 0 || segment.payload_bytes == 0 {
@@ -245,12 +245,12 @@ impl Sender {
         }
         self.base.get_or_insert(seq);
         let Some(start) = self.unwrapped(seq, self.snd_nxt) else {
-            // from before the first that was seen
+            // it precedes the first data seen
             self.count_early(segment.payload_bytes, order);
             return Seen::default();
         };
         let end = start + u64::from(segment.payload_bytes);
-        // a keepalive, or a probe of a window that is shut
+        // a keepalive, or a zero-window probe
         let shut = self.window_is_shut && start >= self.snd_una;
         if segment.payload_bytes == 1 && (end <= self.snd_una || shut) {
             return Seen::default();
@@ -267,7 +267,7 @@ impl Sender {
             let passed_over = start.saturating_sub(self.snd_nxt);
             self.counts.missed_bytes += passed_over;
             self.gaps.open(self.snd_nxt, start, time_ns, Some(order));
-            // what the capture missed is in flight all the same
+            // data that the capture missed is in flight too
             if !self.board.sent(self.snd_nxt, end, time_ns) {
                 self.counts.overflowed += 1;
             }
@@ -287,7 +287,7 @@ impl Sender {
         }
     }
 
-    /// Data below the highest that was seen: sent again, or late.
+    /// Takes data below the highest seen: retransmitted, or late.
     fn below(&mut self, start: u64, end: u64, time_ns: i64, order: Order) {
         let rtt_ns = self.vantage.least_ns();
         let Filled {
@@ -304,7 +304,7 @@ impl Sender {
         }
     }
 
-    /// Data that lies before all that was seen: the capture began amid the flow.
+    /// Takes data before the first seen: the capture began in the middle of the flow.
     fn count_early(&mut self, payload_bytes: u32, order: Order) {
         self.counts.payload_bytes += u64::from(payload_bytes);
         if order.is_before(&self.first) == Some(true) {
@@ -315,7 +315,7 @@ impl Sender {
         self.counts.retransmits += u64::from(payload_bytes.div_ceil(self.packet_bytes()));
     }
 
-    /// The handshake is the first round trip, for the kernel as for us.
+    /// Takes the handshake as the first round trip, as the kernel does.
     fn begin_srtt(&mut self) {
         if self.srtt.whole_ns.is_none()
             && self.srtt.outer_ns.is_none()
@@ -328,14 +328,14 @@ impl Sender {
         }
     }
 
-    /// A new round trip between the capture and the receiver.
+    /// Takes a new round trip between the capture and the receiver.
     fn sample(&mut self, outer_ns: i64, time_ns: i64) {
         self.vantage.outer(outer_ns);
         self.srtt.outer_ns = Srtt::smoothed(self.srtt.outer_ns, outer_ns);
         if let Some(inner_ns) = self.vantage.inner_ns() {
             self.srtt.whole_ns = Srtt::smoothed(self.srtt.whole_ns, outer_ns + inner_ns);
         } else if let Some(parts) = self.vantage.handshake() {
-            // when this acknowledgment reaches the sender, its handshake is no longer all it knows
+            // after this acknowledgment, the sender knows more than its handshake
             let until = *self
                 .handshake_until_ns
                 .get_or_insert(time_ns.saturating_add(parts.inner_ns));
@@ -343,7 +343,7 @@ impl Sender {
         }
     }
 
-    /// The size of a packet as far as it is known while reading.
+    /// The packet size, as far as known while reading.
     fn packet_bytes(&self) -> u32 {
         let agreed = self.mss_option.iter().flatten().min();
         match agreed {
@@ -352,7 +352,7 @@ impl Sender {
         }
     }
 
-    /// A segment of the other direction.
+    /// Takes a segment of the other direction.
     pub fn acknowledgment(&mut self, segment: &Segment, time_ns: i64) -> Seen {
         self.vantage.segment(segment, false, time_ns);
         self.begin_srtt();
@@ -367,7 +367,7 @@ impl Sender {
         if segment.flags & ACK == 0 || segment.flags & RST != 0 || self.base.is_none() {
             return Seen::default();
         }
-        // an old acknowledgment, or one of what came before the capture
+        // an old acknowledgment, or one of data before the capture
         let Some(ack) = self.unwrapped(segment.ack, self.snd_una) else {
             return Seen::default();
         };
@@ -382,11 +382,11 @@ impl Sender {
         if ack > self.snd_una {
             sample = self.board.acknowledged(ack);
             self.snd_una = ack;
-            // the end of the connection counts as a byte, which was never sent as data
+            // the FIN counts as a byte that was never sent as data
             let fin = u64::from(segment.flags & FIN != 0 || ack == self.snd_nxt + 1);
             let missed = ack.saturating_sub(self.snd_nxt + fin);
             if missed > 0 {
-                // or only captured after this: hosts put packets together before they are captured
+                // or captured only after this: hosts merge packets before the capture sees them
                 self.counts.missed_bytes += missed;
                 self.gaps
                     .open(self.snd_nxt, self.snd_nxt + missed, time_ns, None);
@@ -404,7 +404,7 @@ impl Sender {
         for &(from, to) in sacks {
             let near = self.snd_una;
             if let (Some(from), Some(to)) = (self.unwrapped(from, near), self.unwrapped(to, near)) {
-                // a block below tells of a duplicate (RFC 2883)
+                // a block below the acknowledgment reports a duplicate (RFC 2883)
                 let new = self
                     .board
                     .sacked(from.max(self.snd_una), to.min(self.snd_nxt));
@@ -428,7 +428,8 @@ impl Sender {
         Seen { look, given: None }
     }
 
-    /// In flight; without SACK, each duplicate acknowledgment tells of a packet that has arrived.
+    /// Bytes in flight. Without SACK, each duplicate acknowledgment means that one packet has
+    /// arrived.
     fn pipe_bytes(&self) -> u64 {
         let pipe_bytes = self.board.pipe_bytes();
         if self.saw_sacks {

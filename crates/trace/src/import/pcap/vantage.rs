@@ -1,14 +1,14 @@
-//! Where a capture stood between the sender and the receiver of a flow, and what the way between it
-//! and the sender adds to a round trip.
+//! The position of a capture between a flow's sender and receiver, and the round-trip time between
+//! the sender and the capture.
 
 use std::collections::VecDeque;
 
 use super::segment::{ACK, RST, SYN, Segment};
 
-/// Values of timestamps that are remembered.
+/// Timestamp values that are remembered.
 const MAX_STAMPS: usize = 2048;
 
-/// One way of the handshake, from a packet to its answer.
+/// The two parts of a round trip, each from a packet to its answer at the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// From the capture to the receiver and back.
@@ -26,9 +26,9 @@ impl Parts {
 /// The three packets that begin a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handshake {
-    /// The last SYN without an answer: its time, and whether the flow's sender sent it.
+    /// The last unanswered SYN: its time, and whether the flow's sender sent it.
     syn: Option<(i64, bool)>,
-    /// What the SYN waited for its answer, and when the answer came last.
+    /// The time from the SYN to its answer, and when the answer last appeared.
     answered: Option<(i64, i64)>,
     parts: Option<Parts>,
 }
@@ -69,10 +69,10 @@ impl Handshake {
     }
 }
 
-/// Acknowledgments by the timestamps in them, which the sender's data echoes.
+/// Acknowledgments by their timestamps, which the sender's data echoes.
 #[derive(Default)]
 struct Echoes {
-    /// Value, when it was first seen, and what was acknowledged with it.
+    /// Timestamp value, when it was first seen, and the number acknowledged with it.
     stamps: VecDeque<(u32, i64, u32)>,
     latest: Option<u32>,
 }
@@ -87,8 +87,9 @@ impl Echoes {
         }
     }
 
-    /// The first data that echoes a value: how long ago that was seen, and whether the sender had
-    /// data under way, so that the acknowledgment is what it waited for.
+    /// Takes the first data that echoes a value, and returns how long ago the capture saw the
+    /// value. The flag is true if the sender had data in flight, so that it was waiting for the
+    /// acknowledgment.
     fn echoed(&mut self, echo: u32, seq: u32, time_ns: i64) -> Option<(i64, bool)> {
         if self.latest == Some(echo) {
             return None;
@@ -103,12 +104,13 @@ impl Echoes {
     }
 }
 
-/// What is known of a capture's place.
+/// What is known about a capture's position.
 #[derive(Default)]
 pub struct Vantage {
     handshake: Handshake,
     echoes: Echoes,
-    /// Smallest times from data to its acknowledgment, and from that to data that echoes it.
+    /// Smallest times from data to its acknowledgment, and from an acknowledgment to data that
+    /// echoes it.
     least_outer_ns: Option<i64>,
     least_inner_ns: Option<i64>,
     /// Sum and number of times from data to its acknowledgment.
@@ -119,19 +121,19 @@ pub struct Vantage {
     hops: [Option<u8>; 2],
 }
 
-/// Where a capture stood.
+/// The position of a capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
     /// This share of a round trip away from the sender.
     Away(f64),
-    /// By the hop limits of the packets, at the sender's side.
+    /// At the sender's side, by the hop limits of the packets.
     AtSender,
     /// It cannot be known.
     Unknown,
 }
 
 impl Vantage {
-    /// Any segment of the connection.
+    /// Takes any segment of the connection.
     pub fn segment(&mut self, segment: &Segment, from_sender: bool, time_ns: i64) {
         self.handshake.segment(segment, from_sender, time_ns);
         self.hops[usize::from(!from_sender)].get_or_insert(segment.packet.ttl);
@@ -153,7 +155,7 @@ impl Vantage {
         }
     }
 
-    /// A round trip between the capture and the receiver was seen.
+    /// Takes a round trip between the capture and the receiver.
     pub fn outer(&mut self, outer_ns: i64) {
         self.least_outer_ns = least(self.least_outer_ns, Some(outer_ns));
         self.outer_sum_ns.0 += outer_ns as f64;
@@ -162,20 +164,20 @@ impl Vantage {
 
     /// The handshake's times.
     pub fn handshake(&self) -> Option<Parts> {
-        // a clock that stood still measured nothing
+        // a clock that did not advance measured nothing
         self.handshake.parts.filter(|parts| parts.total_ns() > 0)
     }
 
-    /// The way to the sender and back just now, by timestamps.
+    /// The current round trip between the capture and the sender, by timestamps.
     pub fn inner_ns(&self) -> Option<i64> {
         let shortest = self.handshake().map(|parts| parts.inner_ns);
-        // what waited for the application took longer than the way
+        // data that waited for the application took longer than the path
         self.released_ns
             .or_else(|| least(self.least_inner_ns, shortest))
             .filter(|_| self.least_inner_ns.is_some())
     }
 
-    /// The shortest whole round trip that is known.
+    /// The shortest known whole round trip.
     pub fn least_ns(&self) -> Option<i64> {
         let seen = (self.least_outer_ns.zip(self.least_inner_ns))
             .map(|(outer_ns, inner_ns)| outer_ns.saturating_add(inner_ns));
@@ -183,9 +185,9 @@ impl Vantage {
         least(seen, handshake)
     }
 
-    /// The share of a usual round trip that lies between the sender and the capture. The handshake's
-    /// own would not do: on a short way it lasts as long as a clock's or a scheduler's error, and what
-    /// that adds to the inner part is nothing beside a queue.
+    /// The share of a usual round trip that lies between the sender and the capture. The
+    /// handshake's own share is unreliable: on a short path, clock and scheduler errors are as
+    /// large as the handshake. Beside a queue, those errors hardly matter.
     fn distance(&self) -> Option<f64> {
         let shortest = self.handshake().or_else(|| {
             let (outer_ns, inner_ns) = (self.least_outer_ns?, self.least_inner_ns?);

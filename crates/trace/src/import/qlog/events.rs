@@ -1,5 +1,5 @@
-//! The events of a qlog, as far as they matter here; what has another shape than expected counts
-//! as not there, for other events have fields of the same names.
+//! The relevant events of a qlog. A field of an unexpected shape counts as missing, because other
+//! events have fields with the same names.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,10 +8,10 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
-/// No datagram is larger; a size that says more is taken as that.
+/// Datagrams are at most this large; larger sizes are clamped to it.
 const MOST_PACKET_BYTES: f64 = 65_535.0;
 
-/// What happened.
+/// The meaning of an event.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     Metrics {
@@ -28,20 +28,20 @@ pub enum What {
     Lost {
         number: u64,
         size_bytes: u32,
-        /// How many, of which `number` is the largest.
+        /// Number of lost packets; `number` is the largest of them.
         packets: u32,
     },
-    /// A packet came in that acknowledges up to this number.
+    /// A packet arrived that acknowledges up to this number.
     Acknowledged {
         number: u64,
     },
 }
 
-/// An event as it stands in the file.
+/// An event as stored in the file.
 #[derive(Default)]
 pub struct RawEvent {
     pub time: Time,
-    /// `transport:packet_sent`, or the second part of it alone.
+    /// `transport:packet_sent`, or only its second part.
     pub name: Text,
     pub group_id: Text,
     pub path: Text,
@@ -52,10 +52,10 @@ pub struct RawEvent {
 pub struct Data {
     #[serde(default)]
     congestion_window: Number,
-    /// As aioquic and picoquic call it.
+    /// The name that aioquic and picoquic use.
     #[serde(default)]
     cwnd: Number,
-    /// As mvfst does.
+    /// The name that mvfst uses.
     #[serde(default)]
     current_cwnd: Number,
     #[serde(default)]
@@ -113,7 +113,7 @@ struct Frame {
 }
 
 impl RawEvent {
-    /// The path of a connection that has several, if it is told.
+    /// The path of the event, if the connection has several and it names one.
     pub fn path(&self) -> &str {
         match self.path.0.as_str() {
             "" => &self.data.0.path_id.0,
@@ -121,7 +121,7 @@ impl RawEvent {
         }
     }
 
-    /// What it says of application data, and the size of a datagram if it says that.
+    /// The event's meaning for application data, and the size of a datagram if it states one.
     pub fn what(&self) -> (Option<What>, Option<u32>) {
         let data = &self.data.0;
         let name = self.name.0.rsplit(':').next().unwrap_or("");
@@ -137,7 +137,7 @@ impl RawEvent {
             | "recovery_metrics_updated"
             | "metric_update"
             | "congestion_metric_update" => {
-                // 0 stands for what is not known yet
+                // 0 means not yet known
                 let told = |numbers: &[Number]| {
                     let mut told = numbers.iter().filter_map(|number| number.0);
                     told.find(|number| *number > 0.0)
@@ -178,7 +178,7 @@ impl RawEvent {
         }
     }
 
-    /// The packet's number, of application data: others have numbers of their own.
+    /// The number of an application data packet: other packets have separate numbers.
     fn number(&self) -> Option<u64> {
         let (data, header) = (&self.data.0, &self.data.0.header.0);
         let kind = match header.packet_type.0.as_str() {
@@ -203,15 +203,15 @@ impl RawEvent {
     }
 }
 
-/// A moment: a number, or a text that is one.
+/// A time: a number, or a text that holds one.
 #[derive(Clone, Copy, Default)]
 pub struct Time(pub Option<f64>);
 
-/// The largest of the numbers in lists within lists.
+/// The largest number in nested lists.
 #[derive(Clone, Copy, Default)]
 pub struct Largest(pub Option<f64>);
 
-/// A list of objects; without elements if it is something else.
+/// A list of objects; empty if the value is something else.
 pub struct List<T>(pub Vec<T>);
 
 impl<T> Default for List<T> {
@@ -220,7 +220,7 @@ impl<T> Default for List<T> {
     }
 }
 
-/// A number, or a text that is one, of at least 0.
+/// A non-negative number, or a text that holds one.
 #[derive(Clone, Copy, Default)]
 pub struct Number(pub Option<f64>);
 
@@ -228,13 +228,13 @@ pub struct Number(pub Option<f64>);
 #[derive(Clone, Default)]
 pub struct Text(pub String);
 
-/// An object; with nothing in it if it is something else.
+/// An object; empty if the value is something else.
 #[derive(Default)]
 pub struct Object<T>(pub T);
 
 struct Loose<T>(PhantomData<T>);
 
-/// Gives `default` for what is no `$($visit)*`.
+/// Returns `default` for values that are not `$($visit)*`.
 macro_rules! loosely {
     ($kind:ty, $what:literal, { $($visit:item)* }) => {
         impl<'de> Deserialize<'de> for $kind {

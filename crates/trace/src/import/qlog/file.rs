@@ -1,4 +1,4 @@
-//! The texts of a qlog file, one event at a time.
+//! Reads a qlog file, one event at a time.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,24 +14,24 @@ use crate::error::TraceError;
 use crate::import::input::{Budget, Input, Metered, json_error};
 use crate::import::rows::FlowNames;
 
-/// Traces of one file after this many count as the last of them.
+/// Further traces of one file count as the last of them.
 const MAX_TRACES: usize = 65_536;
-/// As much of a file as shows that it is of before the drafts.
+/// The part of a file that shows whether it predates the drafts.
 const HEAD_BYTES: usize = 4 << 10;
 
 /// What is kept of an event.
 pub struct Event {
     pub flow: u32,
-    /// The event's own number, and the sum of all up to it, in the trace's unit.
+    /// The event's own time, and the running sum, in the trace's unit.
     time: f64,
     total: f64,
     trace: u32,
     pub what: What,
-    /// Where it ended.
+    /// The line where it ended.
     pub line: u64,
 }
 
-/// One of the file's traces: who logs, and how it counts time.
+/// One of the file's traces: its endpoint and its time units.
 struct Trace {
     since_previous: bool,
     total: f64,
@@ -39,7 +39,7 @@ struct Trace {
     unit_s: f64,
     vantage_point: String,
     group: String,
-    /// What stands where in events that are lists.
+    /// The meaning of each position in events that are lists.
     fields: Rc<[Field]>,
     rtts: RttCheck,
 }
@@ -58,7 +58,7 @@ impl Default for Trace {
     }
 }
 
-/// What an element of an event that is a list means (drafts 00 and 01).
+/// The meaning of an element of an event that is a list (drafts 00 and 01).
 #[derive(Clone, Copy, PartialEq)]
 enum Field {
     Time,
@@ -84,15 +84,15 @@ impl Field {
     }
 }
 
-/// Everything of a file that matters.
+/// Everything relevant in a file.
 #[derive(Default)]
 pub struct Log {
     pub events: Vec<Event>,
-    /// Who each flow is: the vantage point, the group and the path.
+    /// The name of each flow: the vantage point, the group and the path.
     pub flows: Vec<String>,
-    /// The size of a full datagram, told or seen.
+    /// The size of a full datagram, reported or observed.
     pub datagram_bytes: Option<u32>,
-    /// Events of all kinds.
+    /// Number of events of all kinds.
     pub seen: u64,
     traces: Vec<Trace>,
 }
@@ -108,13 +108,13 @@ impl Log {
         time * trace.unit_s
     }
 
-    /// What a round-trip time that an event tells is to be multiplied by to be in seconds.
+    /// The factor that converts a round-trip time of the event to seconds.
     pub fn rtt_unit_s(&self, event: &Event) -> f64 {
         let trace = &self.traces[event.trace as usize];
         trace.unit_s * trace.rtts.factor()
     }
 
-    /// The unit of round-trip times, where it is not that of the traces' times.
+    /// The unit of round-trip times, if it differs from that of the trace's times.
     pub fn odd_rtt_unit(&self) -> Option<String> {
         let mut factors = self.traces.iter().map(|t| (t.rtts.factor(), t.unit_s));
         let (factor, unit_s) = factors.find(|(factor, _)| *factor != 1.0)?;
@@ -126,7 +126,7 @@ impl Log {
         Some(unit.to_string())
     }
 
-    /// The events, in order of time: traces may lie behind one another.
+    /// The events in time order; a file may hold traces one after another.
     pub fn in_order(&self) -> Vec<&Event> {
         let mut events: Vec<&Event> = self.events.iter().collect();
         events.sort_by(|a, b| self.time_s(a).total_cmp(&self.time_s(b)));
@@ -175,7 +175,7 @@ impl State {
         }
     }
 
-    /// The trace that is being read; events may have no header.
+    /// The trace being read; events may come without a header.
     fn trace(&mut self) -> &mut Trace {
         if self.log.traces.is_empty() {
             self.begin_trace();
@@ -202,10 +202,10 @@ impl State {
             "" => &trace.group,
             group => group,
         };
-        // most connections have one path, which not all of their events name
+        // most connections have one path, and not all of their events name it
         let path = Some(event.path()).filter(|path| !["", "0"].contains(path));
         let path = path.map_or(String::new(), |path| format!("path {path}"));
-        // traces of one name are different connections all the same
+        // traces with the same name are still different connections
         let flow = self.names.number(&format!("{number}\n{group} {path}"))?;
         let now = if trace.since_previous { total } else { time };
         match what {
@@ -241,7 +241,7 @@ impl State {
     }
 }
 
-/// Counts lines, and takes the separators of a JSON text sequence (RFC 7464) for white space.
+/// Counts lines, and replaces the separators of a JSON text sequence (RFC 7464) by white space.
 struct Counted<R> {
     source: R,
     line: Rc<Cell<u64>>,
@@ -249,7 +249,7 @@ struct Counted<R> {
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // one at a time, for the parser's line must be known at each event
+        // one byte at a time, because the parser's line must be known at each event
         let Some(first) = buffer.first_mut() else {
             return Ok(0);
         };
@@ -265,7 +265,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Why a file that begins so is not read, whatever follows.
+/// The reason why a file with this head cannot be read.
 fn refusal(head: &str) -> Option<String> {
     let (_, after) = head.split_once("qlog_version")?;
     let version: String = after
@@ -284,7 +284,7 @@ fn refusal(head: &str) -> Option<String> {
     script.then(|| format!("is a qlog within a script (qlog_version {version}); {expected}"))
 }
 
-/// Reads all events, up to the end or to what is wrong.
+/// Reads all events, up to the end or the first error.
 pub fn read(input: Input<'_>, most: usize) -> Result<(Log, Option<TraceError>), TraceError> {
     let head = input.head(HEAD_BYTES)?;
     if let Some(refusal) = refusal(&String::from_utf8_lossy(&head)) {
@@ -329,7 +329,7 @@ pub fn read(input: Input<'_>, most: usize) -> Result<(Log, Option<TraceError>), 
     } = state;
     let sane = |bytes: &u32| (64..=65_535).contains(bytes);
     log.datagram_bytes = told_bytes.filter(sane).or(Some(seen_bytes).filter(sane));
-    // with the vantage point, which may stand behind the events, for the trace's number
+    // the vantage point may come after the events, so it replaces the trace's number here
     let named = |name: &String| {
         let (trace, rest) = name.split_once('\n').unwrap_or_default();
         let trace = trace.parse().ok().and_then(|at: usize| log.traces.get(at));
@@ -342,13 +342,13 @@ pub fn read(input: Input<'_>, most: usize) -> Result<(Log, Option<TraceError>), 
     Ok((log, damage))
 }
 
-/// One text of the file: a whole log, the header of a sequence, or an event.
+/// One text of the file: a whole log, a sequence header, or an event.
 struct TopLevel<'a> {
     state: &'a mut State,
     entered: &'a mut bool,
 }
 
-/// A trace within a log, or the header of a sequence.
+/// A trace within a log, or a sequence header.
 struct TraceText<'a>(&'a mut State);
 
 /// `traces` or `events`.
@@ -357,7 +357,7 @@ struct List<'a> {
     of_traces: bool,
 }
 
-/// One of `events`: an object, or a list as `event_fields` says.
+/// One event: an object, or a list as `event_fields` describes.
 struct EventText<'a>(&'a mut State);
 
 macro_rules! seed {
@@ -377,7 +377,7 @@ seed!(TraceText, deserialize_map);
 seed!(List, deserialize_seq);
 seed!(EventText, deserialize_any);
 
-/// Takes the value of `key`, if an event has such a field.
+/// Reads the value of `key`, if an event has such a field.
 fn event_field<'de, A: MapAccess<'de>>(
     event: &mut RawEvent,
     key: &str,

@@ -1,12 +1,11 @@
-//! qlog, the log of QUIC endpoints: one JSON text (`.qlog`) or a sequence of them (`.sqlog`, split
-//! by newlines or record separators).
+//! qlog, the log of QUIC endpoints: one JSON text (`.qlog`) or a sequence of them (`.sqlog`,
+//! separated by newlines or record separators).
 //!
-//! Events are objects, or, of drafts 00 and 01, lists whose `event_fields` say what stands where.
-//! They are known by the last part of their names, so that those of the drafts
-//! (`metrics_updated`), of 0.3 (`recovery:metrics_updated`), the newer ones
-//! (`quic:recovery_metrics_updated`) and mvfst's (`congestion_metric_update`) are read. Times are in
-//! the unit of `time_units`, by default milliseconds; so are round-trip times, unless packets and
-//! their acknowledgments show that they are not.
+//! Events are objects or, in drafts 00 and 01, lists whose `event_fields` name the positions. They
+//! are identified by the last part of their names. That covers the drafts (`metrics_updated`), 0.3
+//! (`recovery:metrics_updated`), newer versions (`quic:recovery_metrics_updated`) and mvfst
+//! (`congestion_metric_update`). Times are in the unit of `time_units`, by default milliseconds. So
+//! are round-trip times, unless packets and their acknowledgments show otherwise.
 
 mod events;
 mod file;
@@ -29,11 +28,11 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::called("qlog")
 };
 
-/// The smallest packet that QUIC must be able to send (RFC 9000, section 14), where the log does
-/// not tell.
+/// The smallest packet that QUIC must be able to send (RFC 9000, section 14), used if the log has
+/// no size.
 const DATAGRAM_BYTES: u32 = 1200;
 
-/// What an endpoint said of itself last; metrics are logged only where they changed.
+/// The last reported metrics of an endpoint; logs contain only changes.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     cwnd_bytes: Option<f64>,
@@ -82,7 +81,7 @@ pub(super) fn read(input: Input<'_>, most: usize) -> Result<Read<Record>, TraceE
             time_s: log.time_s(event),
             flow: event.flow,
             cwnd_packets: packets(cwnd_bytes),
-            // no threshold yet is logged as the largest number
+            // an unset threshold is logged as the largest number
             ssthresh_packets: flow.ssthresh_bytes.filter(|b| *b < 1e15).map(packets),
             srtt_s: flow.srtt_s,
             snd_nxt_bytes: flow.sent_any.then_some(flow.sent_bytes),
@@ -265,7 +264,7 @@ mod tests {
         assert!((rows[1].time_s - 0.005).abs() < 1e-9);
     }
 
-    /// As picoquic writes it today.
+    /// As current picoquic writes it.
     const POSITIONAL: &str = r#"{ "qlog_version": "draft-00", "title": "picoquic", "traces": [
 { "vantage_point": { "name": "backend-67", "type": "server" },
 "event_fields": ["relative_time", "path_id", "category", "event", "data"],
@@ -339,7 +338,7 @@ mod tests {
         );
     }
 
-    /// 20 round trips of 25 ms, told as `told`.
+    /// 20 round trips of 25 ms, reported as `told`.
     fn round_trips(told: &str) -> String {
         let mut text =
             "\u{1e}{\"qlog_version\":\"0.3\",\"qlog_format\":\"JSON-SEQ\",\"trace\":{}}\n"

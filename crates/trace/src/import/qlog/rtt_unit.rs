@@ -1,16 +1,16 @@
-//! In which unit a log tells round-trip times: some endpoints write seconds or microseconds where
-//! the format has milliseconds. What packets and their acknowledgments took shows it.
+//! Infers the unit of a log's round-trip times: some endpoints write seconds or microseconds where
+//! the format has milliseconds. The times from packets to their acknowledgments reveal it.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Packets of a flow that may still be acknowledged, at most.
+/// Most packets of a flow that may still be acknowledged.
 const MAX_IN_FLIGHT: usize = 1 << 16;
-/// With fewer acknowledgments, none may have come without a delay.
+/// With fewer acknowledgments, each of them may have been delayed.
 const LEAST_SAMPLES: u32 = 8;
-/// Units differ by a thousand; the least of both times by far less than this.
+/// Units differ by a thousand; measured and reported minima differ by far less than this.
 const SLACK: f64 = 3.0;
 
-/// What one trace tells of round-trip times, in its unit of time.
+/// Measured and reported round-trip times of one trace, in its unit of time.
 #[derive(Default)]
 pub struct RttCheck {
     flows: HashMap<u32, VecDeque<(u64, f64)>>,
@@ -48,7 +48,7 @@ impl RttCheck {
         self.least_told = Some(self.least_told.unwrap_or(f64::MAX).min(rtt));
     }
 
-    /// What told times have to be multiplied by to be in the trace's unit of time.
+    /// The factor that converts reported round-trip times to the trace's unit of time.
     pub fn factor(&self) -> f64 {
         let (Some(seen), Some(told)) = (self.least_seen, self.least_told) else {
             return 1.0;

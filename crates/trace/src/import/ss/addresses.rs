@@ -1,4 +1,4 @@
-//! Where a line of ss has a socket's addresses.
+//! Finds the addresses of a socket in a line of ss.
 
 const STATES: [&str; 13] = [
     "ESTAB",
@@ -15,14 +15,14 @@ const STATES: [&str; 13] = [
     "CLOSED",
     "BOUND",
 ];
-/// What ss without `-t` puts before sockets other than TCP's.
+/// What ss without `-t` prints first for sockets other than TCP's.
 pub(super) const OTHER_NETIDS: [&str; 12] = [
     "udp", "raw", "u_str", "u_dgr", "u_seq", "nl", "p_raw", "p_dgr", "icmp6", "v_str", "sctp",
     "xdp",
 ];
 
-/// Which word of a socket's line is its first address: after the kind of socket (without `-t`), the state (unless one
-/// was asked for), and the lengths of two queues.
+/// Returns the position of the first address in a socket's line. Before it come the socket kind
+/// (without `-t`), the state (unless the query had one), and two queue lengths.
 pub(super) fn addresses_at(words: &[&str]) -> Option<usize> {
     let queues = |at: usize| {
         words

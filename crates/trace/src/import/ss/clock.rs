@@ -1,17 +1,17 @@
-//! Times in the forms in which people put them beside what ss prints.
+//! Time formats that people put next to the output of ss.
 
-/// Times in the forms in which people put them between samples.
+/// Reads times in the formats that people put between samples.
 #[derive(Default)]
 pub(super) struct Clock {
-    /// The last time that was found.
+    /// The last time found.
     pub now_s: Option<f64>,
 }
 
 impl Clock {
-    /// The time with which a line begins, if it does, and the rest of the line.
+    /// Returns the time at the start of a line, if there is one, and the rest of the line.
     pub fn split<'a>(&self, line: &'a str) -> (Option<f64>, &'a str) {
         let mut trimmed = line.trim_start_matches(['#', ' ', '[']);
-        // as flent and others put it
+        // as flent and others write it
         for prefix in ["Time:", "time:", "TIME:", "timestamp:", "Timestamp:"] {
             trimmed = trimmed.strip_prefix(prefix).unwrap_or(trimmed);
         }
@@ -21,13 +21,13 @@ impl Clock {
             None => (trimmed, ""),
         };
         let word = word.trim_end_matches([']', ':', ',']);
-        // whole seconds since 1970, or with a point; a short number is a queue's length
+        // whole seconds since 1970, or with a decimal point; a short number is a queue's length
         let long = word.len() >= 10 && word.bytes().all(|b| b.is_ascii_digit());
         if (long || word.contains('.'))
             && let Ok(time_s) = word.parse::<f64>()
             && time_s.is_finite()
         {
-            // `date +%s%3N`, `%s%6N` and `%s%N` have no point
+            // `date +%s%3N`, `%s%6N` and `%s%N` have no decimal point
             let unit = match word.len() {
                 13 if long => 1e3,
                 16 if long => 1e6,
@@ -54,7 +54,7 @@ impl Clock {
                 None => (None, line),
             };
         }
-        // as date prints it: Sun Nov 22 00:52:11 UTC 2026, or Sun Nov 22 12:52:11 AM UTC 2026
+        // as `date` prints it: Sun Nov 22 00:52:11 UTC 2026, or Sun Nov 22 12:52:11 AM UTC 2026
         let mut words: Vec<&str> = trimmed.split_whitespace().collect();
         let mut half = 0.0;
         if words.len() == 7 && ["AM", "PM"].contains(&words[4]) {
@@ -71,7 +71,7 @@ impl Clock {
             && let Some(days) = days(&format!("{year}-{}-{day}", month + 1))
             && let Some(seconds) = seconds_of_day(time)
         {
-            // 12 o'clock is the first hour of its half of the day
+            // 12 o'clock begins each half of the day
             let seconds = if half < 0.0 {
                 seconds
             } else {
@@ -82,10 +82,10 @@ impl Clock {
         (None, line)
     }
 
-    /// The time with which a line ends, if it does, and what comes before it.
+    /// Returns the time at the end of a line, if there is one, and the text before it.
     pub fn split_end<'a>(&self, line: &'a str) -> (Option<f64>, &'a str) {
         let line = line.trim_end();
-        // the longest form has 7 words, as date prints them
+        // `date` prints the longest format, 7 words
         let mut starts: Vec<usize> = Vec::new();
         let mut end = line.len();
         while let Some(at) = line[..end].rfind([' ', '\t'])
@@ -96,7 +96,7 @@ impl Clock {
         }
         for start in starts.into_iter().rev() {
             let text = &line[start..];
-            // a time begins with a digit, or a weekday; the words of ss have colons or units
+            // a time begins with a digit or a weekday; the words of ss have colons or units
             if let (Some(time_s), "") = self.split(text)
                 && (text.contains([':', '-']) || time_s >= 1e8)
             {
@@ -106,7 +106,7 @@ impl Clock {
         (None, line)
     }
 
-    /// HH:MM:SS, which begins again at midnight.
+    /// HH:MM:SS, which starts over at midnight.
     fn of_day(&self, word: &str) -> Option<f64> {
         let seconds = seconds_of_day(word)?;
         let last_s = self.now_s.unwrap_or(seconds);
@@ -135,7 +135,7 @@ fn days(date: &str) -> Option<i64> {
     if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // the year begins in March, so that the day that comes and goes is its last
+    // the year begins in March, so that the leap day is its last
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {

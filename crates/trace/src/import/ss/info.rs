@@ -1,9 +1,9 @@
-//! What ss knows of a socket: its words.
+//! The words that ss prints about a socket.
 
 use crate::import::input::shown;
 use crate::record::{Mode, Record};
 
-/// What ss says of a connection in single words before the name of its congestion control.
+/// Single words that ss prints before the name of the congestion control.
 const FLAGS: [&str; 10] = [
     "ts",
     "usec_ts",
@@ -16,7 +16,7 @@ const FLAGS: [&str; 10] = [
     "tcp-ulp-tls",
     "mptcp",
 ];
-/// What comes right after that name.
+/// What directly follows that name.
 const AFTER_SCHEME: [&str; 7] = [
     "wscale:", "rto:", "backoff:", "rtt:", "ato:", "mss:", "cwnd:",
 ];
@@ -52,7 +52,7 @@ pub(super) fn record(info: &[&str], time_s: f64, flow: u32) -> Result<Record, St
         })
         .transpose()?;
     let sent = count("bytes_sent:")?;
-    // ss leaves out what is 0
+    // ss omits zero values
     let resent = count("bytes_retrans:")?.unwrap_or(0);
     let acked = count("bytes_acked:")?;
     let bbr = Bbr::of(info);
@@ -97,7 +97,7 @@ fn bps(text: &str) -> Option<f64> {
     (rate.is_finite() && rate > 0.0).then_some(rate)
 }
 
-/// What ss says of BBR: `bbr:(bw:28.9Mbps,mrtt:19.6,pacing_gain:1,cwnd_gain:2)`.
+/// What ss prints about BBR: `bbr:(bw:28.9Mbps,mrtt:19.6,pacing_gain:1,cwnd_gain:2)`.
 struct Bbr<'a>(Option<&'a str>);
 
 impl<'a> Bbr<'a> {
@@ -115,7 +115,7 @@ impl<'a> Bbr<'a> {
         (value.is_finite() && value > 0.0).then_some(value)
     }
 
-    /// The kernel tells gains, which differ with the mode.
+    /// The mode, inferred from the gains that the kernel reports.
     fn mode(&self) -> Option<Mode> {
         let (pacing, window) = (self.least("pacing_gain:")?, self.least("cwnd_gain:")?);
         let mode = match () {

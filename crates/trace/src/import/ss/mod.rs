@@ -1,9 +1,9 @@
-//! `ss -tin`, run again and again: one row for each socket and sample.
+//! Repeated `ss -tin`: one row for each socket and sample.
 //!
-//! A sample begins with a time on a line of its own or before each line (as `ts` puts it), or with
-//! the table's header, or when a socket comes again; a time may also follow a sample, or end each
-//! line. What ss knows of a socket stands below its addresses, beside them (`-O`), or alone, where
-//! the addresses were filtered out.
+//! A sample begins with a time on its own line or before each line (as `ts` puts it), with the
+//! table's header, or when a socket appears again. A time may also follow a sample, or end each
+//! line. The socket's data stands below its addresses, beside them (`-O`), or alone if the
+//! addresses were filtered out.
 
 mod addresses;
 mod clock;
@@ -33,7 +33,7 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::called("ss -tin")
 };
 
-/// Between samples, where nothing tells the time.
+/// Assumed time between samples if the file has no times.
 const UNTIMED_S: f64 = 1.0;
 
 #[derive(Default)]
@@ -42,18 +42,18 @@ struct Flow {
     scheme: String,
 }
 
-/// Whose the next line without addresses is.
+/// The socket that the next line without addresses belongs to.
 #[derive(PartialEq)]
 enum Owner {
-    /// No addresses came.
+    /// No addresses were seen.
     Unknown,
-    /// Of a socket that has no flow, or whose line has come already.
+    /// A socket without a flow, or whose data was already read.
     Nobody,
-    /// Of the socket with these ends, which is a flow once something is known of it.
+    /// The socket with these ends; it becomes a flow with its first data.
     Socket(String),
 }
 
-/// Where the times stand.
+/// The position of the times.
 #[derive(Clone, Copy, PartialEq)]
 enum Times {
     Nowhere,
@@ -68,7 +68,7 @@ struct Reader<'a> {
     flows: Vec<Flow>,
     unnamed: Unnamed,
     rows: Rows<Record>,
-    /// Rows that wait for the time after them, with their lines.
+    /// Rows that wait for a time after them, with their line numbers.
     waiting: Vec<(u64, Record)>,
     most: usize,
     clock: Clock,
@@ -124,7 +124,7 @@ impl Reader<'_> {
             self.sample += u64::from(self.times == Times::Nowhere);
             return Ok(());
         }
-        // what grep puts between the parts that it found, and flent between samples
+        // grep's separator between matches, and flent's between samples
         if *first == "--" || *first == "---" {
             return Ok(());
         }
@@ -152,7 +152,7 @@ impl Reader<'_> {
         self.socket(number, info)
     }
 
-    /// Takes what ss knows of a socket.
+    /// Takes the data of a socket.
     fn socket(&mut self, number: u64, info: &[&str]) -> Result<(), TraceError> {
         let wrong = |message: String| TraceError::at(self.path, number, "", message);
         let flow = match &self.owner {
@@ -162,7 +162,7 @@ impl Reader<'_> {
                 self.flow(&name).map_err(wrong)?
             }
             Owner::Nobody => return Ok(()),
-            // of a socket that listens, ss knows a window and no times
+            // ss reports a window but no times for listening sockets
             Owner::Unknown if value(info, "rto:").or(value(info, "rtt:")).is_none() => {
                 return Ok(());
             }
@@ -205,7 +205,7 @@ impl Reader<'_> {
             .push(self.path, Place::Line { line, column }, record)
     }
 
-    /// Notes a time, which may stand `alone` on its line.
+    /// Takes a time; `alone` if it has its own line.
     fn at(&mut self, time_s: f64, alone: bool) -> Result<(), TraceError> {
         if self.clock.now_s != Some(time_s) {
             self.sample += 1;
@@ -214,7 +214,7 @@ impl Reader<'_> {
         match self.times {
             Times::Nowhere if self.rows.len() == 0 => self.times = Times::Before,
             Times::Nowhere => {
-                // what came before had no time, and was taken to be seconds apart
+                // the rows so far had assumed times
                 for row in self.rows.iter_mut() {
                     row.time_s = time_s;
                 }
@@ -230,7 +230,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The number of a flow; a socket that comes again without a time begins a sample.
+    /// Returns the number of a flow. A socket that appears again without a time begins a sample.
     fn flow(&mut self, name: &str) -> Result<u32, String> {
         let flow = self.names.number(name)?;
         if flow as usize == self.flows.len() {
@@ -264,7 +264,7 @@ impl Reader<'_> {
                 "{file}: {count} rows after the last time are left out"
             ));
         }
-        // bytes acknowledged, and when: of each flow the first and the last
+        // bytes acknowledged and time: the first and last of each flow
         let mut ends = vec![None; self.flows.len()];
         for row in self.rows.iter_mut() {
             if let Some(acked) = row.snd_una_bytes {

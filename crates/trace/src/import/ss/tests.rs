@@ -76,7 +76,7 @@ fn what_is_wrong_is_told_by_line() {
     assert_eq!(kept.trace.records.len(), 1);
 }
 
-/// As iproute2 6.1 prints it (`ss -tinemoOp`): all in one line.
+/// As iproute2 6.1 prints it (`ss -tinemoOp`): everything on one line.
 const ONE_LINE: &str = "\
 1700000000.0
 State Recv-Q Send-Q Local Address:Port Peer Address:Port Process
@@ -88,7 +88,7 @@ State Recv-Q Send-Q Local Address:Port Peer Address:Port Process
 ESTAB 0 5 127.0.0.1:45246 127.0.0.1:44327 timer:(persist,204ms,0) <-> skmem:(r0) ts sack cubic wscale:10,10 rto:204 rtt:2.5/1.1 mss:1448 cwnd:13 bytes_sent:3000 bytes_acked:2001 retrans:0/3
 ";
 
-/// As `ss -ti | grep cwnd` with a time at the end of each line leaves it, twice in a sample.
+/// The output of `ss -ti | grep cwnd` with a time at the end of each line, twice in a sample.
 const WITHOUT_ADDRESSES: &str = " \n\
 \t cubic wscale:7,7 rto:292 rtt:90/1 mss:1402 cwnd:1263 bytes_acked:41659066 segs_out:31001 segs_in:3662 retrans:0/20 08:39:50.0 \n \n\
 \t cubic cwnd:10\n\

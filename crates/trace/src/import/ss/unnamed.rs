@@ -1,6 +1,6 @@
-//! Sockets whose addresses were filtered out, told apart by counters that never fall.
+//! Sockets without addresses, distinguished by counters that never decrease.
 
-/// What ss counts over a socket's life; what is 0 it leaves out.
+/// Counters over a socket's life; ss omits zeros.
 const COUNTERS: [(&str, f64); 5] = [
     ("bytes_acked:", 1.0),
     ("bytes_received:", 1.0),
@@ -9,27 +9,27 @@ const COUNTERS: [(&str, f64); 5] = [
     ("segs_in:", 1000.0),
 ];
 
-/// Each line is held against all of them.
+/// Each line is compared with all of them.
 const MOST: usize = 1024;
 
 struct Socket {
-    /// When it was seen last.
+    /// The sample in which it was last seen.
     sample: u64,
     counters: [f64; COUNTERS.len()],
-    /// Agreed on at its beginning, and the same ever after.
+    /// Negotiated when the connection opens, and constant afterward.
     window_scale: String,
 }
 
-/// The sockets that were seen.
+/// The sockets seen so far.
 #[derive(Default)]
 pub(super) struct Unnamed(Vec<Socket>);
 
 impl Unnamed {
-    /// Which socket a line is of: the one that it takes the least progress to be, else a new one. In a sample with
-    /// a time, each socket stands once.
+    /// Returns the socket that a line belongs to: the one that needs the least progress, else a new
+    /// one. In a sample with a time, each socket appears once.
     ///
     /// # Errors
-    /// There are too many to tell apart.
+    /// If there are too many to distinguish.
     pub fn socket(&mut self, info: &[&str], sample: u64, timed: bool) -> Result<usize, String> {
         let value = |key: &str| info.iter().find_map(|word| word.strip_prefix(key));
         let counters = COUNTERS.map(|(key, _)| {

@@ -1,8 +1,8 @@
-//! Packets that a capture has twice, out of turn, or after their acknowledgment.
+//! Packets that a capture holds twice, out of order, or after their acknowledgment.
 
 use super::*;
 
-/// Every packet with an id of its own, and timestamps.
+/// Every packet has its own id, and timestamps.
 fn numbered() -> Script {
     let with = |(i, (time_us, tcp)): (u16, (u32, Tcp))| {
         let tcp = Tcp {
@@ -62,13 +62,13 @@ fn copies_of_a_packet_are_told_and_were_not_sent_again() {
 #[test]
 fn a_packet_that_is_sent_again_is_no_copy() {
     assert_eq!(retransmits(&numbered()), Some(1));
-    // some hosts send it with the id that it had, after a timeout
+    // some hosts retransmit with the original id, after a timeout
     let mut script = numbered();
     script.pop();
     let (time_us, last) = script[script.len() - 1];
     script.push((time_us + 310_000, last));
     assert_eq!(retransmits(&script), Some(2));
-    // ids that are always the same tell nothing
+    // constant ids give no information
     let constant: Script = (super::script().into_iter())
         .map(|(time_us, tcp)| (time_us, Tcp { id: 0x1234, ..tcp }))
         .collect();
@@ -77,7 +77,7 @@ fn a_packet_that_is_sent_again_is_no_copy() {
 
 #[test]
 fn acknowledgments_captured_before_their_data_make_no_losses() {
-    // a host puts packets 4 to 6 together, and the capture has them after what acknowledges them
+    // a host merges packets 4 to 6, and the capture shows them after their acknowledgment
     let mut script = numbered();
     let stands =
         |script: &Script, time_us: u32| script.iter().position(|(t, _)| *t == time_us).unwrap();
@@ -124,7 +124,7 @@ fn data_that_was_overtaken_was_not_sent_again() {
     let (third, fourth) = (script[5].1, script[6].1);
     (script[5].1, script[6].1) = (fourth, third);
     assert_eq!(retransmits(&script), Some(0));
-    // a later id in the same place is of a packet sent again that was lost before the capture
+    // a later id in the same place means a retransmission of a packet lost before the capture
     script[6].1.id = 2000;
     assert_eq!(retransmits(&script), Some(1));
 }
@@ -138,7 +138,7 @@ fn probes_of_a_shut_window_are_not_counted() {
         payload: 1,
         ..DATA
     };
-    // the window that the last acknowledgment tells is made 0
+    // the last acknowledgment advertises a zero window
     for i in 0..3 {
         script.push((200_000 + i * 200_000, probe));
     }

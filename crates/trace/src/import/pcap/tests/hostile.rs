@@ -1,4 +1,4 @@
-//! Lengths that lie.
+//! Wrong lengths.
 
 use super::*;
 use crate::import::input::Input;
@@ -30,7 +30,7 @@ fn captures() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Memory for packets grows with the file, not with what it says.
+/// Memory for packets grows with the file, not with the lengths in it.
 fn largest_buffer(content: &[u8]) -> usize {
     let input = Input::bytes(std::path::Path::new("f"), content);
     let mut buffer = Vec::new();

@@ -83,7 +83,7 @@ impl Tcp {
         bytes
     }
 
-    /// With headers only, as captures with a limit of length have it.
+    /// Truncated to the headers, as in captures with a snap length.
     fn ipv4(self) -> Vec<u8> {
         let tcp = self.bytes();
         let total = (20 + tcp.len()) as u16 + self.payload;
@@ -106,7 +106,7 @@ impl Tcp {
         let tcp = self.bytes();
         let mut bytes = vec![0x60, 0, 0, 0];
         bytes.extend(((8 + tcp.len()) as u16 + self.payload).to_be_bytes());
-        bytes.extend([0, 64]); // first options of the hop-by-hop kind, then TCP
+        bytes.extend([0, 64]); // hop-by-hop options, then TCP
         for last in if self.backward { [2, 1] } else { [1, 2] } {
             bytes.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
         }
@@ -116,10 +116,10 @@ impl Tcp {
     }
 }
 
-/// Who sends when, in microseconds.
+/// Packets, with the time of each in microseconds.
 type Script = Vec<(u32, Tcp)>;
 
-/// Windows of 4, then 5 packets, with one lost and repaired; numbers wrap within.
+/// Windows of 4, then 5 packets, with one lost and repaired. Sequence numbers wrap in between.
 fn script() -> Script {
     let isn: u32 = u32::MAX - 2500;
     let at = |packet: u32| isn.wrapping_add(1).wrapping_add(packet * 1000);
@@ -247,8 +247,8 @@ fn cooked2(tcp: Tcp) -> Vec<u8> {
 fn windows_are_the_bytes_in_flight_before_each_acknowledgment() {
     let read = read(pcap(&script(), 101, false, Tcp::ipv4)).unwrap();
     let windows: Vec<f64> = read.trace.records.iter().map(|r| r.cwnd_packets).collect();
-    // 4 sent; 2 acknowledged and 3 sent; then arrivals one by one, the third of which makes a loss;
-    // packet 2 again; packet 7
+    // 4 sent; 2 acknowledged and 3 sent; then arrivals one by one, the third of which indicates a
+    // loss; packet 2 again; packet 7
     assert_eq!(windows, [4.0, 5.0, 4.0, 3.0, 1.0, 1.0, 1.0]);
     let last = read.trace.records.last().unwrap();
     assert_eq!(
@@ -290,7 +290,7 @@ fn containers_and_link_headers_give_the_same() {
 #[test]
 fn the_packet_table_has_each_packet_as_often_as_it_was_sent() {
     let mut script = script();
-    // two packets in one, as a capture before the network card sees them
+    // two packets in one, as a capture shows them before the network card splits them
     script.retain(|(time_us, _)| *time_us != 20_021);
     script[3].1.payload = 2000;
     let packets = packets(pcap(&script, 101, false, Tcp::ipv4))
@@ -355,7 +355,7 @@ fn the_last_data_has_a_row_though_nothing_acknowledges_it() {
         (last.snd_nxt_bytes, last.retransmits),
         (Some(8000), Some(2))
     );
-    // and it is all that a capture without acknowledgments has
+    // and a capture without acknowledgments has nothing else
     let script = vec![(0, DATA)];
     let records = read(pcap(&script, 101, false, Tcp::ipv4))
         .unwrap()

@@ -29,7 +29,7 @@ fn ppp(inside: &[u8]) -> Vec<u8> {
     [&[0x00, 0x21], inside].concat()
 }
 
-/// Packets of a tunnel each, with a frame around them.
+/// One packet of each tunnel, with a frame around it.
 fn tunnels(tcp: Tcp) -> Vec<(&'static str, Vec<u8>)> {
     let mut tunnels = over_links_and_ip(tcp);
     tunnels.extend(over_gre(tcp));
@@ -151,7 +151,7 @@ fn tunnels_give_what_is_in_them() {
     let plain = read(pcap(&script(), 101, false, Tcp::ipv4)).unwrap();
     for number in 0..tunnels(DATA).len() {
         let name = tunnels(DATA)[number].0;
-        // function pointers take nothing with them
+        // function pointers capture nothing
         let mut capture = pcap(&Vec::new(), 1, false, Tcp::ipv4);
         for (time_us, tcp) in script() {
             let frame = tunnels(tcp).swap_remove(number).1;
@@ -183,7 +183,7 @@ fn tunnels_that_hide_their_packets_are_counted_by_name() {
             Tunnel::Gre,
             frame(0x0800, &ip(47, &[0x40, 0, 8, 0, 0, 0, 0, 0])),
         ),
-        // cut within what is in it
+        // truncated within the tunnel's content
         (
             Tunnel::ErspanII,
             frame(0x0800, &ip(47, &[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 5])),

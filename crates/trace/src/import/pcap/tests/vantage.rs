@@ -4,7 +4,7 @@ use super::*;
 
 const RTT_US: u32 = 347_000;
 
-/// What a capture knows.
+/// The evidence that a capture keeps.
 #[derive(Clone, Copy)]
 struct Kept {
     handshake: bool,
@@ -12,8 +12,8 @@ struct Kept {
     hops: (u8, u8),
 }
 
-/// Ten packets a round trip, each acknowledged when it arrives; captured `share` of a round trip away
-/// from the sender.
+/// Ten packets a round trip, each acknowledged when it arrives. The capture is `share` of a round
+/// trip away from the sender.
 fn captured(share: f64, kept: Kept) -> Script {
     let (half, away) = (RTT_US / 2, (share * f64::from(RTT_US)) as u32 / 2);
     let start = 1_000_000;
@@ -50,7 +50,7 @@ fn captured(share: f64, kept: Kept) -> Script {
     }
     for packet in 0..200u32 {
         let sent = start + packet / 10 * RTT_US + packet % 10 * 1000;
-        // the newest that came back by then is of the packet ten before
+        // the newest timestamp that returned by then belongs to the packet ten before
         let echo = if packet < 10 { 0 } else { stamp(sent - half) };
         let segment = Tcp {
             seq: packet * 1000,
@@ -69,10 +69,10 @@ fn captured(share: f64, kept: Kept) -> Script {
     script
 }
 
-/// Round-trip times of the rows, and what was warned of.
+/// Round-trip times of the rows, and the warnings.
 fn round_trips(share: f64, kept: Kept) -> (Vec<Option<f64>>, String) {
     let mut script = captured(share, kept);
-    // whole seconds stand in another field
+    // whole seconds are in another field
     let frames: Vec<u8> = {
         let mut bytes = pcap(&Vec::new(), 101, false, Tcp::ipv4);
         for (time_us, tcp) in script.drain(..) {
@@ -104,7 +104,7 @@ fn timestamps_tell_the_round_trip_wherever_the_capture_stood() {
         for share in [0.0, 0.3, 0.5, 0.9, 1.0] {
             let (srtt, warnings) = round_trips(share, Kept { handshake, ..ALL });
             let known: Vec<f64> = srtt.iter().flatten().copied().collect();
-            // without the handshake, what the first packets echo is not in the capture
+            // without the handshake, the capture lacks the values that the first packets echo
             assert!(
                 known.len() * 100 >= srtt.len() * 80,
                 "{share}: {} known",
@@ -135,7 +135,7 @@ fn without_timestamps_no_round_trip_is_made_up() {
         let told = "the only round-trip time that is known is the handshake's, 347.0000 ms";
         assert!(warnings.contains(told), "{warnings}");
     }
-    // nor with neither, unless hop limits tell that the sender is near
+    // nor without both, unless hop limits show that the sender is near
     let neither = Kept {
         handshake: false,
         ..kept
@@ -164,14 +164,15 @@ fn a_handshake_without_duration_is_no_round_trip() {
         .unwrap()
         .trace
         .records;
-    // nor does anything else say where this capture was taken
+    // nothing else shows where this capture was taken
     assert!(
         records.iter().all(|row| row.srtt_s.is_none()),
         "{records:?}"
     );
 }
 
-/// A sender whose handshake took 0.1 ms, a fifth of it in its own host, and whose data then waited 20 ms.
+/// A sender whose handshake took 0.1 ms, a fifth of it in its own host. Its data then queued for 20
+/// ms.
 #[test]
 fn a_queue_outweighs_the_handshake_of_a_short_way() {
     let syn = Tcp {
