@@ -11,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pathcast import _internal
-from pathcast._fit import SUITED, check_rtt, chosen_cc, columns, name_of, not_applicable
+from pathcast._fit import (
+    NO_OPPONENTS,
+    SUITED,
+    check_rtt,
+    chosen_cc,
+    columns,
+    name_of,
+    not_applicable,
+)
 from pathcast._scores import BandScore, ErrorSummary, Skill, coverage, error_pct, in_band, skills
 from pathcast.exceptions import ModelError, translated
 from pathcast.trace import Column, Trace
@@ -91,6 +99,15 @@ class HorizonScore:
 
         """
         return next((skill for skill in self.skill if skill.role == role), None)
+
+    def best_other_band(self) -> tuple[str, BandScore] | None:
+        """Give the opponent whose bands have the smallest interval score, and their score; None without one."""
+        bands = [
+            (model, band)
+            for model, band in self.bands.items()
+            if band is not None and model not in NO_OPPONENTS
+        ]
+        return min(bands, key=lambda one: one[1].interval_score_pct, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""

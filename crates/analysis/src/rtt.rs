@@ -177,13 +177,14 @@ pub fn guess_cc(series: &Series) -> Cc {
 
 /// Median of a non-empty list.
 pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    if n % 2 == 1 {
-        values[n / 2]
-    } else {
-        0.5 * (values[n / 2 - 1] + values[n / 2])
+    let half = values.len() / 2;
+    let is_odd = values.len() % 2 == 1;
+    let (below, &mut above, _) = values.select_nth_unstable_by(half, f64::total_cmp);
+    if is_odd {
+        return above;
     }
+    let below = below.iter().copied().max_by(f64::total_cmp);
+    0.5 * (below.unwrap_or(above) + above)
 }
 
 /// The lower quartile of the shortest interval that holds half of the values, of a non-empty list.

@@ -135,9 +135,9 @@ const SCORE_MEMORY_S: f64 = 300.0;
 /// Bands in units of the mean are taken if their scores are below this part of those in logarithms.
 const CLEARLY: f64 = 0.85;
 
-/// Bands of one horizon, of two kinds: errors in logarithms, in units of how sure the forecast was, and errors in units
-/// of the mean truth. A band is of the first kind unless the second scored clearly better so far. The first suits rates that
-/// change their size, and forecasts that know how sure they are; the second suits rates that stop.
+/// Bands of one horizon, of two kinds: errors in logarithms, in units of the forecast's spread, and errors in units of
+/// the mean truth. A band is of the first kind unless the second scored clearly better so far. The first suits rates
+/// whose size changes and forecasts whose spread is informative; the second suits rates that stop.
 #[derive(Debug, Clone)]
 pub(crate) struct Bands {
     in_ln: Residuals,
@@ -180,7 +180,7 @@ impl Bands {
             spread,
             unit,
             bands: [
-                band(self.in_ln.cut().map(|cut| by_ln(point, spread, cut))),
+                band((self.in_ln.cut()).map(|cut| or_zero(by_ln(point, spread, cut)))),
                 band(self.in_units.cut().map(|cut| by_unit(point, unit, cut))),
             ],
         }
@@ -221,11 +221,6 @@ impl Bands {
         self.in_units.recut(now_s);
     }
 
-    /// Forgets the errors, which carry the times of a clock that is no more.
-    pub(crate) fn restart(&mut self, horizon_s: f64) {
-        *self = Self::new(horizon_s);
-    }
-
     /// Quantiles of a forecast at [`QUANTILES`], and its mean, each value within `believable`.
     pub(crate) fn quantiles(
         &self,
@@ -235,13 +230,12 @@ impl Bands {
         now_s: f64,
     ) -> ([f64; QUANTILES.len()], f64) {
         let unit = self.unit(point);
-        let within = |value: f64| value.clamp(believable.0, believable.1);
         if self.is_in_units() {
             // a rate that was measured as 0 may be 0 again, but none is below
             let at = |cut: f64| by_unit(point, unit, cut).min(believable.1);
             return (self.in_units.cut().map(at), self.in_units.mean(now_s, at));
         }
-        let at = |cut: f64| or_zero(within(by_ln(point, spread, cut)));
+        let at = |cut: f64| or_zero(by_ln(point, spread, cut).clamp(believable.0, believable.1));
         (self.in_ln.cut().map(at), self.in_ln.mean(now_s, at))
     }
 
@@ -252,7 +246,7 @@ impl Bands {
 }
 
 fn by_ln(point: f64, spread: f64, cut: f64) -> f64 {
-    or_zero(point * (spread * cut).exp())
+    point * (spread * cut).exp()
 }
 
 fn by_unit(point: f64, unit: f64, cut: f64) -> f64 {

@@ -136,11 +136,11 @@ impl EwmaTuned {
     pub fn forecast(&self, horizon_s: f64) -> Option<f64> {
         let tuning = self.horizons.iter().find(|t| t.horizon_s == horizon_s)?;
         let least = tuning.errors.iter().copied().fold(f64::INFINITY, f64::min);
-        let best = tuning.errors.iter().position(|&error| error == least);
-        let chosen = if tuning.errors.iter().all(|&error| error == least) {
+        let is_least = |error: &f64| *error == least;
+        let chosen = if tuning.errors.iter().all(is_least) {
             UNTUNED
         } else {
-            best.unwrap_or(UNTUNED)
+            tuning.errors.iter().position(is_least)?
         };
         (self.samples > 0).then(|| self.levels[chosen])
     }

@@ -183,7 +183,6 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
         &MODELS,
     )?;
     let mut judges: Vec<Judge> = options.horizons_s.iter().map(|&h| Judge::new(h)).collect();
-    let mut losses = 0;
     while walk.next_second()? {
         let now_s = walk.now_s();
         let state = walk.state();
@@ -197,9 +196,6 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
             }
             judge.predictions.push(prediction);
         }
-        if walk.past_s() >= first_s {
-            losses = walk.learned().losses();
-        }
     }
     let learned = walk.into_learned();
     Ok(Evaluation {
@@ -208,7 +204,7 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
         cc: learned.cc(),
         rtt_s: learned.rtt_s(),
         first_prediction_s: first_s,
-        losses,
+        losses: learned.losses(),
         horizons: (judges.into_iter())
             .map(|judge| judge.score(options.keep_predictions))
             .collect(),
@@ -444,7 +440,7 @@ mod tests {
                 [&one, &other].map(|evaluation| forecasts_until(CHANGE_S, evaluation, all));
             assert_eq!(one_all.len(), 3 * 221);
             assert_eq!(one_all, other_all, "{protocol:?} {cc:?} {has_all}");
-            // what looks ahead is caught: up to a horizon before the change the truths differ
+            // a model that looks ahead would fail here: from a horizon before the change on, truths differ
             let [one, other] =
                 [&one, &other].map(|evaluation| forecasts_until(CHANGE_S, evaluation, oracle));
             let differing = one.iter().zip(&other).filter(|(a, b)| a != b).count();

@@ -6,6 +6,7 @@ use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
 use crate::types::Model;
+use pathcast_analysis::rtt::median;
 
 /// A truth counts as at least this part of the flow's mean: the error of a window in which nothing was sent is finite.
 pub const FLOOR_PART: f64 = 0.01;
@@ -220,20 +221,8 @@ impl Ratio {
 
 /// Ratio of the medians; of two that are infinite it is 1.
 fn ratio(ours: Vec<f64>, theirs: Vec<f64>) -> f64 {
-    let [ours, theirs] = [ours, theirs].map(|errors| middle(errors).max(NO_ERROR_PCT));
+    let [ours, theirs] = [ours, theirs].map(|errors| median(errors).max(NO_ERROR_PCT));
     if ours == theirs { 1.0 } else { ours / theirs }
-}
-
-/// The median of unsorted values; there must be one at least.
-fn middle(mut values: Vec<f64>) -> f64 {
-    let half = values.len() / 2;
-    let is_odd = values.len() % 2 == 1;
-    let (below, &mut above, _) = values.select_nth_unstable_by(half, f64::total_cmp);
-    if is_odd || above.is_infinite() {
-        return above;
-    }
-    let below = below.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    0.5 * (below + above)
 }
 
 /// Compares Pathcast's errors, per cent, with those of the others on the same windows; the best of the opponents is

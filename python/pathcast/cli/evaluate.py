@@ -45,8 +45,9 @@ def score_table(scores: tuple[models.HorizonScore, ...]) -> Table:
     table.add_section()
     coverages = ("-" if s.coverage90 is None else f"{s.coverage90:.0%}" for s in scores)
     table.add_row("pathcast's 90 % band", *coverages)
-    table.add_row("its interval score, %", *(_interval_score(s, "pathcast") for s in scores))
-    table.add_row("best other's", *(_best_interval_score(s) for s in scores))
+    table.add_row("its interval score, %", *(_interval_score(s.bands["pathcast"]) for s in scores))
+    best = (score.best_other_band() for score in scores)
+    table.add_row("best other's", *(_interval_score(one and one[1]) for one in best))
     table.add_row("windows", *(str(score.windows) for score in scores))
     if any(score.zero_windows for score in scores):
         table.add_row("with nothing sent", *(str(score.zero_windows) for score in scores))
@@ -69,19 +70,8 @@ def _verdict(skill: models.Skill | None) -> str | Text:
     return styled((said, styles.get(skill.verdict, "")))
 
 
-def _interval_score(score: models.HorizonScore, model: str) -> str:
-    band = score.bands[model]
+def _interval_score(band: models.BandScore | None) -> str:
     return "-" if band is None else f"{band.interval_score_pct:.1f}"
-
-
-def _best_interval_score(score: models.HorizonScore) -> str:
-    """Of the models that Pathcast is compared with."""
-    others = [
-        band.interval_score_pct
-        for model, band in score.bands.items()
-        if band is not None and model not in models.NO_OPPONENTS
-    ]
-    return f"{min(others):.1f}" if others else "-"
 
 
 def evaluate(

@@ -33,6 +33,10 @@ Flows = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+KeptIn = Annotated[
+    FilePath,
+    typer.Option("--output", "-o", metavar="FOLDER", help="Runs are kept here, and not run again."),
+]
 Seed = Annotated[int, typer.Option(help="Seed of all that is random.", min=0)]
 Cc = Annotated[
     str | None,

@@ -12,6 +12,7 @@ from rich import box
 from rich.table import Column, Table
 
 from pathcast.cli.console import err, out, print_json, progress_bar, styled
+from pathcast.cli.options import Json, KeptIn
 from pathcast.experiments.engine.runner import ATTEMPTS, Status, plan, run
 from pathcast.experiments.engine.store import Record, Store
 from pathcast.experiments.engine.world import World
@@ -28,12 +29,7 @@ def scoreboard(
     group: Annotated[
         list[str] | None, typer.Option(help="Only these groups of cells; several.")
     ] = None,
-    output: Annotated[
-        FilePath,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Runs are kept here, and not run again."
-        ),
-    ] = FilePath("scoreboard"),
+    output: KeptIn = FilePath("scoreboard"),
     data: Annotated[
         FilePath | None,
         typer.Option(
@@ -46,7 +42,7 @@ def scoreboard(
         int | None,
         typer.Option(help="Emulated cells that run together.", min=1, max=1000),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Judge forecasts of many kinds of flows against the best other model in each cell."""
     board = cells.scoreboard(held_out=held_out, groups=group or (), data=data)

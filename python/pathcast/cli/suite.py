@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pathcast.cli.console import INTERRUPTED, err, out, print_json, progress_bar, styled
+from pathcast.cli.options import Json, KeptIn
 from pathcast.exceptions import PathcastError
 from pathcast.experiments.engine.claim import verdict_of
 from pathcast.experiments.engine.runner import ATTEMPTS, Plan, Status, plan, run
@@ -32,12 +33,7 @@ def suite(
             help="An hour a cell and 1 to 10 connections, as in the paper; or two minutes a cell.",
         ),
     ] = False,
-    output: Annotated[
-        FilePath,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Runs are kept here, and not run again."
-        ),
-    ] = FilePath("suite"),
+    output: KeptIn = FilePath("suite"),
     network: Annotated[
         list[str] | None,
         typer.Option(help=f"Only these: {', '.join((*NETWORKS, short_flows.NETWORK))}."),
@@ -79,7 +75,7 @@ def suite(
     run_cells: Annotated[
         bool, typer.Option("--run/--no-run", help="Whether to run what is missing.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run the networks of the papers, and score all models against the papers' figures."""
     if cluster is not None and at_once is not None:

@@ -24,8 +24,6 @@ mod training;
 /// Seconds between refits of what is learned on the training window (paper, section 5.1); before the
 /// window is full, each second.
 const REFIT_S: u32 = 10;
-/// The rate now is that of the last round trip, but of so many seconds at least.
-const RATE_NOW_S: f64 = 0.1;
 
 /// What models are without of Pathcast's forecast.
 const ABLATED: [(Model, Ablation); 3] = [
@@ -51,8 +49,8 @@ pub(crate) struct Learned {
     protocol: Protocol,
     /// Pathcast's first; then what is asked for of the ablated ones.
     own: Vec<Own>,
-    /// Rate of the last round trip, packets per second; NaN if it is not known.
-    rate_now: f64,
+    /// Rate of the last round trip, packets per second, if it is known.
+    rate_now: Option<f64>,
     /// The newest round-trip time, seconds.
     srtt_s: Option<f64>,
     samples: Vec<f64>,
@@ -183,8 +181,10 @@ impl Learned {
 
     fn rate_now(&self, state: &State) -> f64 {
         match self.quantity() {
-            Quantity::PacketsPerS if !self.rate_now.is_nan() => self.rate_now,
-            Quantity::PacketsPerS => last_sample(&self.samples).unwrap_or(f64::NAN),
+            Quantity::PacketsPerS => {
+                let newest = || last_sample(&self.samples);
+                self.rate_now.or_else(newest).unwrap_or(f64::NAN)
+            }
             Quantity::MeanCwndPackets => self.window_now(state),
         }
     }
@@ -303,7 +303,7 @@ impl<'a> Walk<'a> {
                 cc,
                 protocol: options.protocol,
                 own: own.collect(),
-                rate_now: f64::NAN,
+                rate_now: None,
                 srtt_s: None,
                 samples: Vec::new(),
                 ewma: Ewma::default(),
@@ -339,8 +339,7 @@ impl<'a> Walk<'a> {
         for own in &mut self.learned.own {
             own.forecaster.advance(now_s);
         }
-        let ago_s = self.learned.rtt_s().max(RATE_NOW_S);
-        self.learned.rate_now = self.truth.mean(now_s - ago_s, now_s);
+        self.learned.rate_now = self.learned.forecaster().rate_now(now_s);
         if let Some(window_s) = self.window_s {
             self.learn_window(now_s, window_s)?;
         } else {

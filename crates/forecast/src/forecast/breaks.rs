@@ -3,6 +3,7 @@
 use super::forecaster::{Forecaster, SILENCE_S};
 use super::notes::Note;
 use super::types::{ForecasterOptions, Observation};
+use crate::bands::Bands;
 use pathcast_analysis::rtt::RttSource;
 use pathcast_analysis::series::SeriesError;
 
@@ -94,7 +95,8 @@ impl Forecaster {
         self.forget_tuning();
         for horizon in &mut self.horizons {
             horizon.pending.clear();
-            horizon.bands.restart(horizon.horizon_s);
+            // errors carry the times of the old clock
+            horizon.bands = Bands::new(horizon.horizon_s);
         }
     }
 }

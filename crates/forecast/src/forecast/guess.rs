@@ -1,9 +1,10 @@
 //! Forecasts: the experts' guesses for one horizon, pooled, with their quantiles.
 
 use super::forecaster::Forecaster;
-use super::horizon::{Horizon, Pending, Summary, VALUE_FLOOR, summarize};
+use super::horizon::{Horizon, Pending, Summary, summarize};
 use super::notes::Note;
 use super::types::{Ablation, Basis, Forecast, Weight};
+use crate::bands::VALUE_FLOOR;
 use crate::baselines::{harmonic_mean, last_sample, window_mean};
 use crate::experts::{ByExpert, EXPERTS, Expert, middle};
 use crate::renewal::Law;
@@ -120,7 +121,7 @@ impl Forecaster {
     }
 
     /// The rate of the last round trip, packets/s; `None` if it is not known or a window is forecast.
-    fn rate_now(&self, now_s: f64) -> Option<f64> {
+    pub(crate) fn rate_now(&self, now_s: f64) -> Option<f64> {
         let from_s = now_s - self.rtt_s.max(RATE_NOW_S);
         let rate = self.snd_nxt.rate(from_s, now_s);
         (self.quantity == Quantity::PacketsPerS && !rate.is_nan()).then_some(rate)
@@ -208,7 +209,6 @@ impl Forecaster {
                 ln_queue,
                 ln_point,
                 spread,
-                banded: horizon.bands.around(ln_point.exp(), spread),
             },
             weights,
         )

@@ -4,19 +4,17 @@ use crate::types::SAMPLE_S;
 use std::collections::VecDeque;
 
 use super::regression::Regression;
-use crate::bands::{Banded, Bands};
+use crate::bands::{Banded, Bands, VALUE_FLOOR};
 use crate::experts::{ByExpert, Pool};
 use crate::renewal::{Piece, Renewal};
-
-/// Values are not told apart below this (logarithms need > 0), packets or packets/s.
-pub(super) const VALUE_FLOOR: f64 = 1e-3;
 
 /// All that is learned for one horizon.
 #[derive(Debug, Clone)]
 pub(super) struct Horizon {
     pub(super) horizon_s: f64,
     pub(super) table: Option<Renewal>,
-    pub(super) pending: VecDeque<Pending>,
+    /// Forecasts whose truth is not known yet, with their bands; oldest first.
+    pub(super) pending: VecDeque<(Pending, Banded)>,
     pub(super) resolved: u32,
     pub(super) pool: Pool,
     pub(super) regression: Regression,
@@ -31,7 +29,6 @@ pub(super) struct Pending {
     pub(super) ln_queue: f64,
     pub(super) ln_point: f64,
     pub(super) spread: f64,
-    pub(super) banded: Banded,
 }
 
 impl Horizon {
@@ -47,11 +44,17 @@ impl Horizon {
         }
     }
 
-    pub(super) fn learn(&mut self, forecast: &Pending, truth: f64, now_s: f64) {
+    /// Keeps a forecast until its truth is known.
+    pub(super) fn keep(&mut self, forecast: Pending) {
+        let banded = self.bands.around(forecast.ln_point.exp(), forecast.spread);
+        self.pending.push_back((forecast, banded));
+    }
+
+    pub(super) fn learn(&mut self, forecast: &Pending, banded: &Banded, truth: f64, now_s: f64) {
         let ln_truth = truth.max(VALUE_FLOOR).ln();
         (self.pool).learn(&forecast.ln_value, forecast.ln_point, ln_truth, SAMPLE_S);
         (self.regression).learn(&forecast.ln_value, forecast.ln_queue, ln_truth, SAMPLE_S);
-        (self.bands).learn(&forecast.banded, truth, now_s, SAMPLE_S);
+        (self.bands).learn(banded, truth, now_s, SAMPLE_S);
         self.resolved += 1;
     }
 }

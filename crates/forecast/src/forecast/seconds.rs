@@ -75,19 +75,19 @@ impl Forecaster {
         }
         let mut horizons = std::mem::take(&mut self.horizons);
         for horizon in &mut horizons {
-            while let Some(&first) = horizon.pending.front()
+            while let Some(&(first, banded)) = horizon.pending.front()
                 && first.time_s + horizon.horizon_s <= now_s
             {
                 horizon.pending.pop_front();
                 let truth = self.truth(first.time_s, first.time_s + horizon.horizon_s);
                 if !truth.is_nan() {
-                    horizon.learn(&first, truth, now_s);
+                    horizon.learn(&first, &banded, truth, now_s);
                 }
             }
             horizon.bands.recut(now_s);
             let state = self.detector.state(now_s);
             let (guess, _) = self.guess(horizon, &state, now_s);
-            horizon.pending.push_back(guess);
+            horizon.keep(guess);
         }
         self.horizons = horizons;
     }

@@ -536,7 +536,7 @@ mod tests {
         for (p, q) in &pairs {
             assert_eq!(said(p), said(q), "{} B at {} s", p.size_bytes, p.time_s);
         }
-        // what looks ahead is caught: transfers under way at the change take longer
+        // a model that looks ahead would fail here: transfers in progress at the change take longer
         let oracles = pairs.iter().filter(|(p, q)| q.truth_s > 1.1 * p.truth_s);
         assert!(oracles.count() >= 1);
     }

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
+from pathcast import runs
 from pathcast.experiments.engine.world import World
+from pathcast.scenario import Scenario
 
 #: Told the seconds that have passed of an attempt; may raise to stop it.
 Passed = Callable[[float], None]
@@ -64,3 +66,37 @@ class Case(Protocol):
 def fingerprint(what: object) -> str:
     """A digest of a JSON value: the same for the same case in every process."""
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+
+def attempt_trace(
+    scenario: Scenario,
+    world: World,
+    file: FilePath,
+    *,
+    duration_s: float,
+    seed: int,
+    progress: Passed | None,
+) -> Attempt:
+    """Run a scenario once and write its trace if the run counts.
+
+    Args:
+        scenario: what to run.
+        world: the simulator or the emulator.
+        file: where the trace goes.
+        duration_s: of the run, in seconds.
+        seed: of all that is random.
+        progress: receives the seconds that have passed; may raise to stop.
+
+    Raises:
+        EmulatorError: the emulator cannot run here.
+        TraceError: the trace cannot be written.
+
+    """
+    options: dict[str, Any] = {"duration_s": duration_s, "seed": seed, "progress": progress}
+    if world is World.SIMULATOR:
+        report, _ = runs.simulate(scenario, trace_file=file, **options)
+        return Attempt(report.to_dict())
+    report, trace = runs.emulate(scenario, **options)
+    if report.valid:
+        trace.write(file)
+    return Attempt(report.to_dict(), tuple(report.invalid_because))

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path as FilePath
-from typing import Any
 
-from pathcast import runs
 from pathcast.exceptions import PathcastError
-from pathcast.experiments.engine.case import Attempt, Passed, fingerprint
+from pathcast.experiments.engine.case import Attempt, Passed, attempt_trace, fingerprint
 from pathcast.experiments.engine.world import World
 from pathcast.scenario import Scenario
 
@@ -156,18 +154,14 @@ class Cell:
             TraceError: the trace cannot be written.
 
         """
-        options: dict[str, Any] = {
-            "duration_s": self.duration_s,
-            "seed": self.seed,
-            "progress": progress,
-        }
-        if world is World.SIMULATOR:
-            report, _ = runs.simulate(self.scenario(), trace_file=file, **options)
-            return Attempt(report.to_dict())
-        report, trace = runs.emulate(self.scenario(), **options)
-        if report.valid:
-            trace.write(file)
-        return Attempt(report.to_dict(), tuple(report.invalid_because))
+        return attempt_trace(
+            self.scenario(),
+            world,
+            file,
+            duration_s=self.duration_s,
+            seed=self.seed,
+            progress=progress,
+        )
 
 
 def cells(

@@ -12,9 +12,8 @@ from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
-from pathcast import runs
 from pathcast.exceptions import PathcastError
-from pathcast.experiments.engine.case import Attempt, Passed, fingerprint
+from pathcast.experiments.engine.case import Attempt, Passed, attempt_trace, fingerprint
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.suite.networks import Cell as SuiteCell
 from pathcast.experiments.suite.networks import Form
@@ -82,18 +81,14 @@ class Flow:
             TraceError: the trace cannot be written.
 
         """
-        options: dict[str, Any] = {
-            "duration_s": self.duration_s,
-            "seed": self.seed,
-            "progress": progress,
-        }
-        if world is World.SIMULATOR:
-            report, _ = runs.simulate(self.scenario(), trace_file=file, **options)
-            return Attempt(report.to_dict())
-        report, trace = runs.emulate(self.scenario(), **options)
-        if report.valid:
-            trace.write(file)
-        return Attempt(report.to_dict(), tuple(report.invalid_because))
+        return attempt_trace(
+            self.scenario(),
+            world,
+            file,
+            duration_s=self.duration_s,
+            seed=self.seed,
+            progress=progress,
+        )
 
 
 #: What is run for a cell.

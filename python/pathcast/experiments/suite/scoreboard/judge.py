@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -21,6 +21,8 @@ from pathcast.models import MODELS, NO_OPPONENTS, HorizonScore, evaluate_flows, 
 HOLDS = (0.85, 0.95)
 #: Errors below this count as this, in per cent, as in the comparisons.
 _NO_ERROR_PCT = 0.05
+#: The models that Pathcast is compared with.
+_OPPONENTS = tuple(model for model in MODELS if model not in NO_OPPONENTS)
 
 
 @dataclass(frozen=True)
@@ -87,19 +89,11 @@ def judge_cell(
         with np.errstate(invalid="ignore", over="ignore"):
             errors = {
                 model: score.predictions.error_pct(model)
-                for model in ("pathcast", *_opponents(score))
+                for model in ("pathcast", *_OPPONENTS)
+                if score.median_error_pct[model] is not None
             }
         found.rows.append(Row(group, name, len(evaluations), score, errors))
     return found
-
-
-def _opponents(score: HorizonScore) -> list[str]:
-    """The opponents that have an error."""
-    return [
-        model
-        for model in MODELS
-        if model not in NO_OPPONENTS and score.median_error_pct[model] is not None
-    ]
 
 
 def best_overall(rows: Sequence[Row]) -> str | None:
@@ -107,30 +101,34 @@ def best_overall(rows: Sequence[Row]) -> str | None:
 
     Only those that have an error in every row can be it.
     """
-    common = [m for m in MODELS if rows and all(m in row.errors for row in rows)]
-    common = [model for model in common if model not in NO_OPPONENTS]
-    if not common:
-        return None
-
-    def mean_ln(model: str) -> float:
-        medians = (row.score.median_error_pct[model] or 0.0 for row in rows)
-        return sum(math.log(max(median, _NO_ERROR_PCT)) for median in medians) / len(rows)
-
-    return min(common, key=mean_ln)
+    return _least(rows, _OPPONENTS, lambda row, model: row.score.median_error_pct[model])
 
 
 def best_bands(rows: Sequence[Row]) -> str | None:
-    """Find the opponent with the smallest interval scores over all rows, by their geometric mean."""
-    common = [m for m in MODELS if m not in NO_OPPONENTS and m != "history_pool"]
-    common = [m for m in common if rows and all(row.score.bands[m] for row in rows)]
-    if not common:
-        return None
-    return min(common, key=lambda model: sum(_ln_interval(row, model) for row in rows))
+    """Find the opponent with the smallest interval scores over all rows, by their geometric mean.
+
+    Only those with conformal bands in every row can be it.
+    """
+
+    def interval_score(row: Row, model: str) -> float | None:
+        band = row.score.bands[model]
+        return None if band is None else band.interval_score_pct
+
+    conformal = [model for model in _OPPONENTS if model != "history_pool"]
+    return _least(rows, conformal, interval_score)
 
 
-def _ln_interval(row: Row, model: str) -> float:
-    band = row.score.bands[model]
-    return math.log(max(band.interval_score_pct, 1e-3)) if band else math.inf
+def _least(
+    rows: Sequence[Row], models: Sequence[str], value: Callable[[Row, str], float | None]
+) -> str | None:
+    """The model with the smallest geometric mean of a value in per cent, of those that have one in every row."""
+    sums = {}
+    for model in models:
+        values = [value(row, model) for row in rows]
+        known = [max(one, _NO_ERROR_PCT) for one in values if one is not None]
+        if values and len(known) == len(values):
+            sums[model] = sum(map(math.log, known))
+    return min(sums, key=sums.__getitem__, default=None)
 
 
 def _ratio(row: Row, opponent: str) -> dict[str, Any]:
@@ -146,12 +144,8 @@ def row_dict(row: Row, overall: str | None, bands_overall: str | None) -> dict[s
     """Give a row as `results.json` has it; docs/reference/scoreboard.md has the keys."""
     score = row.score
     ours = score.bands["pathcast"]
-    intervals = {
-        model: band.interval_score_pct
-        for model in _opponents(score)
-        if (band := score.bands[model]) is not None
-    }
-    best_band = min(intervals, key=intervals.__getitem__) if intervals else None
+    best_band = score.best_other_band()
+    overall_band = bands_overall and score.bands[bands_overall]
     compared = {skill.role: skill.to_dict() for skill in score.skill}
     for skill in compared.values():
         del skill["role"]
@@ -172,9 +166,9 @@ def row_dict(row: Row, overall: str | None, bands_overall: str | None) -> dict[s
         "coverage90": score.coverage90,
         "width_pct": ours and ours.width_pct,
         "interval_score_pct": ours and ours.interval_score_pct,
-        "best_band": best_band,
-        "best_interval_score_pct": best_band and intervals[best_band],
-        "overall_interval_score_pct": bands_overall and intervals.get(bands_overall),
+        "best_band": best_band and best_band[0],
+        "best_interval_score_pct": best_band and best_band[1].interval_score_pct,
+        "overall_interval_score_pct": overall_band and overall_band.interval_score_pct,
     }
 
 
