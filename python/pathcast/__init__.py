@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         latency,
         latency_on_trace,
     )
+    from pathcast._limits import LIMITS, FlowLimits, limits
     from pathcast._watch import Watch, WatchedFlow, WatchReport, watch
     from pathcast.batch import Results, Simulation, simulate_many
     from pathcast.clusters import ClusterCurve, ClusterPoint, LevelBasis, LossClusters
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from pathcast.trace import FlowSeries, Trace, TraceWarning, read_trace
 
 __all__ = [
+    "LIMITS",
     "MODELS",
     "QUANTILE_LEVELS",
     "SUITED",
@@ -104,6 +106,7 @@ __all__ = [
     "Evaluation",
     "Fit",
     "FlowFit",
+    "FlowLimits",
     "FlowReport",
     "FlowSeries",
     "Followed",
@@ -154,6 +157,7 @@ __all__ = [
     "follow",
     "latency",
     "latency_on_trace",
+    "limits",
     "pooled",
     "read_trace",
     "simulate",
@@ -191,6 +195,7 @@ _PUBLIC = {
         "latency",
         "latency_on_trace",
     ),
+    "_limits": ("LIMITS", "FlowLimits", "limits"),
     "min_plus": ("Arrivals", "Curve"),
     "models": (
         "MODELS",

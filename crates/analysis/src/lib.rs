@@ -19,6 +19,7 @@ pub mod fit;
 pub mod follow;
 pub mod gamma;
 pub mod hazard;
+pub mod limits;
 pub mod loss_curve;
 pub mod online_curve;
 pub mod rtt;

@@ -11,6 +11,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pathcast_analysis::change::{ChangeDetector, ChangeRecord};
 use pathcast_analysis::clusters::{Client, Clusters, Pooling};
 use pathcast_analysis::follow::Follower;
+use pathcast_analysis::limits::{LimitOptions, LimitRecord, LimitTracker};
 use pathcast_analysis::online_curve::{FlowRecord, OnlineCurve};
 use pathcast_forecast::{Forecaster, ForecasterOptions, Observation};
 use pathcast_window_law::Cc;
@@ -63,6 +64,23 @@ fn online(criterion: &mut Criterion) {
                 curve.sent(record.time_s, record.cwnd_packets, 1, 1.0);
             }
             curve
+        });
+    });
+    group.bench_function("limits_records", |b| {
+        b.iter(|| {
+            let mut tracker = LimitTracker::new(LimitOptions::default());
+            for (i, record) in records.iter().enumerate() {
+                tracker.observe(&LimitRecord {
+                    time_s: record.time_s,
+                    cwnd_packets: record.cwnd_packets,
+                    srtt_s: record.srtt_s,
+                    snd_nxt_packets: record.snd_nxt_packets,
+                    snd_una_packets: record.snd_nxt_packets.map(|nxt| nxt - record.cwnd_packets),
+                    retransmits: Some((i / 5000) as f64),
+                    ..LimitRecord::default()
+                });
+            }
+            tracker.limits()
         });
     });
     group.bench_function("detector_records", |b| {

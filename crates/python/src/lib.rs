@@ -13,6 +13,7 @@ mod errors;
 mod estimators;
 mod follow;
 mod latency;
+mod limits;
 mod live;
 mod min_plus;
 mod models;
@@ -55,6 +56,8 @@ mod _internal {
     use crate::follow::follow;
     #[pymodule_export]
     use crate::latency::{evaluate_latency, latency, latency_on_trace};
+    #[pymodule_export]
+    use crate::limits::limits;
     #[pymodule_export]
     use crate::live::{live_key, live_run, live_serve};
     #[pymodule_export]

@@ -144,6 +144,13 @@ COMMANDS: dict[str, Command] = {
         "Probe for the rate that TCP sustains at each time scale, for rate-limited applications.",
         "--latency 0.02 --window 8 --step 100",
     ),
+    "diagnose": Command(
+        "diagnose",
+        "diagnose",
+        MEASURE,
+        "Say what limits each flow of a trace, and for which share of the time.",
+        "trace.parquet",
+    ),
     "path": Command("shell", "paths_app", MEASURE, "Show path files.", None),
     "predict": Command(
         "predict",
@@ -184,6 +191,13 @@ COMMANDS: dict[str, Command] = {
         COMPARE,
         "Judge forecasts of many kinds of flows against the best other model in each cell.",
         "--group one-minute -o scoreboard",
+    ),
+    "evaluate limits": Command(
+        "limits",
+        "limits",
+        COMPARE,
+        "Run flows whose limit is known, and compare with what Pathcast names.",
+        "--count 5 -o limits",
     ),
     "benchmark": Command(
         "benchmark", "app", COMPARE, "Compare estimators over many configurations.", None

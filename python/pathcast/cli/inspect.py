@@ -31,6 +31,7 @@ _NEXT = {
         ("run it on the kernel's TCP", "emulate {} -o trace.parquet"),
     ),
     "trace": (
+        ("say what limits it", "diagnose {}"),
         ("forecast its throughput", "predict throughput {}"),
         ("forecast transfers over its path", "predict transfer {}"),
         ("fit the loss curve p(cwnd)", "fit {}"),

@@ -1,0 +1,1 @@
+"""How often Pathcast names what limits a flow: flows whose limit is known, `pathcast evaluate limits`."""
