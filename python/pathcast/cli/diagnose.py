@@ -36,7 +36,7 @@ def diagnose(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what limits each flow of a trace, for which share of the time, and how sure that is."""
+    """Say what limits each flow of a trace, and for which share of the time."""
     found: list[tuple[str, FlowLimits]] = []
     unjudged: list[str] = []
     for file in traces:
