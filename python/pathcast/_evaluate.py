@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -115,7 +116,11 @@ class HorizonScore:
             "horizon_s": self.horizon_s,
             "windows": self.windows,
             "zero_windows": self.zero_windows,
-            "median_error_pct": self.median_error_pct,
+            # JSON knows no infinity: what was forecast for a flow that never sends is off by that
+            "median_error_pct": {
+                model: None if error is None or math.isinf(error) else error
+                for model, error in self.median_error_pct.items()
+            },
             "coverage90": self.coverage90,
             "bands": {model: band and band.to_dict() for model, band in self.bands.items()},
             "skill": [skill.to_dict() for skill in self.skill],

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import numpy as np
 import pytest
@@ -21,6 +22,23 @@ def sawtooth(tmp_path):
     rows = (f"{i * 0.1:.1f},{10 + i % 11}" for i in range(600))
     file.write_text("time_s,cwnd_packets\n" + "\n".join(rows) + "\n")
     return file
+
+
+def test_a_flow_that_never_sends_is_evaluated_without_a_verdict(tmp_path):
+    file = tmp_path / "never.parquet"
+    count = 100
+    columns = {"cwnd_packets": 10.0, "snd_nxt_bytes": 0.0, "srtt_s": 0.05}
+    arrays = {name: np.full(count, value) for name, value in columns.items()}
+    metadata = {"mss_bytes": 1448, "schemes": ["cubic"]}
+    Trace.from_columns({"time_s": np.arange(count) * 0.1} | arrays, metadata).write(file)
+    done = run("evaluate", file, "--horizon", 5)
+    assert done.returncode == 0, done.stderr
+    assert "with nothing sent" in done.stdout
+    assert re.search(r"pathcast +│ inf", done.stdout)
+    found = json.loads(run("evaluate", file, "--horizon", 5, "--json").stdout)
+    (score,) = found["horizons"]
+    assert score["zero_windows"] == score["windows"] > 0
+    assert score["skill"] == []
 
 
 def test_fit_prints_losses_epochs_and_curve(sawtooth, tmp_path):

@@ -169,15 +169,15 @@ pub struct Skill {
 }
 
 impl Ratio {
-    /// Compares errors, per cent, of forecasts made each second, oldest first; NaN where there is none. `None` if no
-    /// window has both.
+    /// Compares errors, per cent, of forecasts made each second, oldest first; NaN where there is none, infinite for a
+    /// flow that never sends. `None` if no window has a finite error of both.
     ///
     /// Blocks of windows are drawn together, for both models the same (circular block bootstrap, Politis and Romano
     /// 1992): errors of overlapping horizons are not independent.
     pub fn of(ours: &[f64], theirs: &[f64], horizon_s: f64) -> Option<Self> {
         let both = ours.iter().zip(theirs);
         let (ours, theirs): (Vec<f64>, Vec<f64>) = both
-            .filter(|(ours, theirs)| !ours.is_nan() && !theirs.is_nan())
+            .filter(|(ours, theirs)| ours.is_finite() && theirs.is_finite())
             .unzip();
         let count = ours.len();
         if count == 0 {
@@ -268,6 +268,13 @@ pub fn coverage(in_band: impl IntoIterator<Item = bool>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_a_flow_that_never_sends_are_not_compared() {
+        let (none, infinite) = ([0.0; 30], [f64::INFINITY; 30]);
+        assert!(Ratio::of(&infinite, &none, 1.0).is_none());
+        assert!(Ratio::of(&none, &infinite, 1.0).is_none());
+    }
 
     #[test]
     fn quantiles_are_interpolated_and_what_is_not_known_is_left_out() {

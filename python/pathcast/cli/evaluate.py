@@ -65,9 +65,7 @@ _COMPARED = {
 def _verdict(skill: models.Skill | None) -> str | Text:
     if skill is None:
         return "-"
-    # without any error on one side there is no ratio, as of a flow that never sends
-    ratio = "" if skill.error_ratio is None else f", x {skill.error_ratio:.2f}"
-    said = f"{skill.verdict}{ratio}"
+    said = f"{skill.verdict}, x {skill.error_ratio:.2f}"
     styles = {"better": "bold green", "worse": "bold red"}
     return styled((said, styles.get(skill.verdict, "")))
 
