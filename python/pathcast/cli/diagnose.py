@@ -22,7 +22,7 @@ _SAID = {
     "policer": "a policer: packets beyond its rate were dropped without waiting",
     "receive_window": "the receiver's window",
     "application": "its application, which sent less than the path would have carried",
-    "idle": "nothing: most of the time nothing was under way",
+    "idle": "nothing: most of the time nothing was in flight",
 }
 #: Shares of time below this are not shown.
 _LEAST_SHOWN = 0.005

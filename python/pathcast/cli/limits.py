@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pathcast.cli.console import err, out, print_json, progress_bar, styled
+from pathcast.cli.console import out, print_json, styled
+from pathcast.cli.kept_runs import run_missing
 from pathcast.cli.options import Json, KeptIn
-from pathcast.experiments.engine.runner import ATTEMPTS, Status, plan, run
 from pathcast.experiments.engine.store import Store
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.limits import cells, judge
@@ -40,19 +40,7 @@ def limits(
     flows = cells.flows(held_out=held_out, count=count)
     store = Store(output)
     with store.locked():
-        planned = plan(flows, store, world, at_once)
-        if planned.missing and world is World.EMULATOR:
-            err.print(
-                f"{len(planned.missing)} flows in real time, {planned.at_once} together: at most "
-                f"{planned.estimate_s / 60:.0f} min; Ctrl-C stops, the same command goes on",
-                soft_wrap=True,
-            )
-        with progress_bar(world.value, len(planned.missing), "flows") as progress:
-
-            def ended(status: Status[cells.Flow]) -> None:
-                progress(len(status.ended))
-
-            outcomes = run(planned, store, attempts=ATTEMPTS, progress=ended)
+        outcomes = run_missing(flows, store, world, at_once)
         found = judge.collect(outcomes, world=world.value, held_out=held_out)
         name = f"{world.value}{'-held-out' if held_out else ''}.json"
         write_beside(output / name, json.dumps(found, allow_nan=False, indent=1) + "\n")

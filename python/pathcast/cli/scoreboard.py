@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -12,8 +12,8 @@ from rich import box
 from rich.table import Column, Table
 
 from pathcast.cli.console import err, out, print_json, progress_bar, styled
+from pathcast.cli.kept_runs import run_missing
 from pathcast.cli.options import Json, KeptIn
-from pathcast.experiments.engine.runner import ATTEMPTS, Status, plan, run
 from pathcast.experiments.engine.store import Record, Store
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.suite.scoreboard import cells, results
@@ -71,20 +71,7 @@ def _run(
         cases = [case for cell in board.cells if cell.world is world for case in cell.cases]
         # the longest first, so that the last ones to end keep processors idle for little
         cases.sort(key=lambda case: -case.duration_s)
-        planned = plan(cases, store, world, at_once if world is World.EMULATOR else None)
-        if planned.missing and world is World.EMULATOR:
-            minutes = planned.estimate_s / 60
-            err.print(
-                f"{len(planned.missing)} flows in real time, {planned.at_once} together: about "
-                f"{minutes:.0f} min; Ctrl-C stops, the same command goes on",
-                soft_wrap=True,
-            )
-        with progress_bar(f"{world.value}", len(planned.missing), "flows") as progress:
-
-            def ended(status: Status[cells.Case], tell: Callable[[float], None] = progress) -> None:
-                tell(len(status.ended))
-
-            outcomes += run(planned, store, attempts=ATTEMPTS, progress=ended)
+        outcomes += run_missing(cases, store, world, at_once)
     return outcomes
 
 

@@ -14,8 +14,7 @@ const FADES: f64 = 0.6;
 const PART_OF_LONGEST: f64 = 0.6;
 /// Seconds in which the longest delay fades.
 const LONGEST_FOR_S: f64 = 10.0;
-
-/// Or the round trip is longer by this than it usually is, in seconds and in packets at the highest rate.
+/// It also shows where the round trip is longer by this than it usually is, in seconds and in packets at the highest rate.
 const RISE_S: f64 = 0.0005;
 const RISE_PACKETS: f64 = 1.5;
 /// Intervals over which the usual round trip is averaged.
@@ -33,6 +32,14 @@ pub(super) fn below(value: f64, threshold: f64, scale: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
+/// Adds the value of the newest loss event, and forgets the oldest.
+fn remember(values: &mut VecDeque<f64>, newest: f64) {
+    values.push_back(newest);
+    if values.len() > REMEMBERED {
+        values.pop_front();
+    }
+}
+
 /// The causes of the flow's loss events so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Causes {
@@ -43,7 +50,7 @@ pub(super) struct Causes {
     ln_windows: VecDeque<f64>,
     /// The queue's delay when it was longest lately, seconds.
     longest_s: f64,
-    /// When the event under way began, and the longest queueing delay around it.
+    /// When the current loss event began, and the longest queueing delay around it.
     event: Option<(f64, f64)>,
     /// The longest queueing delay of the interval before.
     before_s: f64,
@@ -52,16 +59,13 @@ pub(super) struct Causes {
 }
 
 impl Causes {
-    /// Takes an interval with the delay that queues add at most in it, the least that counts, and whether packets were
-    /// lost in it. An event lasts for two round trips.
+    /// Takes an interval with its queueing delay, the least one that counts, and the time that a packet takes at the
+    /// highest rate, all in seconds. A loss event lasts for two round trips.
     pub(super) fn take(&mut self, interval: &Interval, queue_s: f64, least_s: f64, packet_s: f64) {
         let lost = interval.retransmits > 0.0;
         let is_new = lost && self.event.is_none();
         if is_new {
-            self.ln_windows.push_back(interval.largest_cwnd.ln());
-            if self.ln_windows.len() > REMEMBERED {
-                self.ln_windows.pop_front();
-            }
+            remember(&mut self.ln_windows, interval.largest_cwnd.ln());
             self.event = Some((interval.start_s, self.before_s.max(queue_s)));
         }
         let lost = interval.lost.filter(|_| is_new);
@@ -76,10 +80,7 @@ impl Causes {
                 let least_rise_s = RISE_S.max(RISE_PACKETS * packet_s);
                 let there = below(least_s, at_loss_s, 0.15).max(below(least_rise_s, rise_s, 0.15));
                 let full = below(PART_OF_LONGEST * self.longest_s, at_loss_s, 0.15);
-                self.by_queue.push_back(there * full);
-                if self.by_queue.len() > REMEMBERED {
-                    self.by_queue.pop_front();
-                }
+                remember(&mut self.by_queue, there * full);
             }
         }
         let keep = (-interval.length_s() / LONGEST_FOR_S).exp();

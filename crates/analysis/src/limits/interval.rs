@@ -25,7 +25,7 @@ pub(super) struct Interval {
     pub(super) acked: f64,
     /// Packets retransmitted within it.
     pub(super) retransmits: f64,
-    /// Most packets under way; NaN if not known.
+    /// The most packets in flight; NaN if not known.
     pub(super) in_flight: f64,
     /// Windows at its start and end, and the largest.
     pub(super) cwnd: (f64, f64),
@@ -39,7 +39,7 @@ pub(super) struct Interval {
     pub(super) srtt_s: f64,
     pub(super) least_srtt_s: f64,
     pub(super) largest_srtt_s: f64,
-    /// Of its length, how long nothing was under way.
+    /// How long nothing was in flight, of its length.
     pub(super) silent_s: f64,
     /// The first packet found lost in it: when it was sent, and its number.
     pub(super) lost: Option<(f64, f64)>,

@@ -2,7 +2,7 @@
 //!
 //! A sender can always send more, or something stops it. [`Limit`] names what. A [`LimitTracker`] takes the records of
 //! one flow, divides time into intervals of a round trip or more, and gives each interval a probability for each
-//! limit. Means over time are the shares that [`LimitTracker::shares`] returns. `docs/explanation/limits.md` explains
+//! limit. Means over time are the [`Limits::shares`]. `docs/explanation/limits.md` explains
 //! the evidence.
 
 mod cause;
@@ -36,7 +36,7 @@ pub enum Limit {
     ReceiveWindow,
     /// The application sends less than the transport would take.
     Application,
-    /// Nothing is under way.
+    /// Nothing is in flight.
     Idle,
 }
 

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 
-/// Loss events that are remembered.
+use super::cause::below;
+
+/// Loss events that are remembered; fewer than the least say nothing.
 const EVENTS: usize = 16;
+const LEAST_EVENTS: usize = 4;
 /// Points that are remembered.
 const MOST_POINTS: usize = 256;
-/// Of the time from loss event to loss event, the least between points.
+/// The least time between points, as a part of the time between loss events.
 const POINT_EVERY: f64 = 0.1;
-/// Fewer say nothing.
-const LEAST_EVENTS: usize = 4;
 /// At losses of a policer, the bucket's content varies by this share of its range over time, at most.
 const PART_OF_RANGE: f64 = 0.25;
 
@@ -52,7 +53,7 @@ impl Bucket {
 
     /// How well one rate explains all losses: the standard deviation of the bucket's content at losses, as a part of
     /// its range over time. `None` with too few losses.
-    pub(super) fn misfit(&self) -> Option<f64> {
+    fn misfit(&self) -> Option<f64> {
         if self.events < LEAST_EVENTS {
             return None;
         }
@@ -64,16 +65,16 @@ impl Bucket {
             .collect();
         let count = at_losses.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| at_losses.iter().map(of).sum::<f64>() / count;
-        let (mean_s, mean_acked) = (mean(|p| p.0), mean(|p| p.1));
+        let (mean_s, mean_sent) = (mean(|p| p.0), mean(|p| p.1));
         let (mut both, mut of_time) = (0.0, 0.0);
-        for (time_s, acked) in &at_losses {
-            both += (time_s - mean_s) * (acked - mean_acked);
+        for (time_s, sent) in &at_losses {
+            both += (time_s - mean_s) * (sent - mean_sent);
             of_time += (time_s - mean_s).powi(2);
         }
         let rate = both / of_time;
-        let content = |time_s: f64, acked: f64| rate * (time_s - mean_s) - (acked - mean_acked);
+        let content = |time_s: f64, sent: f64| rate * (time_s - mean_s) - (sent - mean_sent);
         let spread = (at_losses.iter())
-            .map(|&(time_s, acked)| content(time_s, acked).powi(2))
+            .map(|&(time_s, sent)| content(time_s, sent).powi(2))
             .sum::<f64>();
         let contents = points().map(|point| content(point.0, point.1));
         let (least, most) = contents.fold((f64::INFINITY, f64::NEG_INFINITY), |range, content| {
@@ -87,8 +88,7 @@ impl Bucket {
 
     /// Probability that a policer caused the losses, if no queue did.
     pub(super) fn probability(&self) -> f64 {
-        self.misfit().map_or(0.0, |misfit| {
-            super::cause::below(misfit, PART_OF_RANGE, 0.15)
-        })
+        self.misfit()
+            .map_or(0.0, |misfit| below(misfit, PART_OF_RANGE, 0.15))
     }
 }

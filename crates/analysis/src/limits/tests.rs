@@ -29,7 +29,7 @@ impl Flow {
         }
     }
 
-    /// A round trip with so many packets under way; beyond the path's BDP they wait.
+    /// A round trip with so many packets in flight; those beyond the path's BDP wait.
     fn round(&mut self, in_flight: f64) {
         let rtt_s = RTT_S.max(in_flight * PACKET_S);
         for _ in 0..in_flight as u32 {

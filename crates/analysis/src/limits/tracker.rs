@@ -19,19 +19,20 @@ const CYCLE_RTTS: f64 = 8.0;
 /// shortest round trip.
 const NEAR_HIGHEST: f64 = 0.5;
 const LONG_QUEUE: f64 = 0.3;
-/// A flow with less of its window under way than this, and this many packets less, has nothing more to send.
+/// If fewer packets are in flight than this part of the window, and fewer by this many, the application has no more
+/// to send.
 const WINDOW_PART: f64 = 0.82;
 const WINDOW_PACKETS: f64 = 3.0;
-/// As the last, for schemes that pace: part of the rate that they would send at.
+/// The application limits a scheme that paces if it sends less than this part of the rate that its window stands for.
 const PACED_PART: f64 = 0.7;
-/// A scheme that paces keeps a window of so many times what it needs (BBR's cwnd_gain).
+/// The window of a scheme that paces is so many times what it needs (BBR's cwnd_gain).
 const PACED_GAIN: f64 = 2.0;
 /// The rate of a start that is over grows less than this within three round trips (BBR, draft-cardwell-iccrg-bbr).
 const STARTUP_GROWTH: f64 = 1.25;
 const STARTUP_RTTS: u32 = 3;
 /// Share of packets lost by which a paced flow shows a policer, without any queue.
 const POLICED_LOSS: f64 = 0.01;
-/// Intervals over which the state "now" is averaged, seconds.
+/// Seconds over which the probabilities of now are averaged.
 const NOW_S: f64 = 2.0;
 
 /// What a tracker is told at the start.
@@ -212,7 +213,7 @@ impl LimitTracker {
         }
     }
 
-    /// Probability that the application leaves the window unused, and that the receiver's window is the smaller one.
+    /// Probability that the application leaves a part of the window unused.
     fn unused(&self, interval: &Interval, window: f64) -> f64 {
         let in_flight = if interval.in_flight.is_nan() {
             interval.sent_per_s() * interval.srtt_s
@@ -242,7 +243,7 @@ impl LimitTracker {
 
     fn judged_by_window(&self, interval: &Interval, queue_s: f64, least_s: f64) -> Shares {
         let mut shares = Shares::default();
-        // a scheme may keep the old window until the receiver's is used up
+        // the window may have changed within the interval
         let cwnd = interval.cwnd.0.min(interval.cwnd.1);
         let window = cwnd.min(interval.rwnd);
         let application = self.unused(interval, window);

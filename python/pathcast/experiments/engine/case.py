@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
@@ -68,6 +69,27 @@ def fingerprint(what: object) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
+def scenario_of(
+    package: str, file: str, name: str, link: Mapping[str, Any], flow: Mapping[str, Any]
+) -> Scenario:
+    """Read the scenario of an experiment, with one link `path` and one kind of flow, and change both.
+
+    Args:
+        package: that the file is of.
+        file: below it.
+        name: of the case, for errors.
+        link: keys of the link to replace.
+        flow: keys of the flow to replace.
+
+    """
+    text = resources.files(package).joinpath(file).read_text()
+    scenario = Scenario.parse(text, f"{name}.toml")
+    if link:
+        # without a reverse of its own, that has the new rate and delay too
+        scenario = scenario.replace_link("path", reverse=None, **link)
+    return scenario.replace_flow(0, **flow)
+
+
 def attempt_trace(
     scenario: Scenario,
     world: World,
@@ -76,6 +98,7 @@ def attempt_trace(
     duration_s: float,
     seed: int,
     progress: Passed | None,
+    packets_file: FilePath | None = None,
 ) -> Attempt:
     """Run a scenario once and write its trace if the run counts.
 
@@ -86,13 +109,19 @@ def attempt_trace(
         duration_s: of the run, in seconds.
         seed: of all that is random.
         progress: receives the seconds that have passed; may raise to stop.
+        packets_file: where every event of every data packet goes; None: nowhere.
 
     Raises:
         EmulatorError: the emulator cannot run here.
         TraceError: the trace cannot be written.
 
     """
-    options: dict[str, Any] = {"duration_s": duration_s, "seed": seed, "progress": progress}
+    options: dict[str, Any] = {
+        "duration_s": duration_s,
+        "seed": seed,
+        "progress": progress,
+        "packets_file": packets_file,
+    }
     if world is World.SIMULATOR:
         report, _ = runs.simulate(scenario, trace_file=file, **options)
         return Attempt(report.to_dict())

@@ -7,13 +7,17 @@ import random
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
-from pathcast import runs
 from pathcast._limits import LIMITS
-from pathcast.experiments.engine.case import Attempt, Passed, fingerprint
+from pathcast.experiments.engine.case import (
+    Attempt,
+    Passed,
+    attempt_trace,
+    fingerprint,
+    scenario_of,
+)
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.limits.truth import shares
 from pathcast.scenario import Scenario
@@ -58,11 +62,8 @@ class Flow:
 
     def scenario(self) -> Scenario:
         """What is run."""
-        text = resources.files("pathcast.experiments.limits").joinpath("path.toml").read_text()
-        scenario = Scenario.parse(text, f"{self.name}.toml")
-        # the reverse direction has the link's own rate and delay
-        scenario = scenario.replace_link("path", reverse=None, **self.link)
-        return scenario.replace_flow(0, scheme=self.scheme, **self.keys)
+        flow = {"scheme": self.scheme, **self.keys}
+        return scenario_of("pathcast.experiments.limits", "path.toml", self.name, self.link, flow)
 
     def fingerprint(self, world: str) -> str:
         """Report whether a run that was kept is this one's, in this world."""
@@ -76,24 +77,19 @@ class Flow:
             TraceError: the trace cannot be written.
 
         """
-        options: dict[str, Any] = {
-            "duration_s": self.duration_s,
-            "seed": self.seed,
-            "progress": progress,
-        }
-        scenario = self.scenario()
         with tempfile.TemporaryDirectory(prefix="pathcast-") as folder:
             packets = FilePath(folder) / "packets.parquet"
-            if world is World.SIMULATOR:
-                report, trace = runs.simulate(scenario, **options)
-                # the trace and the packets need a run each
-                runs.simulate(scenario, packets_file=packets, **options)
-            else:
-                report, trace = runs.emulate(scenario, packets_file=packets, **options)
-            assert trace is not None  # noqa: S101 - no file was asked for beside it
-            if not report.valid:
-                return Attempt(report.to_dict(), tuple(report.invalid_because))
-            trace.write(file)
+            found = attempt_trace(
+                self.scenario(),
+                world,
+                file,
+                duration_s=self.duration_s,
+                seed=self.seed,
+                progress=progress,
+                packets_file=packets,
+            )
+            if found.why_not:
+                return found
             truth = shares(
                 packets,
                 self.limit,
@@ -101,7 +97,7 @@ class Flow:
                 rtt_s=self.rtt_s,
                 has_window=self.scheme != "bbr",
             )
-        return Attempt(report.to_dict() | {"truth": truth})
+        return Attempt(found.report | {"truth": truth})
 
 
 def flows(*, held_out: bool = False, count: int = FLOWS) -> list[Flow]:

@@ -22,7 +22,7 @@ def shares(
 ) -> dict[str, float]:
     """Find the share of time of each limit.
 
-    While the link is busy, the path is full. While no packet is under way, the flow is idle. Else it is limited by
+    While the link is busy, the path is full. While no packet is in flight, the flow is idle. Else it is limited by
     what it was made to be limited by, or by slow start before its first loss.
 
     Args:
@@ -76,7 +76,7 @@ def shares(
 
 
 def _busy_parts(edges: Column, left_s: Column, back_s: Column) -> Column:
-    """Of each piece, the part in which a packet or its acknowledgment was under way."""
+    """Of each piece, the part in which a packet or its acknowledgment was in flight."""
     import numpy as np
 
     order = np.argsort(left_s)

@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib import resources
 from pathlib import Path as FilePath
 
 from pathcast.exceptions import PathcastError
-from pathcast.experiments.engine.case import Attempt, Passed, attempt_trace, fingerprint
+from pathcast.experiments.engine.case import (
+    Attempt,
+    Passed,
+    attempt_trace,
+    fingerprint,
+    scenario_of,
+)
 from pathcast.experiments.engine.world import World
 from pathcast.scenario import Scenario
 
@@ -132,15 +137,10 @@ class Cell:
 
     def scenario(self) -> Scenario:
         """What is run."""
-        text = resources.files("pathcast.experiments.suite").joinpath(
-            "networks", f"{self.network.file}.toml"
-        )
-        scenario = Scenario.parse(text.read_text(), f"{self.name}.toml")
-        if self.network.link_keys:
-            # without a reverse of its own, that has the new delay too
-            scenario = scenario.replace_link("path", reverse=None, **self.network.link_keys)
-        keys = {"scheme": self.scheme, "count": self.npc, **self.network.flow_keys}
-        return scenario.replace_flow(0, **keys)
+        flow = {"scheme": self.scheme, "count": self.npc, **self.network.flow_keys}
+        file = f"networks/{self.network.file}.toml"
+        link = self.network.link_keys
+        return scenario_of("pathcast.experiments.suite", file, self.name, link, flow)
 
     def fingerprint(self, world: str) -> str:
         """Report whether a run that was kept is this cell's, in this world."""

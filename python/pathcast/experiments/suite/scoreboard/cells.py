@@ -13,13 +13,21 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast.exceptions import PathcastError
-from pathcast.experiments.engine.case import Attempt, Passed, attempt_trace, fingerprint
+from pathcast.experiments.engine.case import (
+    Attempt,
+    Passed,
+    attempt_trace,
+    fingerprint,
+    scenario_of,
+)
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.suite.networks import Cell as SuiteCell
 from pathcast.experiments.suite.networks import Form
 from pathcast.experiments.suite.networks import cells as suite_cells
 from pathcast.scenario import Scenario
 
+#: Where `cells.toml` and `path.toml` are.
+_PACKAGE = "pathcast.experiments.suite.scoreboard"
 #: A file of rates larger than this is refused, once unpacked.
 _MAX_BYTES = 1 << 26
 #: Keys of a flow that QUIC does not have, taken away.
@@ -59,15 +67,12 @@ class Flow:
             PathcastError: the file of rates is none.
 
         """
-        base = resources.files("pathcast.experiments.suite.scoreboard").joinpath("path.toml")
-        scenario = Scenario.parse(base.read_text(), f"{self.name}.toml")
         link = dict(self.link)
         if self.rates is not None:
             link["rate"] = rate_of(self.rates)
-        # the reverse direction has the link's own rate and delay
-        scenario = scenario.replace_link("path", reverse=None, **link)
         of_quic = _TCP_KEYS if self.scheme.startswith("quic-") else {}
-        return scenario.replace_flow(0, scheme=self.scheme, **of_quic, **self.keys)
+        flow = {"scheme": self.scheme, **of_quic, **self.keys}
+        return scenario_of(_PACKAGE, "path.toml", self.name, link, flow)
 
     def fingerprint(self, world: str) -> str:
         """Report whether a run that was kept is this one's, in this world."""
@@ -133,9 +138,7 @@ class Scoreboard:
 
 def definition() -> dict[str, Any]:
     """Read `cells.toml`."""
-    text = (
-        resources.files("pathcast.experiments.suite.scoreboard").joinpath("cells.toml").read_text()
-    )
+    text = resources.files(_PACKAGE).joinpath("cells.toml").read_text()
     return tomllib.loads(text)
 
 
