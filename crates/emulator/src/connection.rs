@@ -38,6 +38,7 @@ pub(crate) struct Connection {
 /// Sockets that are ready to connect.
 pub(crate) struct Sockets<'a> {
     flows: &'a [Flow<'a>],
+    schemes: &'a Schemes,
     ip: Ip,
     port: u16,
     /// At the near and the far end.
@@ -53,7 +54,7 @@ impl<'a> Sockets<'a> {
         near: &Host,
         far: &Host,
         flows: &'a [Flow<'a>],
-        schemes: &Schemes,
+        schemes: &'a Schemes,
         ip: Ip,
     ) -> Result<Self, EmulatorError> {
         let port = next_port();
@@ -85,6 +86,7 @@ impl<'a> Sockets<'a> {
         }
         Ok(Self {
             flows,
+            schemes,
             ip,
             port,
             listeners,
@@ -163,6 +165,13 @@ impl<'a> Sockets<'a> {
                         .1
                 }
             };
+            if let Transport::Tcp { scheme, .. } = &flow.spec.transport
+                && flow.spec.workload.asks()
+            {
+                // requests have the congestion control of their responses, not the system's default
+                set_scheme(receiver.as_fd(), self.schemes.kernel_name(scheme))?;
+                sockopt::set_tcp_nodelay(&receiver, true).map_err(failed)?;
+            }
             if let Transport::Tcp {
                 receive_window: ReceiveWindow::Fixed { bytes },
                 ..
