@@ -86,6 +86,29 @@ def test_a_scenario_takes_as_long_in_the_simulator_as_with_the_kernel(emulator):
     assert back[0].goodput_bps == pytest.approx(back[1].goodput_bps, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("request_size", "response", "count"),
+    [("400 B", "5 kB", 40), ("400 B", "1 kB", 40), ("20 kB", "1 kB", 30)],
+)
+def test_requests_and_responses_share_a_connection_as_in_the_kernel(
+    emulator, request_size, response, count
+):
+    """A row for each packet that reaches the responding end: how often acknowledgments travel alone, and how often
+    with a request. Requests of several packets have the flow's congestion control at both ends.
+    """
+    scenario = pathcast.Scenario.parse(
+        "duration = '20 s'\n[links.link]\nrate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = '4 BDP'\n"
+        "[links.link.reverse]\nrate = '10 Mbit/s'\n[[flows]]\nscheme = 'cubic'\nworkload = { kind = 'request-response', "
+        f"request = '{request_size}', response = '{response}', count = {count} }}\n"
+    )
+    ours, our_trace = pathcast.simulate(scenario)
+    kernels, their_trace = valid_run(scenario)
+    assert len(our_trace) == pytest.approx(len(their_trace), rel=0.03)
+    mine, real = (report.flows[0].messages for report in (ours, kernels))
+    assert mine.delivered == real.delivered == count
+    assert mine.latency_ms["p50"] == pytest.approx(real.latency_ms["p50"], rel=0.05)
+
+
 def test_small_packets_fill_a_link_as_in_the_kernel(emulator):
     """536 of 588 bytes are payload; the kernel keeps to the MSS that the scenario says."""
     scenario = pathcast.Scenario.parse(

@@ -1,17 +1,17 @@
-//! A packet capture of a simulation, as a host's own tools would take it at the senders' side: data and datagrams as they
-//! leave, acknowledgments as they arrive. Headers only.
+//! A packet capture of a simulation, as a host's own tools would take it at the senders' side: what leaves there as it
+//! leaves, what comes from the other end as it arrives. Headers only.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::net::Ipv4Addr;
 
 use pathcast_path::Time;
-use pathcast_scenario::{Heading, ReceiveWindow, Scenario, Transport};
+use pathcast_scenario::{Heading, ReceiveWindow, Scenario, Side, Transport};
 use pathcast_tcp::{AckSegment, DataSegment, Ecn};
 use pathcast_trace::capture_file::{CaptureWriter, IpPacket, TcpHeader, flags};
 use pathcast_trace::{MessageRecord, PacketRecord, QueueRecord, Record};
 
-use crate::recorder::Recorder;
+use crate::recorder::{Crossing, Recorder};
 use crate::wire::{MSS_BYTES, UDP_IP_BYTES};
 
 /// Options that the MSS of a handshake counts in: timestamps.
@@ -72,19 +72,45 @@ impl Places {
 
 /// One flow as its packets show it.
 struct Flow {
-    /// Who sends data, and who gets it.
-    ends: [(Ipv4Addr, u16); 2],
+    /// Who sends data, and who gets it and may send requests: by [`Side`].
+    ends: [End; 2],
     is_tcp: bool,
     mss: u64,
     /// What the receiver takes whatever it says, and the scale of its windows.
     most_window_packets: u64,
     scale: u32,
+}
+
+/// One end of a flow.
+struct End {
+    address: (Ipv4Addr, u16),
+    /// The number of its first byte, and where its packets lie.
+    first: u32,
     places: Places,
-    /// Numbers of the first byte, of each end.
-    first: [u32; 2],
-    ids: [u16; 2],
-    /// The last timestamp that has come, in milliseconds.
-    echo: u32,
+    id: u16,
+    /// The first packet that it has not acknowledged, as far as was seen.
+    expects: u64,
+    /// Its last timestamp, in milliseconds.
+    stamp: u32,
+}
+
+impl End {
+    fn new(address: (Ipv4Addr, u16), first: u32) -> Self {
+        Self {
+            address,
+            first,
+            places: Places::default(),
+            id: 0,
+            expects: 0,
+            stamp: 0,
+        }
+    }
+
+    /// The number in segments of the first byte of packet `seq`. The SYN has the first.
+    fn number(&self, seq: u64, mss: u64) -> u32 {
+        let byte = self.places.byte(seq, mss);
+        self.first.wrapping_add(1).wrapping_add(byte as u32)
+    }
 }
 
 /// Writes a capture as the run goes on.
@@ -105,6 +131,12 @@ impl<'a> CaptureLog<'a> {
         }
     }
 
+    fn datagram(&mut self, at: Crossing) {
+        let payload = at.size_bytes.saturating_sub(UDP_IP_BYTES);
+        let packet = self.flows[at.flow as usize].packet(at.from, payload);
+        self.writer.udp(at.at.as_nanos(), &packet);
+    }
+
     /// Ends the file.
     ///
     /// # Errors
@@ -112,6 +144,11 @@ impl<'a> CaptureLog<'a> {
     pub fn finish(self) -> Result<(), String> {
         self.writer.finish()
     }
+}
+
+/// The index of the end that is not `side`.
+const fn other(side: Side) -> usize {
+    1 - side as usize
 }
 
 impl Flow {
@@ -138,64 +175,71 @@ impl Flow {
         let first = number.wrapping_add(1).wrapping_mul(2_654_435_761);
         Self {
             ends: [
-                (source, (FIRST_PORT + number % PORTS) as u16),
-                (sink, RECEIVER_PORT),
+                End::new((source, (FIRST_PORT + number % PORTS) as u16), first),
+                End::new((sink, RECEIVER_PORT), first.rotate_left(16)),
             ],
             is_tcp: transport.is_tcp(),
             mss,
             most_window_packets: most_window_packets.max(1),
             scale: scale.unwrap_or(MOST_SCALE),
-            places: Places::default(),
-            first: [first, first.rotate_left(16)],
-            ids: [0; 2],
-            echo: 0,
         }
     }
 
-    /// A packet from one end, 0 being the sender's.
-    fn packet(&mut self, end: usize, payload_bytes: u32) -> IpPacket {
-        self.ids[end] = self.ids[end].checked_add(1).unwrap_or(1);
+    /// A packet from one end.
+    fn packet(&mut self, from: Side, payload_bytes: u32) -> IpPacket {
+        let to = self.ends[other(from)].address;
+        let end = &mut self.ends[from as usize];
+        end.id = end.id.checked_add(1).unwrap_or(1);
         IpPacket {
-            from: self.ends[end],
-            to: self.ends[1 - end],
-            id: self.ids[end],
-            ttl: TTLS[end],
+            from: end.address,
+            to,
+            id: end.id,
+            ttl: TTLS[from as usize],
             ecn_capable: false,
             payload_bytes,
         }
     }
 
-    /// The number in segments of the first byte of packet `seq`. The SYN has the first.
-    fn number(&self, seq: u64) -> u32 {
-        let byte = self.places.byte(seq, self.mss);
-        self.first[0].wrapping_add(1).wrapping_add(byte as u32)
-    }
-
-    fn data(&mut self, now: Time, segment: &DataSegment) -> (IpPacket, TcpHeader) {
+    fn data(
+        &mut self,
+        at: Crossing,
+        segment: &DataSegment,
+        carried: Option<&AckSegment>,
+    ) -> (IpPacket, TcpHeader) {
         let has_data = !segment.is_empty() && !segment.is_fin();
         let short = u64::from(segment.short_by_bytes()) + self.mss - u64::from(MSS_BYTES);
+        let mss = self.mss;
+        let [from, to] = [at.from as usize, other(at.from)];
+        let end = &mut self.ends[from];
         if segment.is_fin() {
-            self.places.note(segment.seq, self.mss - 1);
+            end.places.note(segment.seq, mss - 1);
         } else if has_data {
-            self.places.note(segment.seq, short);
+            end.places.note(segment.seq, short);
         }
-        let payload = if has_data { self.mss - short } else { 0 };
-        let mut packet = self.packet(0, payload as u32);
+        // what arrives was stamped when it was sent
+        end.stamp = millis(segment.sent_at);
+        let mut echo = self.ends[to].stamp;
+        if let Some(carried) = carried {
+            self.ends[from].expects = carried.cumulative.max(self.ends[from].expects);
+            echo = millis(carried.echo);
+        }
+        let payload = if has_data { mss - short } else { 0 };
+        let mut packet = self.packet(at.from, payload as u32);
         packet.ecn_capable = segment.ecn() != Ecn::NotCapable;
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let opens = segment.is_syn();
+        let [from, to] = [&self.ends[from], &self.ends[to]];
         let seq = match (opens, segment.asks_for_window()) {
-            (true, _) => self.first[0],
+            (true, _) => from.first,
             // a byte that was acknowledged (Linux's tcp_xmit_probe_skb)
-            (false, true) => self.number(segment.seq).wrapping_sub(1),
-            (false, false) => self.number(segment.seq),
+            (false, true) => from.number(segment.seq, mss).wrapping_sub(1),
+            (false, false) => from.number(segment.seq, mss),
         };
         let header = TcpHeader {
             seq,
-            ack: if opens {
-                0
-            } else {
-                self.first[1].wrapping_add(1)
+            ack: match opens {
+                true => 0,
+                false => to.number(from.expects, mss),
             },
             flags: flag(opens, flags::SYN)
                 | flag(!opens, flags::ACK)
@@ -204,36 +248,44 @@ impl Flow {
                 | flag(segment.has_reduced(), flags::CWR),
             window: MOST_HEADER_WINDOW as u16,
             opening: opens.then(|| self.opening()),
-            timestamps: (millis(now), self.echo),
+            timestamps: (from.stamp, echo),
             sacks: [None; 3],
         };
         (packet, header)
     }
 
-    fn acknowledgment(&mut self, now: Time, segment: &AckSegment) -> (IpPacket, TcpHeader) {
-        self.places.forget(segment.cumulative);
-        let packet = self.packet(1, 0);
+    fn acknowledgment(&mut self, at: Crossing, segment: &AckSegment) -> (IpPacket, TcpHeader) {
+        let packet = self.packet(at.from, 0);
+        let [from, to] = [at.from as usize, other(at.from)];
+        self.ends[from].expects = segment.cumulative.max(self.ends[from].expects);
+        // taken for the time when it was sent, which readers do not need to the millisecond
+        self.ends[from].stamp = millis(at.at);
+        self.ends[to].places.forget(segment.cumulative);
+        let [from, to] = [&self.ends[from], &self.ends[to]];
         let window = u64::from(segment.window_packets).min(self.most_window_packets) * self.mss;
         let window = match segment.is_syn {
             true => window,
             false => window >> self.scale,
         };
+        let number = |seq| to.number(seq, self.mss);
         let mut sacks = [None; 3];
         let duplicate = segment.duplicate().map(|seq| (seq, seq + 1));
         let blocks = segment.sacks().map(|block| (block.start, block.end));
         for (sack, (start, end)) in sacks.iter_mut().zip(duplicate.into_iter().chain(blocks)) {
-            *sack = Some((self.number(start), self.number(end)));
+            *sack = Some((number(start), number(end)));
         }
         let syn = if segment.is_syn { flags::SYN } else { 0 };
         let echo = if segment.ecn_echo() { flags::ECE } else { 0 };
-        self.echo = millis(now);
         let header = TcpHeader {
-            seq: self.first[1].wrapping_add(u32::from(!segment.is_syn)),
-            ack: self.number(segment.cumulative),
+            seq: match segment.is_syn {
+                true => from.first,
+                false => from.number(from.places.next, self.mss),
+            },
+            ack: number(segment.cumulative),
             flags: flags::ACK | syn | echo,
             window: window.min(MOST_HEADER_WINDOW) as u16,
             opening: segment.is_syn.then(|| self.opening()),
-            timestamps: (self.echo, millis(segment.echo)),
+            timestamps: (from.stamp, millis(segment.echo)),
             sacks,
         };
         (packet, header)
@@ -259,27 +311,25 @@ impl Recorder for Option<&mut CaptureLog<'_>> {
     fn message(&mut self, _: MessageRecord) {}
     fn queue(&mut self, _: QueueRecord) {}
 
-    fn left(&mut self, now: Time, flow: u32, size_bytes: u32, segment: &DataSegment) {
+    fn data(&mut self, at: Crossing, segment: &DataSegment, carried: Option<&AckSegment>) {
         let Some(log) = self else { return };
-        let flow = &mut log.flows[flow as usize];
+        let flow = &mut log.flows[at.flow as usize];
         if flow.is_tcp {
-            let (packet, header) = flow.data(now, segment);
-            log.writer.tcp(now.as_nanos(), &packet, &header);
+            let (packet, header) = flow.data(at, segment, carried);
+            log.writer.tcp(at.at.as_nanos(), &packet, &header);
         } else {
-            let packet = flow.packet(0, size_bytes.saturating_sub(UDP_IP_BYTES));
-            log.writer.udp(now.as_nanos(), &packet);
+            log.datagram(at);
         }
     }
 
-    fn reached(&mut self, now: Time, flow: u32, size_bytes: u32, segment: &AckSegment) {
+    fn acknowledgment(&mut self, at: Crossing, segment: &AckSegment) {
         let Some(log) = self else { return };
-        let flow = &mut log.flows[flow as usize];
+        let flow = &mut log.flows[at.flow as usize];
         if flow.is_tcp {
-            let (packet, header) = flow.acknowledgment(now, segment);
-            log.writer.tcp(now.as_nanos(), &packet, &header);
+            let (packet, header) = flow.acknowledgment(at, segment);
+            log.writer.tcp(at.at.as_nanos(), &packet, &header);
         } else {
-            let packet = flow.packet(1, size_bytes.saturating_sub(UDP_IP_BYTES));
-            log.writer.udp(now.as_nanos(), &packet);
+            log.datagram(at);
         }
     }
 }

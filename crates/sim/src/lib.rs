@@ -7,6 +7,7 @@
 
 mod batch;
 mod capture;
+mod carried;
 mod ends;
 mod network;
 mod quic;
@@ -20,7 +21,7 @@ mod world;
 
 pub use batch::{Ended, check_many, run_many};
 pub use capture::CaptureLog;
-pub use recorder::{NoRecorder, QueueLog, Recorder};
+pub use recorder::{Crossing, NoRecorder, QueueLog, Recorder};
 pub use sampler::Sampler;
 pub use simulation::{Outcome, SimError, Simulation};
 pub use wire::{MSS_BYTES, MTU_BYTES};

@@ -3,8 +3,22 @@
 use std::fs::File;
 
 use pathcast_path::{Span, Time};
+use pathcast_scenario::Side;
 use pathcast_tcp::{AckSegment, DataSegment};
 use pathcast_trace::{MessageRecord, Metadata, PacketRecord, QueueRecord, Record, TableWriter};
+
+/// A packet that crosses the senders' side of the network.
+#[derive(Clone, Copy, Debug)]
+pub struct Crossing {
+    /// When it leaves there, or arrives.
+    pub at: Time,
+    /// Whose it is.
+    pub flow: u32,
+    /// Which end sent it.
+    pub from: Side,
+    /// Its size with the IP header.
+    pub size_bytes: u32,
+}
 
 /// Is told what happens. The constants say what it wants to hear; what it does not costs nothing.
 pub trait Recorder {
@@ -30,11 +44,11 @@ pub trait Recorder {
     /// A message that an application wrote and the other one has got whole.
     fn message(&mut self, _: MessageRecord) {}
 
-    /// A data packet, or a datagram of `size_bytes` with its IP header, leaves the sender of a flow.
-    fn left(&mut self, _now: Time, _flow: u32, _size_bytes: u32, _segment: &DataSegment) {}
+    /// A data packet or a datagram, and what it acknowledges of the data that goes the other way.
+    fn data(&mut self, _: Crossing, _: &DataSegment, _carried: Option<&AckSegment>) {}
 
-    /// An acknowledgment, or a datagram, reaches it.
-    fn reached(&mut self, _now: Time, _flow: u32, _size_bytes: u32, _segment: &AckSegment) {}
+    /// An acknowledgment without data, or a datagram against the data.
+    fn acknowledgment(&mut self, _: Crossing, _: &AckSegment) {}
 
     /// When it looks at the queues next.
     fn next_look(&self) -> Time {
@@ -158,13 +172,13 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
         self.0.message(record);
         self.1.message(record);
     }
-    fn left(&mut self, now: Time, flow: u32, size_bytes: u32, segment: &DataSegment) {
-        self.0.left(now, flow, size_bytes, segment);
-        self.1.left(now, flow, size_bytes, segment);
+    fn data(&mut self, at: Crossing, segment: &DataSegment, carried: Option<&AckSegment>) {
+        self.0.data(at, segment, carried);
+        self.1.data(at, segment, carried);
     }
-    fn reached(&mut self, now: Time, flow: u32, size_bytes: u32, segment: &AckSegment) {
-        self.0.reached(now, flow, size_bytes, segment);
-        self.1.reached(now, flow, size_bytes, segment);
+    fn acknowledgment(&mut self, at: Crossing, segment: &AckSegment) {
+        self.0.acknowledgment(at, segment);
+        self.1.acknowledgment(at, segment);
     }
     fn next_look(&self) -> Time {
         self.0.next_look().min(self.1.next_look())

@@ -226,4 +226,6 @@ impl Simulation {
 #[cfg(test)]
 mod quic_tests;
 #[cfg(test)]
+mod request_tests;
+#[cfg(test)]
 mod tests;

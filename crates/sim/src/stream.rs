@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use pathcast_path::Time;
 use pathcast_scenario::{Message, UNSENT_BYTES};
 
+use crate::carried::Carried;
+
 /// A message, or what is written without an end, in packets of the connection.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
@@ -62,18 +64,21 @@ pub struct Stream {
     arrived: usize,
     /// Bytes of what has arrived whole.
     delivered_bytes: u64,
+    /// What its packets acknowledge of the data that goes the other way.
+    pub carried: Carried,
 }
 
 impl Stream {
     /// Nothing written, to be sent in packets of `mss_bytes`.
-    pub const fn new(mss_bytes: u32) -> Self {
+    pub fn new(mss_bytes: u32) -> Self {
         Self {
-            mss_bytes: mss_bytes as u64,
+            mss_bytes: u64::from(mss_bytes),
             pieces: VecDeque::new(),
             packets: 0,
             fin: None,
             arrived: 0,
             delivered_bytes: 0,
+            carried: Carried::default(),
         }
     }
 

@@ -4,13 +4,14 @@ mod conclude;
 mod hosts;
 mod quic;
 mod records;
+mod two_way;
 
 use std::ops::ControlFlow;
 
 use pathcast_congestion::Scheme;
 use pathcast_path::Time;
 use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Message, Scenario, Timers, Transport, Write};
-use pathcast_tcp::{DataSegment, Ecn};
+use pathcast_tcp::{AckSegment, DataSegment, Ecn};
 use pathcast_trace::{DelayHistogram, PacketEvent};
 
 pub use self::hosts::{Connection, asking_flows};
@@ -162,6 +163,13 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 self.record_packet(now, &data, PacketEvent::Marked, Some(delay));
             }
         }
+        if R::CAPTURE && data.flow as usize >= self.flows.len() {
+            self.capture_data(now, &data);
+        }
+        let opposite = match N::BOTH_WAYS && !data.segment.is_empty() {
+            true => self.opposite(data.flow),
+            false => None,
+        };
         let connection = &mut self.connections[data.flow as usize];
         if let Framing::Datagrams(datagrams) = &mut connection.framing {
             let bytes = DATAGRAM_BYTES - u32::from(data.segment.short_by_bytes());
@@ -170,7 +178,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             }
             return;
         }
-        if N::QUIC && matches!(connection.framing, Framing::Quic(_)) {
+        if N::BOTH_WAYS && matches!(connection.framing, Framing::Quic(_)) {
             return self.deliver_quic(now, data.flow, SINK, data.segment.seq);
         }
         if R::MESSAGES
@@ -181,13 +189,15 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         {
             stream.note_arrived(now, data.segment.seq, data.segment.sent_at);
         }
-        if let Some(segment) = connection.receiver.on_data(now, &data.segment) {
+        if let Some(opposite) = opposite {
+            self.take_both(now, data.flow, opposite, &data.segment);
+        } else if let Some(segment) = connection.receiver.on_data(now, &data.segment) {
             let flow = data.flow;
             if segment.is_syn {
                 let timer = connection.receiver.next_timer();
                 self.timers.want(2 * flow + 1, timer);
             }
-            self.network.acknowledge(now, Ack::of_tcp(flow, segment));
+            self.acknowledge(now, flow, segment);
         } else {
             let timer = connection.receiver.next_timer();
             self.timers.want(2 * data.flow + 1, timer);
@@ -197,9 +207,19 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
     }
 
+    /// Sends an acknowledgment of the data of `connection` that no data carries.
+    #[inline(always)]
+    fn acknowledge(&mut self, now: Time, connection: u32, segment: AckSegment) {
+        let ack = Ack::of_tcp(connection, segment);
+        if R::CAPTURE && connection as usize >= self.flows.len() {
+            self.capture_ack(now, &ack);
+        }
+        self.network.acknowledge(now, ack);
+    }
+
     #[inline(always)]
     const fn has_quic(&self) -> bool {
-        N::QUIC && self.over_quic
+        N::BOTH_WAYS && self.over_quic
     }
 
     /// Records packets that the network dropped in transit.
@@ -287,11 +307,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             return;
         };
         if R::CAPTURE && (ack.flow as usize) < self.flows.len() {
-            let size_bytes = ack.size_bytes();
-            self.recorder
-                .reached(now, ack.flow, size_bytes, &ack.segment);
+            self.capture_ack(now, &ack);
         }
-        if N::QUIC && ack.datagram_bytes > 0 {
+        if N::BOTH_WAYS && ack.datagram_bytes > 0 {
             return self.deliver_quic(now, ack.flow, SOURCE, ack.segment.cumulative);
         }
         let Connection {
@@ -348,8 +366,14 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
     }
 
+    /// Sends what windows and pace allow; returns whether that was anything.
     #[inline]
-    fn send_data(&mut self, now: Time, flow: u32) {
+    fn send_data(&mut self, now: Time, flow: u32) -> bool {
+        let opposite = match N::BOTH_WAYS {
+            true => self.opposite(flow),
+            false => None,
+        };
+        let mut has_sent = false;
         let missing = (MSS_BYTES - self.connections[flow as usize].mss_bytes) as u16;
         while let Some(mut segment) = self.connections[flow as usize].sender.poll_transmit(now) {
             let mut short = 0;
@@ -367,10 +391,17 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 }
             }
             segment = segment.with_short_by_bytes(short + missing);
+            if let Some(opposite) = opposite
+                && !segment.is_empty()
+            {
+                self.carry(now, flow, opposite);
+            }
             self.send(now, Data { flow, segment });
+            has_sent = true;
         }
         let sender = &self.connections[flow as usize].sender;
         self.timers.want(2 * flow, sender.next_timer());
+        has_sent
     }
 
     #[inline(always)]
@@ -379,9 +410,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             self.record_packet(now, &data, PacketEvent::Sent, None);
         }
         if R::CAPTURE && (data.flow as usize) < self.flows.len() {
-            let size_bytes = data.size_bytes();
-            self.recorder
-                .left(now, data.flow, size_bytes, &data.segment);
+            self.capture_data(now, &data);
         }
         // the sender will find out by itself
         if let Err((data, reason)) = self.network.send(now, data) {
@@ -402,11 +431,11 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             self.wake_quic(now, index, id as usize % 2);
         } else if id % 2 == 1 {
             let receiver = &mut self.connections[index as usize].receiver;
-            if let Some(segment) = receiver.on_timer(now) {
-                let flow = index;
-                self.network.acknowledge(now, Ack::of_tcp(flow, segment));
-            }
+            let answer = receiver.on_timer(now);
             self.timers.want(id, receiver.next_timer());
+            if let Some(segment) = answer {
+                self.acknowledge(now, index, segment);
+            }
         } else {
             self.connections[index as usize].sender.on_timer(now);
             self.send_data(now, index);

@@ -96,7 +96,12 @@ pub struct Receiver {
     /// How long the next acknowledgment may wait, which follows the gaps between packets (Linux's
     /// `ato`), and how many may not.
     delay: Span,
+    /// The longest that it may wait: a round trip within the limits above (Linux's tcp_send_delayed_ack).
+    max_delay: Span,
     quick: u32,
+    /// This end replies to what it receives, so that acknowledgments wait for a reply that carries them
+    /// (Linux's pingpong mode).
+    interactive: bool,
     last_data_at: Option<Time>,
     /// What the last acknowledgment said: the next packet, and one past the last packet taken.
     acknowledged: u64,
@@ -142,7 +147,9 @@ impl Receiver {
             accepting: config.accepts.then(Box::default),
             handshake: None,
             delay: MIN_DELAY,
+            max_delay: MAX_DELAY,
             quick: QUICK_ACKS,
+            interactive: false,
             last_data_at: None,
             acknowledged: 0,
             // no packet lies before it until the connection is open
@@ -167,6 +174,7 @@ impl Receiver {
         self.rtt = Some(rtt);
         self.compression = rtt.mul_div(1, 20).min(MAX_COMPRESSION);
         self.idle = idle_span(rtt);
+        self.max_delay = rtt.max(MIN_DELAY).min(MAX_DELAY);
     }
 
     /// The handshake by which the connection opened, if it opened by one.
@@ -288,7 +296,7 @@ impl Receiver {
             }
         } else if seq < self.next {
             self.duplicate = Some(seq);
-            self.quick = QUICK_ACKS;
+            self.be_quick(QUICK_ACKS);
         } else if !self.insert(seq) {
             self.duplicate = Some(seq);
         }
@@ -296,13 +304,40 @@ impl Receiver {
             let late = self.acknowledge_past_gap(now);
             return crowded.or(late);
         }
-        // an application that reads what has come acknowledges the end of a write (Linux's ICSK_ACK_PUSHED)
-        let due = self.unacknowledged >= 2 || segment.is_pushed();
-        if due || self.quick > 0 {
+        // an application that reads what has come acknowledges the end of a write (Linux's ICSK_ACK_PUSHED),
+        // unless its reply will do so
+        let prompt = segment.is_pushed() || self.quick > 0;
+        if self.unacknowledged >= 2 || (prompt && !self.interactive) {
             return Some(self.acknowledge());
         }
-        self.timer.get_or_insert(now + self.delay.min(MAX_DELAY));
+        self.timer
+            .get_or_insert(now + self.delay.min(self.max_delay));
         None
+    }
+
+    /// Returns the acknowledgment that data carries which this end sends at `now`. One that waited no longer
+    /// has to leave by itself.
+    ///
+    /// A reply within the delay of an acknowledgment makes the connection interactive: later
+    /// acknowledgments wait for replies (Linux's tcp_event_data_sent).
+    pub fn acknowledge_with_data(&mut self, now: Time) -> AckSegment {
+        let replies = self
+            .last_data_at
+            .is_some_and(|at| now.since(at) < self.delay);
+        self.interactive |= replies;
+        let mut segment = self.acknowledge();
+        if self.growing.is_some() {
+            segment.stamp = stamp(now);
+        }
+        segment
+    }
+
+    /// Acknowledges the next packets one by one (Linux's tcp_enter_quickack_mode).
+    const fn be_quick(&mut self, packets: u32) {
+        self.interactive = false;
+        if packets > self.quick {
+            self.quick = packets;
+        }
     }
 
     /// Takes a packet without data, past the window, or the first of a connection that is not open; breaks
@@ -371,7 +406,7 @@ impl Receiver {
     fn reject(&mut self, seq: u64) -> AckSegment {
         if seq < self.next {
             self.duplicate = Some(seq);
-            self.quick = QUICK_ACKS;
+            self.be_quick(QUICK_ACKS);
         }
         self.acknowledge()
     }
@@ -401,7 +436,7 @@ impl Receiver {
         }
         if segment.ecn() == Ecn::Marked {
             if !self.ecn_echo {
-                self.quick = self.quick.max(QUICK_ACKS_AFTER_MARK);
+                self.be_quick(QUICK_ACKS_AFTER_MARK);
             }
             self.ecn_echo = true;
         }
@@ -424,8 +459,12 @@ impl Receiver {
             self.syn_ack()
         } else {
             if self.compressed == 0 {
-                // it waited in vain: the next may wait longer (Linux's tcp_delack_timer_handler)
-                self.delay = (self.delay + self.delay).min(MAX_DELAY);
+                // it waited in vain: the next may wait longer, or not for a reply (Linux's
+                // tcp_delack_timer_handler)
+                self.delay = match std::mem::take(&mut self.interactive) {
+                    true => MIN_DELAY,
+                    false => (self.delay + self.delay).min(MAX_DELAY),
+                };
             }
             self.acknowledge()
         };

@@ -210,6 +210,14 @@ impl Sender {
         self.available == self.scoreboard.una()
     }
 
+    /// Whether an acknowledgment that came with data says anything new; if so, pass it to `on_ack`.
+    pub fn has_news(&self, segment: &AckSegment) -> bool {
+        segment.cumulative > self.scoreboard.una()
+            || segment.block_count() > 0
+            || segment.ecn_echo()
+            || self.edge_of(segment) > self.receive_edge
+    }
+
     /// A SYN/ACK arrived at `now`: the connection is open, if it was not. It is acknowledged by itself.
     #[cold]
     fn on_syn_ack(&mut self, now: Time, segment: &AckSegment) {
@@ -346,10 +354,16 @@ impl Sender {
         });
     }
 
+    /// One past the last packet that the receiver takes, as `segment` says.
+    #[inline]
+    fn edge_of(&self, segment: &AckSegment) -> u64 {
+        let window = u64::from(segment.window_packets).min(self.config.receive_window_packets);
+        segment.cumulative.saturating_add(window)
+    }
+
     #[inline]
     fn update_receive_edge(&mut self, segment: &AckSegment) {
-        let window = u64::from(segment.window_packets).min(self.config.receive_window_packets);
-        let edge = segment.cumulative.saturating_add(window);
+        let edge = self.edge_of(segment);
         if edge > self.receive_edge {
             self.receive_edge = edge;
             self.persist_at = None;

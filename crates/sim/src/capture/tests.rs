@@ -90,3 +90,19 @@ fn a_growing_window_is_told_in_units_of_its_scale() {
         assert!(windows[0] - windows[1] < 128, "{windows:?}");
     }
 }
+
+#[test]
+fn requests_and_responses_share_one_connection() {
+    let text = "[links.link]\nrate = '20 Mbit/s'\ndelay = '20 ms'\n[links.link.reverse]\nrate = '2 Mbit/s'\n\
+                [[flows]]\nscheme = 'cubic'\nhandshake = true\n\
+                workload = { kind = 'request-response', request = '3 kB', response = '50 kB', count = 6 }\n";
+    let (records, read) = captured(text, 60.0);
+    assert_eq!(read.warnings, [""; 0]);
+    let theirs = &read.trace.records;
+    let last = theirs.last().unwrap();
+    assert_eq!(last.snd_nxt_bytes, Some(6 * 50_000));
+    // the acknowledgment of the last response is still in flight when the run ends
+    let acknowledged = (records.last().unwrap().snd_una_bytes, last.snd_una_bytes);
+    assert!(acknowledged.1 >= Some(5 * 50_000), "{acknowledged:?}");
+    assert_eq!(last.retransmits, Some(0));
+}

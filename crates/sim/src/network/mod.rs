@@ -12,8 +12,9 @@ pub use routed::Routed;
 
 /// Carries packets between hosts.
 pub trait Network {
-    /// Whether it carries QUIC. What only QUIC needs is not compiled for a network that does not.
-    const QUIC: bool;
+    /// Whether it carries data in both directions of a connection: requests and responses, or QUIC. What only these
+    /// need is not compiled for a network that does not.
+    const BOTH_WAYS: bool;
 
     /// When `take_data` is to be called next; [`Time::MAX`] if nothing is under way that it may concern.
     fn next_data(&self) -> Time;

@@ -21,7 +21,7 @@ impl OnePath {
 }
 
 impl Network for OnePath {
-    const QUIC: bool = false;
+    const BOTH_WAYS: bool = false;
 
     #[inline(always)]
     fn next_data(&self) -> Time {

@@ -76,7 +76,7 @@ impl Routed {
 }
 
 impl Network for Routed {
-    const QUIC: bool = true;
+    const BOTH_WAYS: bool = true;
 
     #[inline]
     fn next_data(&self) -> Time {

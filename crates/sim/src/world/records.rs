@@ -1,15 +1,16 @@
 //! What the recorder is given.
 
 use pathcast_path::{DropReason, Span, Time};
+use pathcast_scenario::Side;
 use pathcast_trace::{Direction, MessageRecord, PacketEvent, PacketRecord, QueueRecord, Record};
 
 use super::World;
-use super::hosts::Connection;
+use super::hosts::{Connection, Framing};
 use crate::network::Network;
 use crate::quic::direction;
-use crate::recorder::Recorder;
+use crate::recorder::{Crossing, Recorder};
 use crate::stream::Delivered;
-use crate::wire::Data;
+use crate::wire::{Ack, Data};
 
 impl<N: Network, R: Recorder> World<'_, N, R> {
     /// Tells the recorder how long the queues were at each of its looks up to `now`, before the event at `now`.
@@ -35,6 +36,40 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
                 number += 1;
             });
             recorder.looked();
+        }
+    }
+
+    /// Hands a data packet of a connection to the capture at the senders' side.
+    #[cold]
+    pub(super) fn capture_data(&mut self, now: Time, data: &Data) {
+        let crossing = self.crossing(now, data.flow, Side::Source, data.size_bytes());
+        let carried = match &self.connections[data.flow as usize].framing {
+            Framing::Messages(stream) => stream.carried.at(data.segment.sent_at),
+            _ => None,
+        };
+        self.recorder.data(crossing, &data.segment, carried);
+    }
+
+    /// Likewise an acknowledgment without data.
+    #[cold]
+    pub(super) fn capture_ack(&mut self, now: Time, ack: &Ack) {
+        let crossing = self.crossing(now, ack.flow, Side::Sink, ack.size_bytes());
+        self.recorder.acknowledgment(crossing, &ack.segment);
+    }
+
+    /// A packet from the `from` end of a connection. Connections of requests go the other way than their flow.
+    fn crossing(&self, at: Time, connection: u32, from: Side, size_bytes: u32) -> Crossing {
+        let requests = connection.checked_sub(self.flows.len() as u32);
+        let (flow, from) = match (requests, from) {
+            (None, _) => (connection, from),
+            (Some(number), Side::Source) => (self.asking[number as usize], Side::Sink),
+            (Some(number), Side::Sink) => (self.asking[number as usize], Side::Source),
+        };
+        Crossing {
+            at,
+            flow,
+            from,
+            size_bytes,
         }
     }
 

@@ -84,6 +84,55 @@ fn the_end_of_a_write_is_acknowledged_at_once() {
 }
 
 #[test]
+fn an_end_that_replies_lets_acknowledgments_wait_for_its_replies() {
+    let end_of_write = |seq| packet(seq).with_pushed(true);
+    let mut receiver = past_quick_acks();
+    let arrives = |receiver: &mut Receiver, millis, seq| {
+        receiver.on_data(at(millis), &end_of_write(seq)).is_some()
+    };
+    // the first request is acknowledged before the application replies
+    assert!(arrives(&mut receiver, 0, 16));
+    assert_eq!(receiver.acknowledge_with_data(at(1)).cumulative, 17);
+    // the second waits for its reply
+    assert!(!arrives(&mut receiver, 100, 17));
+    assert_eq!(receiver.next_timer(), Some(at(140)));
+    assert_eq!(receiver.acknowledge_with_data(at(139)).cumulative, 18);
+    assert_eq!(receiver.next_timer(), None);
+    // a reply that comes too late, and two packets, are not waited for
+    assert!(!arrives(&mut receiver, 200, 18));
+    assert_eq!(receiver.on_timer(at(240)).unwrap().cumulative, 19);
+    assert!(arrives(&mut receiver, 300, 19));
+    receiver.acknowledge_with_data(at(345));
+    assert!(arrives(&mut receiver, 400, 20));
+    receiver.acknowledge_with_data(at(401));
+    assert!(!arrives(&mut receiver, 500, 21));
+    assert!(arrives(&mut receiver, 501, 22));
+    // nor after a duplicate
+    assert!(arrives(&mut receiver, 502, 22));
+    assert!(arrives(&mut receiver, 503, 23));
+}
+
+#[test]
+fn an_acknowledgment_waits_for_at_most_a_round_trip() {
+    let waits = |rtt| {
+        let mut receiver = past_quick_acks();
+        receiver.on_rtt(Span::from_millis(rtt));
+        let mut now = at(0);
+        for seq in 16..24 {
+            receiver.on_data(now, &packet(seq));
+            let due = receiver.next_timer().unwrap();
+            receiver.on_timer(due);
+            (now, _) = (due, seq);
+        }
+        receiver.on_data(now, &packet(24));
+        receiver.next_timer().unwrap().since(now)
+    };
+    for (rtt, most) in [(10, 40), (90, 90), (300, 200)] {
+        assert_eq!(waits(rtt), Span::from_millis(most));
+    }
+}
+
+#[test]
 fn packets_past_a_gap_are_acknowledged_at_once_newest_block_first() {
     let mut receiver = past_quick_acks();
     let block = |start, end| SackBlock { start, end };
