@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     )
     from pathcast._limits import LIMITS, FlowLimits, limits
     from pathcast._watch import Watch, WatchedFlow, WatchReport, watch
+    from pathcast._what_if import Alternative, Interval, Outcome, WhatIf, what_if
     from pathcast.batch import Results, Simulation, simulate_many
+    from pathcast.calibration import Calibration, Parameter, calibrate
     from pathcast.clusters import ClusterCurve, ClusterPoint, LevelBasis, LossClusters
     from pathcast.estimators import Estimate, Estimator, State
     from pathcast.exceptions import (
@@ -88,8 +90,10 @@ __all__ = [
     "MODELS",
     "QUANTILE_LEVELS",
     "SUITED",
+    "Alternative",
     "Arrivals",
     "BandScore",
+    "Calibration",
     "Capabilities",
     "ClusterCurve",
     "ClusterError",
@@ -114,6 +118,7 @@ __all__ = [
     "Forecast",
     "Forecaster",
     "HorizonScore",
+    "Interval",
     "Latency",
     "LatencyEvaluation",
     "LatencyScore",
@@ -124,6 +129,8 @@ __all__ = [
     "LossCurve",
     "MessageReport",
     "ModelError",
+    "Outcome",
+    "Parameter",
     "Path",
     "PathChange",
     "PathFileError",
@@ -147,6 +154,8 @@ __all__ = [
     "Watch",
     "WatchReport",
     "WatchedFlow",
+    "WhatIf",
+    "calibrate",
     "capabilities",
     "convert",
     "emulate",
@@ -163,6 +172,7 @@ __all__ = [
     "simulate",
     "simulate_many",
     "watch",
+    "what_if",
 ]
 
 #: Where each public name is defined; the module is imported when one of its names is first used.
@@ -230,6 +240,8 @@ _PUBLIC = {
     "scenario": ("Scenario",),
     "short_flow": ("ShortFlowEstimate", "SizeEstimate", "estimate"),
     "trace": ("FlowSeries", "Trace", "TraceWarning", "read_trace"),
+    "calibration": ("Calibration", "Parameter", "calibrate"),
+    "_what_if": ("Alternative", "Interval", "Outcome", "WhatIf", "what_if"),
     "_watch": ("Watch", "WatchedFlow", "WatchReport", "watch"),
 }
 
@@ -240,6 +252,7 @@ _MODULE_OF["__version__"] = "_internal"
 _MODULES = {
     "_internal",
     "batch",
+    "calibration",
     "cluster",
     "clusters",
     "estimators",

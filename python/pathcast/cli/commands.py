@@ -151,6 +151,13 @@ COMMANDS: dict[str, Command] = {
         "Say what limits each flow of a trace, and for which share of the time.",
         "trace.parquet",
     ),
+    "calibrate": Command(
+        "calibrate",
+        "calibrate",
+        MEASURE,
+        "Infer the path of a flow from its trace: rate, delay, queue and loss, each with its uncertainty.",
+        "trace.parquet -o path.toml",
+    ),
     "path": Command("shell", "paths_app", MEASURE, "Show path files.", None),
     "predict": Command(
         "predict",
@@ -171,6 +178,13 @@ COMMANDS: dict[str, Command] = {
     ),
     "predict download": Command("estimate", "estimate", PREDICT, _DOWNLOAD, _DOWNLOAD_EXAMPLE),
     "predict bound": Command("bound", "bound", PREDICT, _BOUND, _BOUND_EXAMPLE),
+    "what-if": Command(
+        "what_if",
+        "what_if",
+        PREDICT,
+        "Compare what other schemes, windows and workloads would get on a path, or on the path of a trace.",
+        "trace.parquet --scheme cubic --scheme bbr",
+    ),
     "evaluate": Command(
         "evaluate",
         "evaluate",

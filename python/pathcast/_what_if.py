@@ -1,0 +1,290 @@
+"""What other schemes, workloads and windows would get over a path."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pathcast.batch import Results, Simulation, simulate_many
+from pathcast.calibration import Calibration
+from pathcast.exceptions import ModelError
+from pathcast.path import Path
+from pathcast.scenario import Scenario
+from pathcast.trace import Column
+
+#: Seconds of flows without an end, and how many times as long others may take.
+DURATION_S = 30.0
+_LONGEST = 20.0
+#: Paths drawn from a posterior, each run with a seed of its own.
+DRAWS = 60
+#: Probability of being the better one from which on that is sure.
+_SURE = 0.95
+
+#: What configurations are ranked by, and whether more is better.
+METRICS = {"goodput_bps": True, "delay_p95_ms": False, "loss": False, "completion_s": False}
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One configuration.
+
+    Attributes:
+        scheme: congestion control, such as `bbr` or `quic-cubic`.
+        workload: what each flow sends, as a TOML value.
+        initial_window: packets; None: the scheme's.
+        flows: how many of them at once.
+
+    """
+
+    scheme: str
+    workload: str = "'bulk'"
+    initial_window: int | None = None
+    flows: int = 1
+
+    def scenario(self, path: Path) -> Scenario:
+        """Return it over a path.
+
+        Raises:
+            PathFileError: the workload or a value is not valid.
+
+        """
+        scenario = Scenario.over(path, [self.scheme] * self.flows, self.workload)
+        if self.initial_window is not None:
+            for number in range(self.flows):
+                scenario = scenario.replace_flow(number, initial_window=self.initial_window)
+        return scenario
+
+    def __str__(self) -> str:
+        words = [self.scheme]
+        if self.flows > 1:
+            words.insert(0, f"{self.flows} x")
+        if self.initial_window is not None:
+            words.append(f"with an initial window of {self.initial_window}")
+        if self.workload.strip("'\"") != "bulk":
+            words.append(self.workload)
+        return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A quantity over all draws of the path: chance and what is not known of the path.
+
+    Attributes:
+        median: of the draws.
+        p5: their 5 % quantile.
+        p95: their 95 % quantile.
+
+    """
+
+    median: float
+    p5: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an alternative would get.
+
+    Attributes:
+        alternative: the configuration.
+        goodput_bps: of all its flows together.
+        delay_p95_ms: 95th percentile of the one-way delay of data packets.
+        loss: part of the data packets that is dropped.
+        completion_s: until all its flows have sent what they have; None for flows without an end, and where more than
+            one draw in twenty is not done in time.
+        draws: each quantity by draw; NaN where there is none; shape of each n.
+
+    """
+
+    alternative: Alternative
+    goodput_bps: Interval
+    delay_p95_ms: Interval
+    loss: Interval
+    completion_s: Interval | None
+    draws: dict[str, Column]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        found = {name: getattr(self, name) for name in METRICS}
+        return vars(self.alternative) | {
+            name: None if one is None else vars(one) for name, one in found.items()
+        }
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Alternatives over one path, compared draw by draw.
+
+    Attributes:
+        outcomes: in the order asked.
+        by: what they are ranked by.
+        ranking: numbers of the outcomes, the best first.
+        better: probability that one outcome is better than another; shape n x n.
+
+    """
+
+    outcomes: tuple[Outcome, ...]
+    by: str
+    ranking: tuple[int, ...]
+    better: Column
+
+    @property
+    def best(self) -> int:
+        """The number of the best alternative."""
+        return self.ranking[0]
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is better than each other one with a probability of 95 % or more."""
+        others = [i for i in self.ranking if i != self.best]
+        return all(self.better[self.best, i] >= _SURE for i in others)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "alternatives": [one.to_dict() for one in self.outcomes],
+            "by": self.by,
+            "ranking": list(self.ranking),
+            "better": self.better.tolist(),
+            "best": self.best,
+            "sure": self.sure,
+        }
+
+
+def what_if(
+    source: Path | Calibration,
+    alternatives: Sequence[Alternative],
+    *,
+    by: str | None = None,
+    duration_s: float = DURATION_S,
+    draws: int = DRAWS,
+    seed: int = 1,
+    threads: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> WhatIf:
+    """Run each alternative over the path, or over paths drawn from a calibration, in the simulator.
+
+    Draw k of each alternative has the same path and the same seed, so that alternatives are compared on equal paths.
+
+    Args:
+        source: a path that is known, or a calibration.
+        alternatives: at least one.
+        by: `goodput_bps`, `delay_p95_ms`, `loss` or `completion_s`; by default the completion where all have one, else
+            the goodput.
+        duration_s: of flows without an end; others may take 20 times as long.
+        draws: runs of each alternative.
+        seed: of the draws.
+        threads: how many run at once; by default one for each core.
+        progress: called with the part of the work that is done, 0 to 1.
+
+    Raises:
+        ModelError: there is no alternative, or none has what `by` asks for.
+        PathFileError: a workload or a window is not valid.
+        SchemeError: the simulator has no such scheme.
+
+    Example:
+        >>> import pathcast
+        >>> path = pathcast.Path.parse("rate = '20 Mbit/s'\\ndelay = '20 ms'\\nloss = 0.01")
+        >>> schemes = [pathcast.Alternative(name) for name in ("cubic", "bbr")]
+        >>> pathcast.what_if(path, schemes, draws=5, duration_s=5).best
+        1
+
+    """
+    if not alternatives:
+        raise ModelError("got no alternative; expected at least one scheme")
+    if by is not None and by not in METRICS:
+        raise ModelError(f"got {by!r}; expected one of {', '.join(METRICS)}")
+    paths = [source] * draws if isinstance(source, Path) else source.paths(draws, seed)
+    simulations = [
+        Simulation(
+            one.scenario(path),
+            duration_s=duration_s if _is_endless(one) else _LONGEST * duration_s,
+            seed=seed + number,
+        )
+        for one in alternatives
+        for number, path in enumerate(paths)
+    ]
+    total = len(simulations)
+    results = simulate_many(
+        simulations,
+        threads=threads,
+        progress=(lambda done: progress(done / total)) if progress else None,
+    )
+    outcomes = _outcomes(results, alternatives, draws)
+    if by is None:
+        complete = all(one.completion_s is not None for one in outcomes)
+        by = "completion_s" if complete else "goodput_bps"
+    elif any(getattr(one, by) is None for one in outcomes):
+        raise ModelError(
+            f"an alternative has no {by}: it has no end, or is not done within the time given"
+        )
+    values = np.array([one.draws[by] for one in outcomes])
+    sign = 1.0 if METRICS[by] else -1.0
+    values = np.where(np.isnan(values), -math.inf, sign * values)
+    better = np.array([[_share_better(mine, other) for other in values] for mine in values])
+    medians = [float(np.median(one)) for one in values]
+    ranking = sorted(range(len(outcomes)), key=lambda i: (-medians[i], i))
+    return WhatIf(outcomes, by, tuple(ranking), better)
+
+
+def _is_endless(alternative: Alternative) -> bool:
+    return alternative.workload.strip().strip("'\"") == "bulk"
+
+
+def _share_better(mine: Column, other: Column) -> float:
+    """How often one is better than another; equal ones count half."""
+    return float(np.mean(mine > other) + np.mean(mine == other) / 2)
+
+
+def _outcomes(
+    results: Results, alternatives: Sequence[Alternative], draws: int
+) -> tuple[Outcome, ...]:
+    columns = {
+        name: results.column(name)
+        for name in (
+            "simulation",
+            "goodput_bps",
+            "start_s",
+            "completed_s",
+            "loss_rate",
+            "one_way_delay_p95_ms",
+        )
+    }
+    numbers = columns["simulation"].astype(int)
+    found = []
+    for i, alternative in enumerate(alternatives):
+        here = [np.flatnonzero(numbers == i * draws + k) for k in range(draws)]
+        firsts = np.array([rows[0] for rows in here])
+        took_s = columns["completed_s"] - columns["start_s"]
+        by_draw = {
+            "goodput_bps": np.array([columns["goodput_bps"][rows].sum() for rows in here]),
+            "delay_p95_ms": columns["one_way_delay_p95_ms"][firsts],
+            "loss": columns["loss_rate"][firsts],
+            "completion_s": np.array([took_s[rows].max() for rows in here]),
+        }
+        done = np.mean(~np.isnan(by_draw["completion_s"])) >= _SURE
+        intervals = {
+            name: _interval(values)
+            for name, values in by_draw.items()
+            if name != "completion_s" or done
+        }
+        found.append(
+            Outcome(
+                alternative,
+                intervals["goodput_bps"],
+                intervals["delay_p95_ms"],
+                intervals["loss"],
+                intervals.get("completion_s"),
+                by_draw,
+            )
+        )
+    return tuple(found)
+
+
+def _interval(values: Column) -> Interval:
+    p5, median, p95 = (float(one) for one in np.nanquantile(values, [0.05, 0.5, 0.95]))
+    return Interval(median, p5, p95)

@@ -1,0 +1,292 @@
+"""Infer a path from the trace of one flow, with the uncertainty of each parameter.
+
+`calibrate` compares the flow with flows that the simulator sends over candidate paths. A `Calibration` holds draws of
+the posterior, from which `what_if` runs other schemes and workloads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pathcast._limits import limits
+from pathcast.calibration.closed_forms import PARAMETERS, FirstEstimate
+from pathcast.calibration.features import Observation, losses, observe
+from pathcast.calibration.fit import ROUNDS, RUNS, fit, path_of
+from pathcast.exceptions import ModelError, PathFileError
+from pathcast.files import write_beside
+from pathcast.path import Path, read_text
+from pathcast.trace import Column, Trace
+
+#: Draws of a posterior.
+DRAWS = 400
+#: Packets of a flow that are compared: more only take longer.
+_MOST_PACKETS = 250_000
+#: Spreads of logarithms up to which a parameter counts as identified.
+_IDENTIFIED = {"rate_bps": 0.15, "rtt_s": 0.05, "queue_s": 0.2, "loss": 0.4, "jitter_s": 0.5}
+#: Fewer losses that no queue explains bound their probability from above only.
+_LEAST_LOSSES = 10
+#: From this misfit on, the path has something that these parameters do not describe.
+_MISFIT = 1.5
+#: Shares of time from which on something else than the path limited the flow.
+_OTHERWISE_LIMITED = 0.5
+#: What a posterior file says that it is.
+_FORMAT = "pathcast-posterior/1"
+#: The files of a calibration: the path, and beside it the posterior.
+_SUFFIX = ".posterior.json"
+
+_NARROWED_BY = {
+    "rate_bps": "a flow that fills the path, such as BBR, or a longer one",
+    "rtt_s": "a flow on the path while nothing else queues",
+    "queue_s": "a flow that overflows the queue: several flows at once, or a longer one",
+    "loss": "a longer flow",
+    "jitter_s": "a trace with a record for each acknowledgment",
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What is known of one parameter of a path.
+
+    Attributes:
+        median: of the posterior.
+        p5: its 5 % quantile; a lower bound where `identified` is false.
+        p95: its 95 % quantile.
+        identified: whether the flow tells it. If not, the interval comes mostly from the prior.
+        narrowed_by: which measurement would tell more; empty if identified.
+
+    """
+
+    median: float
+    p5: float
+    p95: float
+    identified: bool
+    narrowed_by: str
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The path of a flow, as far as the flow tells.
+
+    Attributes:
+        flow: its number in the trace.
+        scheme: its congestion control.
+        duration_s: seconds of it that were used.
+        parameters: `rate_bps`, `rtt_s` (propagation, both ways), `queue_s` (time that a full queue takes to drain),
+            `queue_bytes`, `loss` and `jitter_s`.
+        samples: draws of the posterior; columns `rate_bps`, `rtt_s`, `queue_s`, `loss`, `jitter_s`; shape n x 5.
+        misfit: how far the flow lies from those over the best path, in standard deviations of its features.
+        warnings: what to know of the result.
+
+    """
+
+    flow: int
+    scheme: str
+    duration_s: float
+    parameters: Mapping[str, Parameter]
+    samples: Column
+    misfit: float
+    warnings: tuple[str, ...]
+
+    def path(self) -> Path:
+        """Return the path with the medians of the parameters."""
+        return path_of(np.median(self.samples, axis=0), "calibrated")
+
+    def paths(self, count: int, seed: int = 1) -> list[Path]:
+        """Draw paths from the posterior.
+
+        Args:
+            count: how many.
+            seed: of the draw.
+
+        """
+        chosen = np.random.default_rng(seed).integers(0, len(self.samples), count)
+        return [path_of(self.samples[i], "calibrated") for i in chosen]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "flow": self.flow,
+            "scheme": self.scheme,
+            "duration_s": self.duration_s,
+            "parameters": {name: vars(one) for name, one in self.parameters.items()},
+            "misfit": self.misfit,
+            "warnings": list(self.warnings),
+            "path": self.path().to_toml(),
+        }
+
+    def write(self, file: str | os.PathLike[str]) -> None:
+        """Write the path as a path file, and beside it the posterior: `NAME.posterior.json`.
+
+        Raises:
+            PathcastError: a file cannot be written.
+
+        """
+        posterior = {
+            "format": _FORMAT,
+            **{name: value for name, value in self.to_dict().items() if name != "path"},
+            "columns": list(PARAMETERS),
+            "samples": self.samples.tolist(),
+        }
+        write_beside(posterior_file(file), json.dumps(posterior, indent=1) + "\n")
+        write_beside(file, self.path().to_toml())
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> Calibration:
+        """Read what `write` wrote, by the name of the path file or of the posterior.
+
+        Raises:
+            PathFileError: it cannot be read, or is none.
+
+        """
+        name = posterior_file(file)
+        text = read_text(name)
+        try:
+            values = json.loads(text)
+            samples = np.array(values["samples"], dtype=float)
+            if values["format"] != _FORMAT or values["columns"] != list(PARAMETERS):
+                raise ValueError("it has another format")
+            if samples.ndim != 2 or samples.shape[1] != len(PARAMETERS) or not len(samples):
+                raise ValueError(f"its samples have the shape {samples.shape}")
+            if not (np.isfinite(samples).all() and (samples > 0).all()):
+                raise ValueError("a sample is not a positive number")
+            return cls(
+                int(values["flow"]),
+                str(values["scheme"]),
+                float(values["duration_s"]),
+                {key: Parameter(**one) for key, one in values["parameters"].items()},
+                samples,
+                float(values["misfit"]),
+                tuple(map(str, values["warnings"])),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PathFileError(
+                f"{name}: expected a posterior as `pathcast calibrate -o` writes it; {error}"
+            ) from None
+
+
+def posterior_file(file: str | os.PathLike[str]) -> str:
+    """Return the name of the posterior beside a path file; that of a posterior itself."""
+    name = os.fspath(file)
+    return name if name.endswith(_SUFFIX) else name.removesuffix(".toml") + _SUFFIX
+
+
+def calibrate(
+    trace: Trace,
+    flow: int = 0,
+    *,
+    scheme: str | None = None,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Calibration:
+    """Infer the path of a flow: rate, propagation delay, queue, random loss and jitter, each with its uncertainty.
+
+    The model is a droptail queue before one link, with independent losses and exponential jitter behind it. Policers,
+    competing traffic and changes of the path are not part of it; a `misfit` of more than 1.5 says that something is
+    missing, and a warning too.
+
+    Args:
+        trace: with acknowledged bytes and round-trip times, and retransmissions if losses are to be told apart.
+        flow: its number.
+        scheme: congestion control; by default what the trace says.
+        seed: of the simulations.
+        progress: called with the part of the work that is done, 0 to 1.
+
+    Raises:
+        TraceError: the trace has no such flow.
+        ModelError: columns are missing, the flow is too short, or its scheme is not known.
+        SchemeError: the simulator has no such scheme.
+
+    Example:
+        >>> import pathcast
+        >>> path = pathcast.Path.parse("rate = '10 Mbit/s'\\ndelay = '20 ms'\\nqueue = '2 BDP'")
+        >>> _, trace = pathcast.simulate(path, ["cubic"], duration_s=10)
+        >>> found = pathcast.calibrate(trace).parameters
+        >>> round(found["rate_bps"].median / 1e6), round(found["rtt_s"].median * 1e3)
+        (10, 40)
+
+    """
+    seen = observe(trace, flow)
+    packets = float(seen.acked[-1])
+    if packets > _MOST_PACKETS:
+        seen = observe(trace, flow, max(seen.duration_s * _MOST_PACKETS / packets, 5.0))
+    scheme = scheme or trace.scheme(flow)
+    if not scheme:
+        raise ModelError(
+            f"{trace.file or 'trace'}: flow {flow} has no congestion control in the trace; give it by scheme"
+        )
+    warnings = _limited_otherwise(trace, flow, scheme, seen)
+    total = RUNS * ROUNDS
+    note = (lambda done: progress(done / total)) if progress else None
+    posterior, first = fit(seen, scheme, draws=DRAWS, seed=seed, progress=note)
+    if posterior.misfit > _MISFIT:
+        warnings.append(
+            f"the flow differs from all simulated ones by {posterior.misfit:.1f} standard deviations: the path has "
+            "something that the model lacks, such as a policer, competing traffic or a change of rate"
+        )
+    if seen.retransmits is None:
+        warnings.append("the trace has no retransmissions: losses are known from the window alone")
+    parameters = _parameters(posterior.samples, first, seen)
+    return Calibration(
+        flow,
+        scheme,
+        seen.duration_s,
+        parameters,
+        posterior.samples,
+        posterior.misfit,
+        tuple(warnings),
+    )
+
+
+def _limited_otherwise(trace: Trace, flow: int, scheme: str, seen: Observation) -> list[str]:
+    """Say so if the application or the receiver limited the flow, of which simulated flows know nothing."""
+    try:
+        shares = limits(trace, flow, scheme=scheme).shares
+    except ModelError:
+        return []
+    found = []
+    idle = shares["application"] + shares["idle"]
+    if idle > _OTHERWISE_LIMITED:
+        found.append(
+            f"its application limited the flow for {idle:.0%} of the time: the rate is a lower bound, and queue and "
+            "losses are hardly known"
+        )
+    if shares["receive_window"] > _OTHERWISE_LIMITED and not seen.window_bytes:
+        found.append(
+            f"the receiver's window limited the flow for {shares['receive_window']:.0%} of the time: the rate is a "
+            "lower bound"
+        )
+    return found
+
+
+def _parameters(samples: Column, first: FirstEstimate, seen: Observation) -> dict[str, Parameter]:
+    """Summarize the draws of each parameter."""
+    columns = {name: samples[:, i] for i, name in enumerate(PARAMETERS)}
+    spreads = {name: float(np.log(values).std()) for name, values in columns.items()}
+    columns["queue_bytes"] = columns["queue_s"] * columns["rate_bps"] / 8
+    random = losses(seen).count - (0 if not first.queue_filled else _of_the_queue(seen, first))
+    is_identified = {name: spreads[name] <= most for name, most in _IDENTIFIED.items()}
+    is_identified["queue_s"] &= first.queue_filled
+    is_identified["loss"] &= random >= _LEAST_LOSSES
+    is_identified["queue_bytes"] = is_identified["queue_s"]
+    found = {}
+    for name in ("rate_bps", "rtt_s", "queue_s", "queue_bytes", "loss", "jitter_s"):
+        p5, median, p95 = (float(value) for value in np.quantile(columns[name], [0.05, 0.5, 0.95]))
+        told = bool(is_identified[name])
+        by = "" if told else _NARROWED_BY[name.replace("queue_bytes", "queue_s")]
+        found[name] = Parameter(median, p5, p95, told, by)
+    return found
+
+
+def _of_the_queue(seen: Observation, first: FirstEstimate) -> int:
+    """How many losses came while the queue was long."""
+    waited_s = losses(seen).rtt_s - seen.min_rtt_s
+    return int((waited_s > 0.8 * first.longest_queue_s).sum())
+
+
+__all__ = ["DRAWS", "Calibration", "Parameter", "calibrate", "posterior_file"]

@@ -1,0 +1,110 @@
+"""First estimates of a path, without any simulation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pathcast.calibration.features import (
+    HEADER_BYTES,
+    Losses,
+    Observation,
+    losses,
+    round_trips_s,
+    train_rates_bps,
+)
+from pathcast.trace import Column
+
+#: The parameters of a path, in the order of all arrays.
+PARAMETERS = ("rate_bps", "rtt_s", "queue_s", "loss", "jitter_s")
+RATE, RTT, QUEUE, LOSS, JITTER = range(len(PARAMETERS))
+#: Bounds of what is looked for.
+LEAST = np.array([1e4, 1e-4, 1e-5, 1e-9, 1e-7])
+MOST = np.array([2e10, 3.0, 20.0, 0.3, 0.1])
+#: The prior: standard deviations of logarithms. The queue's is around 1.2 round trips, so that 0.2 to 8 lie within 1.6.
+_SPREAD = np.array([1.0, 0.3, 1.2, 2.5, 1.5])
+_QUEUE_ROUND_TRIPS = 1.2
+_JITTER_S = 2e-5
+#: Losses whose queueing delay is beyond this part of the longest one are taken for those of a full queue.
+_FULL_PART = 0.8
+#: A queue counts as filled if half of the losses are of that kind, or three of them and many more than round trips as
+#: long; or if one of them cost many more packets than random losses would: slow start overflows a queue by a window.
+_MOST_PART = 0.5
+_LEAST_COUNT = 3
+_MORE_OFTEN = 3.0
+_OVERFLOW_PACKETS = 6.0
+_OVERFLOW_RATIO = 8.0
+#: A queueing delay of so many packets, or of this part of the round trip, is one.
+_QUEUE_PACKETS = 2.0
+_QUEUE_PART = 0.02
+
+
+@dataclass(frozen=True)
+class FirstEstimate:
+    """Where a calibration begins.
+
+    Attributes:
+        start: logarithms of the parameters; shape p.
+        prior: means of the prior, likewise.
+        spread: standard deviations of the prior; shape p.
+        queue_filled: whether losses were seen with a full queue.
+        longest_queue_s: the longest queueing delay seen.
+
+    """
+
+    start: Column
+    prior: Column
+    spread: Column
+    queue_filled: bool
+    longest_queue_s: float
+
+
+def first_estimate(seen: Observation) -> FirstEstimate:
+    """Estimate the parameters of the path of a flow.
+
+    The propagation delay is the shortest round trip. The rate is that of trains of packets: nine in ten are slower, for
+    acknowledgments are spread on their way more often than they are pushed together. Losses while the queue was longest
+    are those of the queue; the rest are random.
+    """
+    rates = train_rates_bps(seen)
+    bits = 8 * (seen.mss_bytes + HEADER_BYTES)
+    goodput_bps = float(seen.acked[-1]) * bits / seen.duration_s
+    rate_bps = max(float(np.percentile(rates, 80)) if len(rates) else 0.0, goodput_bps)
+    rtt_s = seen.min_rtt_s
+    longest_s = max(float(np.percentile(round_trips_s(seen), 99.9)) - rtt_s, 1e-5)
+    lost = losses(seen)
+    sent = max(float(seen.acked[-1]), 1.0)
+    is_long = longest_s > max(_QUEUE_PACKETS * bits / rate_bps, _QUEUE_PART * rtt_s)
+    at_full = lost.rtt_s - rtt_s > _FULL_PART * longest_s
+    filled = bool(
+        is_long and lost.count and _is_filled(seen, lost, at_full, rtt_s, longest_s, sent)
+    )
+    random = lost.count - int(at_full.sum()) if filled else lost.count
+    # it includes the time that a packet takes on the link
+    least_s = max(rtt_s - bits / rate_bps, rtt_s / 2)
+    start = np.log([rate_bps, least_s, longest_s, max(random, 0.5) / sent, _JITTER_S])
+    prior = start.copy()
+    prior[QUEUE] = math.log(_QUEUE_ROUND_TRIPS * rtt_s)
+    return FirstEstimate(
+        np.clip(start, np.log(LEAST), np.log(MOST)), prior, _SPREAD, filled, longest_s
+    )
+
+
+def _is_filled(
+    seen: Observation,
+    lost: Losses,
+    at_full: Column,
+    rtt_s: float,
+    longest_s: float,
+    sent: float,
+) -> bool:
+    """Whether the losses say that the queue was full."""
+    part = float(np.mean(at_full))
+    as_long = float(np.mean(round_trips_s(seen) - rtt_s > _FULL_PART * longest_s))
+    often = at_full.sum() >= _LEAST_COUNT and part > _MORE_OFTEN * as_long + 0.05
+    # random losses in the four windows of two round trips while the window doubles
+    expected = 4 * lost.windows * lost.count / sent
+    burst = lost.packets >= np.maximum(_OVERFLOW_PACKETS, _OVERFLOW_RATIO * expected)
+    return bool(part >= _MOST_PART or often or burst[at_full].any())

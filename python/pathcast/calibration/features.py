@@ -1,0 +1,326 @@
+"""What a flow's records say about its path, in numbers that a simulated flow can be compared by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pathcast.exceptions import ModelError
+from pathcast.trace import Column, Trace
+
+#: Payload of a full packet where a trace does not have it, and the headers beside it, in bytes.
+MSS_BYTES = 1448
+HEADER_BYTES = 52
+#: Packets whose acknowledgments measure a rate. Slow start and offloads send as many back to back.
+_TRAIN_PACKETS = 8
+#: Records further apart than this are samples, not one for each acknowledgment, in seconds.
+_SAMPLED_S = 0.0005
+#: Sources of traces whose records show the sender before it took the acknowledgment.
+_LAGGING = ("emulator", "live", "tcp_probe", "pcap")
+#: Records at the start of a flow before anything is sent again.
+_FIRST_RECORDS = 10
+#: Fewest records, and the shortest flow in seconds, that say anything.
+_LEAST_RECORDS = 50
+_LEAST_S = 2.0
+#: A first window or a first acknowledgment beyond this many packets: the records begin within the flow.
+_STARTED_PACKETS = 100
+#: Packets that a full queue drops in one go are sent again within so many round trips.
+_BURST_ROUND_TRIPS = 2
+#: Standard deviations of features between two equal flows, by what a simulator does not share with a host: delays of
+#: its stack, its timers. A feature's own chance comes from simulations.
+_FLOORS = {
+    "goodput": 0.02,
+    "late": 0.02,
+    "retransmits": 0.05,
+    "losses": 0.05,
+    "cwnd": 0.03,
+    "train": 0.04,
+}
+_FLOOR_RTT = 0.003
+#: What hosts and emulators add to a round trip, in seconds.
+_STACK_S = 0.0002
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A flow as its sender recorded it.
+
+    Attributes:
+        time_s: seconds since the flow's start; shape n.
+        acked: packets acknowledged; shape n.
+        srtt_s: smoothed round-trip time; shape n.
+        cwnd: window, in packets; shape n.
+        retransmits: packets sent again so far; shape n; None if not recorded.
+        min_rtt_s: the shortest round-trip time: the sender's own if it records one, else the shortest `srtt_s`.
+        lags: each record shows the sender before it took the acknowledgment, as those of tcp_probe do, not after it.
+        has_shortest: the sender records the shortest round-trip time.
+        duration_s: from the flow's start to the last record.
+        sampled_s: time between records, if they are samples; 0: one for each acknowledgment.
+        from_start: the records begin with the flow.
+        mss_bytes: payload of a full packet.
+        window_bytes: the receiver's window, if it may limit the flow.
+
+    """
+
+    time_s: Column
+    acked: Column
+    srtt_s: Column
+    cwnd: Column
+    retransmits: Column | None
+    min_rtt_s: float
+    has_shortest: bool
+    lags: bool
+    duration_s: float
+    sampled_s: float
+    from_start: bool
+    mss_bytes: int
+    window_bytes: int | None
+
+
+def observe(
+    trace: Trace,
+    flow: int,
+    longest_s: float = math.inf,
+    *,
+    use_shortest: bool = True,
+    begin_s: float | None = None,
+) -> Observation:
+    """Take from a trace what calibration needs.
+
+    Args:
+        trace: with acknowledged bytes and round-trip times.
+        flow: its number.
+        longest_s: use the first seconds alone.
+        use_shortest: use the sender's own shortest round-trip time, if it records one.
+        begin_s: when the flow began; by default a round trip before its first record.
+
+    Raises:
+        TraceError: the trace has no such flow.
+        ModelError: columns are missing, or the flow is too short.
+
+    """
+    trace.flow(flow)  # refuses a flow that is not there
+    where = f"{trace.file or 'trace'}: flow {flow}"
+    here = trace.columns["flow"] == flow
+    columns = {name: values[here] for name, values in trace.columns.items()}
+    known = ~(np.isnan(columns["snd_una_bytes"]) | np.isnan(columns["srtt_s"]))
+    if not known.any():
+        raise ModelError(
+            f"{where} has no acknowledged bytes or no round-trip times; expected a trace, capture or log that has "
+            "both, such as of `pathcast watch`"
+        )
+    columns = {name: values[known] for name, values in columns.items()}
+    time_s, srtt_s = columns["time_s"], columns["srtt_s"]
+    if begin_s is None:
+        begin_s = float(time_s[0] - srtt_s[0])
+    used = time_s - begin_s <= longest_s
+    columns = {name: values[used] for name, values in columns.items()}
+    time_s, srtt_s = columns["time_s"] - begin_s, columns["srtt_s"]
+    if len(time_s) < _LEAST_RECORDS or time_s[-1] < _LEAST_S:
+        raise ModelError(
+            f"{where} has {len(time_s)} records in {time_s[-1] if len(time_s) else 0:.3g} s; expected at least "
+            f"{_LEAST_RECORDS} records and {_LEAST_S:g} s"
+        )
+    mss_bytes = int(trace.metadata["mss_bytes"] or MSS_BYTES)
+    una = columns["snd_una_bytes"] / mss_bytes
+    cwnd = columns["cwnd_packets"]
+    gap_s = float(np.median(np.diff(time_s)))
+    acks = max((una[-1] - una[0]) / 2, 1.0)
+    is_sampled = gap_s > _SAMPLED_S and len(time_s) < acks / 2
+    retransmits = columns["retransmits"]
+    rwnd = columns["rwnd_bytes"]
+    window = None
+    if not np.isnan(rwnd).all() and np.nanmax(rwnd) < 1.5 * float(np.nanmax(cwnd)) * mss_bytes:
+        window = int(np.nanmax(rwnd))
+    shortest = columns["min_rtt_s"]
+    has_shortest = use_shortest and not np.isnan(shortest).all()
+    min_rtt_s = (
+        float(np.nanmin(shortest)) if has_shortest else _shortest_s(srtt_s, is_sampled=is_sampled)
+    )
+    return Observation(
+        time_s=time_s,
+        acked=una - una[0],
+        srtt_s=srtt_s,
+        cwnd=cwnd,
+        retransmits=None if np.isnan(retransmits).all() else retransmits - retransmits[0],
+        min_rtt_s=min_rtt_s,
+        has_shortest=has_shortest,
+        lags=trace.metadata["source"] in _LAGGING and not is_sampled,
+        duration_s=float(time_s[-1]),
+        sampled_s=gap_s if is_sampled else 0.0,
+        from_start=bool(una[0] < _STARTED_PACKETS and cwnd[0] < _STARTED_PACKETS),
+        mss_bytes=mss_bytes,
+        window_bytes=window,
+    )
+
+
+def _each_s(srtt_s: Column) -> Column:
+    """Round-trip times between the values of the estimator, which moves by an eighth of the difference (RFC 6298)."""
+    return np.asarray(8 * srtt_s[1:] - 7 * srtt_s[:-1])
+
+
+def _shortest_s(srtt_s: Column, *, is_sampled: bool = False) -> float:
+    """Return the shortest round trip of data; the handshake's is in the first value alone."""
+    smoothed_s = float(srtt_s.min())
+    if is_sampled:
+        return smoothed_s
+    # later, single values are of timestamps, which count milliseconds; the first may be all that met no queue
+    each_s = np.maximum(_each_s(srtt_s), 0.5 * smoothed_s)
+    return min(float(each_s[:_FIRST_RECORDS].min()), float(np.percentile(each_s, 0.5)))
+
+
+def sampled(seen: Observation, every_s: float) -> Observation:
+    """Return the observation with the last record of each interval alone."""
+    if every_s <= 0:
+        return seen
+    at = (
+        np.searchsorted(seen.time_s, np.arange(every_s, seen.duration_s, every_s), side="right") - 1
+    )
+    at = np.unique(at[at >= 0])
+    return _rows(seen, at, sampled_s=every_s)
+
+
+def lagging(seen: Observation) -> Observation:
+    """Return the observation of a flow, recorded from its start after each acknowledgment, as if before it."""
+    # the first packet took until the first record; what was known before is of the handshake
+    handshake_s = (8 * seen.srtt_s[0] - seen.time_s[0]) / 7
+    before = np.concatenate([[handshake_s], seen.srtt_s[:-1]])
+    shortest_s = seen.min_rtt_s if seen.has_shortest else _shortest_s(before)
+    changed = {"srtt_s": before, "min_rtt_s": shortest_s, "lags": True}
+    return Observation(**vars(seen) | changed)
+
+
+def without_start(seen: Observation, seconds: float) -> Observation:
+    """Return the observation without its first seconds, as if the records began there."""
+    at = np.flatnonzero(seen.time_s >= seconds)
+    later = _rows(seen, at, sampled_s=seen.sampled_s)
+    return Observation(
+        **vars(later)
+        | {
+            "time_s": later.time_s - seconds,
+            "acked": later.acked - later.acked[:1],
+            "retransmits": None
+            if later.retransmits is None
+            else later.retransmits - later.retransmits[:1],
+            "duration_s": seen.duration_s - seconds,
+            "from_start": False,
+        }
+    )
+
+
+def _rows(seen: Observation, at: np.ndarray, sampled_s: float) -> Observation:
+    rows = {name: getattr(seen, name)[at] for name in ("time_s", "acked", "srtt_s", "cwnd")}
+    again = None if seen.retransmits is None else seen.retransmits[at]
+    return Observation(**vars(seen) | rows | {"retransmits": again, "sampled_s": sampled_s})
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Losses of a flow, those within a round trip counted once.
+
+    Attributes:
+        packets: sent again within two round trips of each; shape count.
+        windows: the window before each, in packets; shape count.
+        rtt_s: the longest round trip within the one before each; shape count.
+
+    """
+
+    packets: Column
+    windows: Column
+    rtt_s: Column
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.packets)
+
+
+def round_trips_s(seen: Observation) -> Column:
+    """Return the round-trip time at each record; shape n.
+
+    Each measurement is read from the estimator's steps, unless the records are samples.
+    """
+    if seen.sampled_s:
+        return seen.srtt_s
+    each_s = np.concatenate([seen.srtt_s[:1], _each_s(seen.srtt_s)])
+    return np.asarray(np.maximum(each_s, seen.min_rtt_s))
+
+
+def losses(seen: Observation) -> Losses:
+    """Find the losses of a flow in its retransmissions."""
+    if seen.retransmits is None:
+        return Losses(np.array([]), np.array([]), np.array([]))
+    each_s = round_trips_s(seen)
+    more = np.diff(seen.retransmits, prepend=seen.retransmits[0])
+    packets: list[float] = []
+    windows: list[float] = []
+    before_s: list[float] = []
+    began_s = last_s = -math.inf
+    for i in np.flatnonzero(more > 0):
+        if seen.time_s[i] - last_s > seen.srtt_s[i]:
+            begin = int(np.searchsorted(seen.time_s, seen.time_s[i] - seen.srtt_s[i]))
+            before_s.append(float(each_s[begin : i + 1].max()))
+            packets.append(0.0)
+            windows.append(float(seen.cwnd[begin : i + 1].max()))
+            began_s = float(seen.time_s[i])
+        if seen.time_s[i] - began_s <= _BURST_ROUND_TRIPS * seen.srtt_s[i]:
+            packets[-1] += float(more[i])
+        last_s = float(seen.time_s[i])
+    return Losses(np.array(packets), np.array(windows), np.array(before_s))
+
+
+def train_rates_bps(seen: Observation) -> Column:
+    """Return the rates at which trains of packets were acknowledged, in bit/s of whole packets; shape m."""
+    end = np.searchsorted(seen.acked, seen.acked + _TRAIN_PACKETS)
+    begin = np.flatnonzero(end < len(seen.acked))
+    end = end[begin]
+    took_s = seen.time_s[end] - seen.time_s[begin]
+    there = took_s > 0
+    packets = (seen.acked[end] - seen.acked[begin])[there]
+    return packets * 8 * (seen.mss_bytes + HEADER_BYTES) / took_s[there]
+
+
+def features(seen: Observation) -> dict[str, float]:
+    """Summarize an observation; all values are logarithms, so that differences are relative."""
+
+    def log(value: float) -> float:
+        return math.log(max(value, 1e-9))
+
+    found: dict[str, float] = {}
+    bits = 8 * seen.mss_bytes
+    third = int(np.searchsorted(seen.time_s, seen.duration_s / 3))
+    late_s = max(seen.duration_s - float(seen.time_s[third]), 1e-9)
+    found["goodput"] = log(seen.acked[-1] * bits / seen.duration_s)
+    found["late"] = log((seen.acked[-1] - seen.acked[third]) * bits / late_s)
+    found["min_rtt"] = log(seen.min_rtt_s)
+    for percent in (5, 25, 50, 75, 95, 99.5):
+        found[f"rtt{percent:g}"] = log(float(np.percentile(seen.srtt_s, percent)))
+    if not seen.sampled_s:
+        found["rtt_highest"] = log(float(np.percentile(round_trips_s(seen), 99.9)))
+    found["cwnd"] = log(float(np.mean(seen.cwnd)))
+    found["cwnd_highest"] = log(float(np.max(seen.cwnd)))
+    rates = train_rates_bps(seen)
+    if len(rates) >= _LEAST_RECORDS:
+        for percent in (50, 80, 95):
+            found[f"train{percent}"] = log(float(np.percentile(rates, percent)))
+    if seen.retransmits is not None:
+        lost = losses(seen)
+        found["retransmits"] = math.log1p(float(seen.retransmits[-1]))
+        found["losses"] = math.log1p(lost.count)
+        found["rtt_lossy"] = log(float(np.mean(lost.rtt_s))) if lost.count else found["rtt95"]
+    return found
+
+
+def floors(names: list[str], seen: Observation) -> Column:
+    """Return the least standard deviation of each feature."""
+    stack = _STACK_S / seen.min_rtt_s
+
+    def floor(name: str) -> float:
+        if name.startswith(("rtt", "min_rtt")):
+            quiet = _FLOOR_RTT if name == "min_rtt" else 3 * _FLOOR_RTT
+            return math.hypot(quiet, stack)
+        return _FLOORS[name.rstrip("0123456789").removesuffix("_highest")]
+
+    return np.array([floor(name) for name in names])

@@ -1,0 +1,140 @@
+"""`pathcast what-if`: what other configurations would get over a path."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pathcast._what_if import DRAWS, DURATION_S, METRICS, Alternative, Interval, WhatIf
+from pathcast._what_if import what_if as run
+from pathcast.calibration import Calibration, posterior_file
+from pathcast.cli.calibrate import calibrated, print_calibration
+from pathcast.cli.console import out, print_json, progress_bar
+from pathcast.cli.options import Json, Seed
+from pathcast.path import Path
+
+_BULK = "'bulk'"
+
+
+def what_if(
+    source: Annotated[
+        FilePath,
+        typer.Argument(
+            metavar="PATH|TRACE",
+            help="A path file, with its posterior if `pathcast calibrate` wrote it; or a trace, which is calibrated first.",
+        ),
+    ],
+    scheme: Annotated[
+        list[str] | None,
+        typer.Option(help="Congestion control; several are compared; default: cubic and bbr."),
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOML",
+            help="What each flow sends, such as \"{ kind = 'transfer', size = '5 MB', count = 1 }\"; several.",
+        ),
+    ] = None,
+    initial_window: Annotated[
+        list[int] | None, typer.Option(metavar="PACKETS", help="First window; several.", min=1)
+    ] = None,
+    flows: Annotated[
+        list[int] | None, typer.Option(help="Flows at once; several numbers.", min=1, max=1000)
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Rank by {', '.join(METRICS)}; default: completion_s where all are done, else goodput_bps."
+        ),
+    ] = None,
+    flow: Annotated[
+        str | None, typer.Option(metavar="N|ADDRESS:PORT", help="Which flow of a trace.")
+    ] = None,
+    trace_scheme: Annotated[
+        str | None, typer.Option(help="Congestion control of the trace; default: what it says.")
+    ] = None,
+    duration: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Of flows without an end.", min=0.1)
+    ] = DURATION_S,
+    draws: Annotated[
+        int, typer.Option(help="Runs of each alternative.", min=1, max=10_000)
+    ] = DRAWS,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Compare what other configurations would get on a path.
+
+    Each alternative runs over the same paths, drawn from what a trace says about its path. Intervals hold both
+    chance and what is not known of the path.
+    """
+    alternatives = [
+        Alternative(one, sends, window, count)
+        for one, sends, window, count in product(
+            scheme or ["cubic", "bbr"], workload or [_BULK], initial_window or [None], flows or [1]
+        )
+    ]
+    path = _read(source, flow, trace_scheme, seed)
+    with progress_bar("simulated", 1.0, "") as show:
+        found = run(
+            path, alternatives, by=by, duration_s=duration, draws=draws, seed=seed, progress=show
+        )
+    if as_json:
+        print_json(found.to_dict() | {"path": _path_json(path)})
+        return
+    if isinstance(path, Calibration):
+        print_calibration(path, str(source))
+    _print(found)
+
+
+def _read(
+    source: FilePath, flow: str | None, trace_scheme: str | None, seed: int
+) -> Path | Calibration:
+    """A path file, with the posterior beside it if there is one; else a trace."""
+    if source.name.endswith(".posterior.json"):
+        return Calibration.load(source)
+    if source.suffix == ".toml":
+        if FilePath(posterior_file(source)).is_file():
+            return Calibration.load(source)
+        return Path.load(source)
+    return calibrated(source, flow, trace_scheme, seed)
+
+
+def _path_json(path: Path | Calibration) -> dict[str, Any]:
+    if isinstance(path, Path):
+        return {"file": path.file, "path": path.to_toml()}
+    return path.to_dict()
+
+
+def _print(found: WhatIf) -> None:
+    table = Table(
+        "", "alternative", "goodput, Mbit/s", "95 % delay, ms", "loss, %", "completion, s", "best"
+    )
+    for place, number in enumerate(found.ranking, 1):
+        one = found.outcomes[number]
+        table.add_row(
+            str(place),
+            str(one.alternative),
+            _cell(one.goodput_bps, 1e-6),
+            _cell(one.delay_p95_ms, 1.0),
+            _cell(one.loss, 100.0),
+            "" if one.completion_s is None else _cell(one.completion_s, 1.0),
+            "" if number == found.best else f"{found.better[found.best, number]:.0%} sure",
+        )
+    out.print(table)
+    best = found.outcomes[found.best].alternative
+    if len(found.outcomes) > 1:
+        sure = "that is sure" if found.sure else "but that is not sure"
+        out.print(f"Best by {found.by}: {best}; {sure}.", markup=False, soft_wrap=True)
+    out.print("Each cell: median, and 5 to 95 % over chance and what is not known of the path.")
+
+
+def _cell(interval: Interval, scale: float) -> str:
+    median, p5, p95 = (scale * one for one in (interval.median, interval.p5, interval.p95))
+    if not math.isfinite(median):
+        return ""
+    return f"{median:.3g} ({p5:.3g} to {p95:.3g})"

@@ -1,0 +1,211 @@
+"""From one flow to what others would get: `pathcast calibrate` and `pathcast what-if`."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import pathcast
+from conftest import run
+from pathcast.calibration.closed_forms import first_estimate
+from pathcast.calibration.features import lagging, observe, sampled
+
+#: Rate in Mbit/s, round trip in ms, queue in round trips, random loss.
+PATHS = {"filled": (12, 40, 1.0, 0), "never-filled": (60, 50, 4.0, 2e-3)}
+
+
+def path_of(name):
+    rate, rtt, queue, loss = PATHS[name]
+    size = rate * 1e6 / 8 * rtt / 1e3 * queue
+    return pathcast.Path.parse(
+        f"rate = '{rate} Mbit/s'\ndelay = '{rtt / 2} ms'\nqueue = '{size:.0f} B'\nloss = {loss}\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def traces():
+    return {
+        name: pathcast.simulate(path_of(name), ["cubic"], duration_s=20, seed=7)[1]
+        for name in PATHS
+    }
+
+
+@pytest.fixture(scope="module")
+def calibrations(traces):
+    return {name: pathcast.calibrate(trace) for name, trace in traces.items()}
+
+
+def test_a_flow_that_fills_its_path_tells_rate_delay_and_queue(calibrations):
+    found = calibrations["filled"]
+    for name, truth, part in [
+        ("rate_bps", 12e6, 0.03),
+        ("rtt_s", 0.04, 0.03),
+        ("queue_s", 0.04, 0.1),
+    ]:
+        one = found.parameters[name]
+        assert one.median == pytest.approx(truth, rel=part), name
+        assert 0.98 * one.p5 < truth < 1.02 * one.p95, name
+        assert one.identified
+        assert not one.narrowed_by
+    # all losses were the queue's: only a bound of the random ones is known
+    loss = found.parameters["loss"]
+    assert not loss.identified
+    assert loss.narrowed_by
+    assert loss.p95 < 5e-3
+    assert found.misfit < 1.5
+    assert found.warnings == ()
+
+
+def test_a_flow_that_never_fills_its_path_tells_the_rate_by_its_bursts(traces, calibrations):
+    goodput_bps = np.nanmax(traces["never-filled"].columns["snd_una_bytes"]) * 8 / 20
+    assert goodput_bps < 20e6
+    found = calibrations["never-filled"].parameters
+    assert found["rate_bps"].median == pytest.approx(60e6, rel=0.15)
+    assert found["rtt_s"].median == pytest.approx(0.05, rel=0.03)
+    assert found["loss"].median == pytest.approx(2e-3, rel=0.5)
+    assert found["loss"].identified
+    # the queue is longer than what was seen of it, and no more is known
+    assert not found["queue_s"].identified
+    assert found["queue_s"].p95 > 3 * found["queue_s"].p5
+
+
+def test_bbr_is_foretold_from_a_cubic_flow(calibrations):
+    """The flow itself got a fifth of the rate; what it got is no forecast of what BBR gets."""
+    asked = [pathcast.Alternative("cubic"), pathcast.Alternative("bbr")]
+    found = pathcast.what_if(calibrations["never-filled"], asked, draws=20, duration_s=20)
+    truths = [
+        pathcast.simulate(path_of("never-filled"), [one.scheme], duration_s=20, seed=99)[0]
+        .flows[0]
+        .goodput_bps
+        for one in asked
+    ]
+    assert truths[1] > 3 * truths[0]
+    for outcome, truth in zip(found.outcomes, truths, strict=True):
+        assert outcome.goodput_bps.median == pytest.approx(truth, rel=0.2)
+        assert outcome.goodput_bps.p5 < truth < outcome.goodput_bps.p95
+    assert (found.best, found.sure, found.by) == (1, True, "goodput_bps")
+
+
+def test_equal_alternatives_are_not_surely_different(calibrations):
+    same = [pathcast.Alternative("reno"), pathcast.Alternative("reno")]
+    found = pathcast.what_if(calibrations["filled"], same, draws=10, duration_s=5)
+    assert not found.sure
+    assert found.better[0, 1] == found.better[1, 0] == 0.5
+
+
+def test_transfers_are_ranked_by_their_completion():
+    transfer = "{ kind = 'transfer', size = '500 kB', count = 1 }"
+    asked = [pathcast.Alternative("cubic", transfer, window) for window in (4, 40)]
+    path = pathcast.Path.parse("rate = '100 Mbit/s'\ndelay = '50 ms'")
+    found = pathcast.what_if(path, asked, draws=5)
+    assert (found.by, found.best, found.sure) == ("completion_s", 1, True)
+    with pytest.raises(pathcast.ModelError, match="has no completion_s"):
+        pathcast.what_if(
+            path, [pathcast.Alternative("reno")], by="completion_s", draws=2, duration_s=2
+        )
+    with pytest.raises(pathcast.ModelError, match="expected one of goodput_bps"):
+        pathcast.what_if(path, asked, by="speed", draws=2)
+
+
+def test_records_before_and_after_an_acknowledgment_show_the_same_flow(traces):
+    seen = observe(traces["filled"], 0, use_shortest=False, begin_s=0.0)
+    before = lagging(seen)
+    assert before.srtt_s[1:] == pytest.approx(seen.srtt_s[:-1])
+    assert before.min_rtt_s == pytest.approx(0.041, rel=0.02)
+    rare = sampled(seen, 0.1)
+    assert len(rare.time_s) == pytest.approx(200, abs=5)
+    assert first_estimate(rare).start[1] == pytest.approx(math.log(0.04), abs=0.1)
+
+
+def test_a_calibration_is_read_as_it_was_written(calibrations, tmp_path):
+    file = tmp_path / "path.toml"
+    calibrations["filled"].write(file)
+    again = pathcast.Calibration.load(file)
+    assert np.array_equal(again.samples, calibrations["filled"].samples)
+    assert again.to_dict() == calibrations["filled"].to_dict()
+    assert pathcast.Path.load(file).toml == again.path().toml
+    posterior = tmp_path / "path.posterior.json"
+    for broken in [
+        "{",
+        "[]",
+        '{"format": "x"}',
+        posterior.read_text().replace("samples", "Samples"),
+    ]:
+        posterior.write_text(broken)
+        with pytest.raises(pathcast.PathFileError, match="expected a posterior"):
+            pathcast.Calibration.load(file)
+
+
+def test_commands(traces, tmp_path):
+    trace, path = tmp_path / "trace.parquet", tmp_path / "path.toml"
+    traces["filled"].write(trace)
+    done = run("calibrate", trace, "-o", path)
+    assert done.returncode == 0, done.stderr
+    assert "not identified" in done.stdout
+    options = (
+        "--scheme",
+        "cubic",
+        "--scheme",
+        "bbr",
+        "--initial-window",
+        10,
+        "--draws",
+        5,
+        "--duration",
+        5,
+        "--json",
+    )
+    done = run("what-if", path, *options)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [one["scheme"] for one in found["alternatives"]] == ["cubic", "bbr"]
+    assert set(found["alternatives"][0]["goodput_bps"]) == {"median", "p5", "p95"}
+    assert {"delay_p95_ms", "loss", "completion_s"} <= set(found["alternatives"][0])
+    assert {"best", "sure", "path"} <= set(found)
+    assert found["path"]["parameters"]["rate_bps"]["identified"]
+    # the same from the trace, which is calibrated first
+    assert (
+        json.loads(run("what-if", trace, *options).stdout)["alternatives"] == found["alternatives"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        (
+            {"time_s": [0.1, 0.2], "cwnd_packets": [10, 11]},
+            "no acknowledged bytes or no round-trip times",
+        ),
+        (
+            {
+                "time_s": [0.1, 0.2],
+                "cwnd_packets": [10, 11],
+                "snd_una_bytes": [1448, 2896],
+                "srtt_s": [0.1, 0.1],
+            },
+            "has 2 records in 0.2 s; expected at least 50 records and 2 s",
+        ),
+    ],
+)
+def test_a_trace_that_says_too_little_is_refused(rows, error):
+    trace = pathcast.Trace.from_columns({name: np.array(values) for name, values in rows.items()})
+    with pytest.raises(pathcast.ModelError, match=error):
+        pathcast.calibrate(trace, scheme="cubic")
+
+
+def test_an_application_that_sends_little_gives_bounds_and_says_so():
+    path = pathcast.Path.parse("rate = '50 Mbit/s'\ndelay = '20 ms'")
+    workload = "{ kind = 'constant-rate', rate = '2 Mbit/s', portion = '1000 B' }"
+    scenario = pathcast.Scenario.over(path, ["cubic"], workload)
+    _, trace = pathcast.simulate(scenario, duration_s=20)
+    found = pathcast.calibrate(trace)
+    assert "application limited the flow" in found.warnings[0]
+    assert found.parameters["rtt_s"].median == pytest.approx(0.04, rel=0.1)
+
+
+def test_a_scheme_that_the_simulator_lacks_is_named(traces):
+    with pytest.raises(pathcast.PathcastError, match="hybla"):
+        pathcast.calibrate(traces["filled"], scheme="hybla")
+    with pytest.raises(pathcast.TraceError, match="flow 5"):
+        pathcast.calibrate(traces["filled"], 5)
