@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from pathcast import runs
 from pathcast.exceptions import EmulatorError, SchemeError
 from pathcast.experiments.engine.world import World
 from pathcast.models import Evaluation, Fit, Forecaster, evaluate, fit
-from pathcast.path import Path
+from pathcast.path import Path, built_in
 from pathcast.trace import FlowSeries, Trace
 
 #: Seconds ahead that the demo forecasts.
@@ -90,8 +89,7 @@ class Result:
 
 def demo_path() -> Path:
     """The demo's own path: an access link with random loss and a queue of one BDP."""
-    file = resources.files("pathcast") / "paths" / "demo.toml"
-    return Path.parse(file.read_text(), "demo.toml")
+    return Path.parse(built_in()["demo"].read_text(), "demo.toml")
 
 
 def choose_world(wanted: World | None) -> ChosenWorld:

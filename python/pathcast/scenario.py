@@ -63,8 +63,11 @@ class Scenario:
     def load(cls, file: str | os.PathLike[str]) -> Scenario:
         """Read a scenario file, and the paths and recordings that it names, from its folder.
 
+        Args:
+            file: the file, or the name of a scenario that comes with Pathcast: `Scenario.load("dumbbell")`.
+
         Raises:
-            PathFileError: it cannot be read, or see `parse`.
+            PathFileError: the file cannot be read, or for the reasons of `parse`.
 
         """
         return cls._of(read_text(file), utf8(file), load_files=True)

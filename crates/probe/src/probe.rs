@@ -296,7 +296,7 @@ impl Watched {
             )
         };
         let changed = row(&info) != row(&self.last);
-        self.last = info;
+        self.last = info.with_mss_in_use(Some(&self.last));
         changed
     }
 
@@ -485,6 +485,28 @@ mod tests {
         );
         assert_eq!(seen.records_lost, 0);
         seen
+    }
+
+    #[test]
+    fn the_mss_is_that_of_the_data_that_was_acknowledged() {
+        let info = |acked_bytes, snd_mss| TcpInfo {
+            bytes_acked: Some(acked_bytes),
+            snd_mss,
+            ..TcpInfo::at_the_beginning()
+        };
+        let first = info(0, 536);
+        let mut watched = Watched {
+            socket: TcpListener::bind("127.0.0.1:0").unwrap().into(),
+            first,
+            last: first,
+            retransmits: Retransmits::default(),
+        };
+        // larger once the path is known, and 36 bytes after its device has disappeared
+        let looks = [(1448, 1448), (4344, 1448), (4344, 36), (4344, 36)];
+        for (time_ns, (acked_bytes, snd_mss)) in (1..).zip(looks) {
+            watched.look(info(acked_bytes, snd_mss), time_ns);
+        }
+        assert_eq!(watched.totals().last.snd_mss, 1448);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pathcast_path::{Path, Span};
+use pathcast_path::{Defaults, Path, Span};
 use pathcast_scenario::Scenario;
 use pathcast_sim::Simulation;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
@@ -70,7 +70,7 @@ impl PathSpec {
 
     /// The same with other values of some keys; None takes a key away.
     fn replaced(&self, keys: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let mut table = table_of(&self.path.to_toml());
+        let mut table = table_of(&self.path.to_toml_with(Defaults::Independent));
         set(&mut table, keys)?;
         Self::parse(&text_of(&table), &self.file, false)
     }
@@ -91,7 +91,7 @@ impl ScenarioSpec {
     }
 
     fn changed(&self, change: impl FnOnce(&mut Table) -> PyResult<()>) -> PyResult<Self> {
-        let mut table = table_of(&self.scenario.to_toml());
+        let mut table = table_of(&self.scenario.to_toml_with(Defaults::Independent));
         change(&mut table)?;
         Self::parse(&text_of(&table), &self.file, false)
     }

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::fmt::Write as _;
 
 use pathcast_path::reader::{Field, Loader, Read, TIME, Table, Trouble};
-use pathcast_path::{Heading, Path, Span};
+use pathcast_path::{Defaults, Heading, Path, Span};
 use toml::de::DeTable;
 
 use crate::scenario::{FlowSpec, Link, Scenario};
@@ -196,8 +196,8 @@ fn route(field: Field<'_, '_>, links: &[Link]) -> Read<Vec<usize>> {
     Ok(route)
 }
 
-/// The scenario as TOML, every default written out.
-pub fn write(scenario: &Scenario) -> String {
+/// The scenario as TOML.
+pub fn write(scenario: &Scenario, defaults: Defaults) -> String {
     let mut text = format!("name = {}\n", quoted(&scenario.name));
     if let Some(duration) = scenario.duration {
         let _ = writeln!(text, "duration = \"{duration}\"");
@@ -206,11 +206,12 @@ pub fn write(scenario: &Scenario) -> String {
         let _ = write!(
             text,
             "\n{}",
-            path.to_toml_table(&format!("links.{}", quoted(name)))
+            path.to_toml_table(&format!("links.{}", quoted(name)), defaults)
         );
     }
     for flow in &scenario.flows {
-        let _ = write!(text, "\n[[flows]]\n{}", write_flow(flow, &scenario.links));
+        let flow = write_flow(flow, &scenario.links, defaults);
+        let _ = write!(text, "\n[[flows]]\n{flow}");
     }
     text
 }
@@ -230,7 +231,7 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
+fn write_flow(flow: &FlowSpec, links: &[Link], defaults: Defaults) -> String {
     let mut text = format!("scheme = {}\n", quoted(flow.transport.scheme()));
     let mut line = |key: &str, value: &dyn Display| {
         let _ = writeln!(text, "{key} = {value}");
@@ -256,7 +257,7 @@ fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
             line(key, &format_args!("\"{span}\""));
         }
     }
-    flow.transport.write_keys(&mut line);
+    flow.transport.write_keys(defaults, &mut line);
     text
 }
 

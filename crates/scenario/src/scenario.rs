@@ -2,7 +2,7 @@
 
 use pathcast_path::reader::document;
 use pathcast_path::seed::{generator, uniform};
-use pathcast_path::{Heading, Loader, Path, PathError, Span, Time};
+use pathcast_path::{Defaults, Heading, Loader, Path, PathError, Span, Time};
 
 use crate::file;
 use crate::transport::Transport;
@@ -156,7 +156,12 @@ impl Scenario {
     /// The scenario as TOML, every default and every recording written out; [`Scenario::parse`] reads
     /// it back.
     pub fn to_toml(&self) -> String {
-        file::write(self)
+        self.to_toml_with(Defaults::All)
+    }
+
+    /// As [`Scenario::to_toml`], with these defaults written out.
+    pub fn to_toml_with(&self, defaults: Defaults) -> String {
+        file::write(self, defaults)
     }
 
     /// The one path, if all that the scenario says beside it are bulk flows that are alike but for

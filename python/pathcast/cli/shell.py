@@ -1,4 +1,4 @@
-"""`pathcast shell` and `path show`: a command inside a path, a path in the words of other tools."""
+"""`pathcast shell`, `path list` and `path show`: commands behind a path; paths, also in other tools' formats."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
-from pathcast import runs, shell
+from pathcast import runs, scenario, shell
 from pathcast.cli.options import Device, FromMahimahi, FromNetem, FromRattan, Seed, SuperPackets
+from pathcast.cli.console import out
 from pathcast.exceptions import PathcastError
+from pathcast.path import built_in
 
-paths_app = typer.Typer(help="Show paths.", no_args_is_help=True)
+paths_app = typer.Typer(help="List the paths that come with Pathcast, and show paths.", no_args_is_help=True)
 
 
 def run_shell(
@@ -64,6 +66,15 @@ def run_shell(
         quiet=quiet,
     )
     raise typer.Exit(code)
+
+
+@paths_app.command(name="list")
+def list_paths() -> None:
+    """List the paths and scenarios that come with Pathcast; commands take their names."""
+    names = built_in()
+    width = max(map(len, names))
+    for name, file in names.items():
+        out.print(f"{name:<{width}}  {scenario.load(file).name}", soft_wrap=True)
 
 
 @paths_app.command(name="show")

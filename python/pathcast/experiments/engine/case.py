@@ -85,8 +85,7 @@ def scenario_of(
     text = resources.files(package).joinpath(file).read_text()
     scenario = Scenario.parse(text, f"{name}.toml")
     if link:
-        # without a reverse of its own, that has the new rate and delay too
-        scenario = scenario.replace_link("path", reverse=None, **link)
+        scenario = scenario.replace_link("path", **link)
     return scenario.replace_flow(0, **flow)
 
 

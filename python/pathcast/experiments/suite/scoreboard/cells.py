@@ -30,8 +30,6 @@ from pathcast.scenario import Scenario
 _PACKAGE = "pathcast.experiments.suite.scoreboard"
 #: A file of rates larger than this is refused, once unpacked.
 _MAX_BYTES = 1 << 26
-#: Keys of a flow that QUIC does not have, taken away.
-_TCP_KEYS = dict.fromkeys(("slow_start_after_idle", "ecn", "mss", "handshake"))
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,7 @@ class Flow:
         link = dict(self.link)
         if self.rates is not None:
             link["rate"] = rate_of(self.rates)
-        of_quic = _TCP_KEYS if self.scheme.startswith("quic-") else {}
-        flow = {"scheme": self.scheme, **of_quic, **self.keys}
+        flow = {"scheme": self.scheme, **self.keys}
         return scenario_of(_PACKAGE, "path.toml", self.name, link, flow)
 
     def fingerprint(self, world: str) -> str:
