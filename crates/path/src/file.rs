@@ -1,5 +1,5 @@
-//! The text form of a path: its keys, and how it is written. What the value of a key may be stands with
-//! the element that it describes.
+//! The text form of a path: reads and writes its keys. The module of each element defines the values of its
+//! key.
 //!
 //! `docs/reference/path-file.md` is the reference.
 
@@ -88,7 +88,8 @@ pub(crate) fn path(root: &DeTable<'_>, at: usize, load: &mut Loader<'_>) -> Read
     })
 }
 
-/// The changes that also hold for the way back, as far as its rate and delay are those of forward.
+/// The changes that the reverse direction inherits: of its rate and its delay, where these are the forward
+/// direction's.
 fn inherited(forward: &[Change], rate: bool, delay: bool) -> Vec<Change> {
     forward
         .iter()
@@ -102,7 +103,7 @@ fn inherited(forward: &[Change], rate: bool, delay: bool) -> Vec<Change> {
         .collect()
 }
 
-/// A rate, or none where it is `unlimited`: a way back has that of forward otherwise.
+/// A rate, or none if it is `unlimited`. Without the key, the reverse direction has the forward rate.
 fn rate_if_any(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Option<LinkSpec>> {
     match field.text("a rate") {
         Ok("unlimited") => Ok(None),

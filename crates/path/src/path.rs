@@ -105,8 +105,8 @@ impl Path {
     /// [`Path::parse_with`].
     ///
     /// # Errors
-    /// A [`PathError`] with line and column if the text is no TOML, a key is missing, unknown or of
-    /// the wrong type, a quantity lacks its unit or is out of range, or no packet could ever pass.
+    /// A [`PathError`] with line and column: the text is not TOML, a key is missing, unknown or of the
+    /// wrong type, a quantity lacks its unit or is out of range, or no packet could ever pass.
     pub fn parse(text: &str, file: &str) -> Result<Self, PathError> {
         Self::parse_with(text, file, &mut |_| {
             Err("expected no other files here, for the path was not read from a file".into())
@@ -117,7 +117,7 @@ impl Path {
     /// name as it stands in the path file.
     ///
     /// # Errors
-    /// As [`Path::parse`], or if a trace cannot be loaded or is none.
+    /// As [`Path::parse`], or a trace cannot be loaded or is not a trace.
     pub fn parse_with(text: &str, file: &str, load: &mut Loader<'_>) -> Result<Self, PathError> {
         document(text, file, |root| Self::read(root, 0, load))
     }
@@ -129,7 +129,7 @@ impl Path {
     pub fn read(root: &DeTable<'_>, at: usize, load: &mut Loader<'_>) -> Read<Self> {
         let path = file::path(root, at, load)?;
         path.check().map_err(|(direction, key, message)| {
-            // where the key stands, if it is no default
+            // the place of the key, if the file has it
             let table = match direction {
                 "reverse" => root
                     .get(direction)
