@@ -1,5 +1,5 @@
-//! The text form of a scenario: its keys, and how it is written. Those of transports and
-//! workloads stand with these.
+//! The text form of a scenario: reads and writes its keys. Those of transports and workloads are in their
+//! modules.
 //!
 //! `docs/reference/scenario-file.md` is the reference.
 
@@ -14,7 +14,7 @@ use crate::scenario::{FlowSpec, Link, Scenario};
 use crate::transport::Transport;
 use crate::workload::{Bulk, Workload};
 
-/// The most that is written at once as datagrams: a frame of a film is less.
+/// The most bytes of one write as datagrams: a frame of a film is smaller.
 const MAX_DATAGRAMS_BYTES: u64 = 1_000_000;
 
 const FLOW_KEYS: [&str; 9] = [
@@ -91,7 +91,7 @@ fn path_of_file(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Path> {
     let Ok(text) = String::from_utf8(content) else {
         return field.wrong(format_args!("{name}: is not text"));
     };
-    // traces lie beside the path file that names them
+    // trace files are in the folder of the path file that names them
     let folder = name.rfind('/').map_or("", |slash| &name[..=slash]);
     let mut load = |trace: &str| load(&format!("{folder}{trace}"));
     match Path::parse_with(&text, name, &mut load) {

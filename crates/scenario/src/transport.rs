@@ -30,7 +30,7 @@ pub enum Transport {
         slow_start_after_idle: bool,
         /// Whether queues may mark its packets instead of dropping them.
         ecn: bool,
-        /// Payload of a full packet, in bytes, beside 52 of headers.
+        /// Payload of a full packet, in bytes, without the 52 bytes of headers.
         mss_bytes: u32,
         /// Whether the connection opens over the links when the flow begins, and ends with a FIN; else it is
         /// open when the run begins.
