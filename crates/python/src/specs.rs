@@ -53,7 +53,7 @@ impl PathSpec {
         self.path.to_toml()
     }
 
-    /// What plots and models want to know.
+    /// What plots and models need.
     fn summary(&self) -> PathSummary {
         let path = &self.path;
         let (bytes, packets) = path.queue_limits(&path.forward);
@@ -128,7 +128,7 @@ impl ScenarioSpec {
         self.scenario.to_toml()
     }
 
-    /// What the command line and Python want to know.
+    /// What the command line and Python need.
     fn summary(&self) -> ScenarioSummary {
         let flows = self.scenario.flows().map(|flow| {
             let scheme = flow.spec.transport.scheme().to_string();
