@@ -1,4 +1,4 @@
-"""What the scoreboard judges: `cells.toml` beside this module, and the cases that it stands for."""
+"""What the scoreboard judges: `cells.toml` in this folder, and its cases."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Flow:
         """What is run.
 
         Raises:
-            PathcastError: the file of rates is none.
+            PathcastError: the file of rates is invalid.
 
         """
         link = dict(self.link)
@@ -72,7 +72,7 @@ class Flow:
         return scenario_of(_PACKAGE, "path.toml", self.name, link, flow)
 
     def fingerprint(self, world: str) -> str:
-        """Report whether a run that was kept is this one's, in this world."""
+        """Return a digest that a kept run of this flow by this backend has."""
         return fingerprint([self.scenario().toml, self.seed, self.duration_s, world])
 
     def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:
@@ -104,7 +104,7 @@ class Cell:
     Attributes:
         group: cells of the same kind.
         name: of the cell, unique in its group.
-        world: where its cases run; None: there is nothing to run.
+        world: the backend of its cases; None: there is nothing to run.
         cases: what is run.
         file: or a trace that is there.
 
@@ -124,7 +124,7 @@ class Scoreboard:
     Attributes:
         horizons_s: seconds ahead.
         cells: what is judged.
-        lacking: groups that need data that are not there.
+        lacking: groups whose data are missing.
 
     """
 
