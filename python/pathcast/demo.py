@@ -27,7 +27,7 @@ SCHEMES = ("cubic", "reno")
 
 @dataclass(frozen=True)
 class ChosenWorld:
-    """A world and why.
+    """A backend, and why it was chosen.
 
     Attributes:
         world: the emulator or the simulator.
@@ -44,8 +44,8 @@ class Measured:
     """A flow that was run.
 
     Attributes:
-        path: what it ran over.
-        world: where.
+        path: the path that the flow ran over.
+        world: the backend.
         run: what it did.
         trace: its record.
 
@@ -126,8 +126,8 @@ def measure(
     """Run one bulk flow.
 
     Args:
-        path: what it runs over.
-        world: where.
+        path: the path that the flow runs over.
+        world: the backend.
         scheme: its congestion control.
         duration_s: how long it sends, in seconds.
         seed: of all that is random in the path.
@@ -215,7 +215,7 @@ def forecast(measured: Measured, horizons_s: tuple[float, ...] = HORIZONS_S) -> 
     """Fit the flow's first part and forecast the rest again and again.
 
     Raises:
-        ModelError: the flow is too short, or its congestion control is none the models know.
+        ModelError: the flow is too short, or the models do not know its congestion control.
 
     """
     fitted = fit(measured.trace)

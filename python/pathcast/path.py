@@ -105,7 +105,7 @@ class Path:
         """Read a description that names no other files; `file` names it in errors.
 
         Raises:
-            PathFileError: it is no TOML, a key is missing, unknown or of the wrong type, or a
+            PathFileError: it is not TOML, a key is missing, unknown or of the wrong type, or a
                 quantity lacks its unit or is out of range; with line and column.
 
         """

@@ -21,7 +21,7 @@ class Scenario:
         toml: the description, every default and every file that it named written out.
         file: what to call it in errors.
         name: for people; may be empty.
-        duration_s: how long it is meant to run, in seconds; None: it does not say.
+        duration_s: the intended duration, in seconds; None: not given.
         schemes: congestion control of each flow, `udp` for those without.
         workloads: what each flow sends: `bulk`, `transfer` and so on.
 
@@ -53,7 +53,7 @@ class Scenario:
         """Read a description that names no other files; `file` names it in errors.
 
         Raises:
-            PathFileError: it is no TOML, a key is missing, unknown or of the wrong type, or a
+            PathFileError: it is not TOML, a key is missing, unknown or of the wrong type, or a
                 quantity lacks its unit or is out of range; with line and column.
 
         """

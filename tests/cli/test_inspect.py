@@ -103,7 +103,10 @@ def test_paths_and_scenarios_that_come_with_pathcast_have_names(tmp_path):
 
 def test_a_missing_path_file_leads_to_the_paths_that_come_with_pathcast(tmp_path):
     for file, hint in (
-        ("paths/12mbps-60ms-1bdp.toml", "did you mean 12mbps-60ms-1bdp, which comes with Pathcast?"),
+        (
+            "paths/12mbps-60ms-1bdp.toml",
+            "did you mean 12mbps-60ms-1bdp, which comes with Pathcast?",
+        ),
         ("12mbps-60ms-bdp", "did you mean 12mbps-60ms-1bdp"),
         ("missing.toml", "`pathcast path list` lists"),
     ):

@@ -151,7 +151,13 @@ COMMANDS: dict[str, Command] = {
         "Say what limits each flow of a trace, and for which share of the time.",
         "trace.parquet",
     ),
-    "path": Command("shell", "paths_app", MEASURE, "List the paths that come with Pathcast, and show paths.", None),
+    "path": Command(
+        "shell",
+        "paths_app",
+        MEASURE,
+        "List the paths that come with Pathcast, and show paths.",
+        None,
+    ),
     "predict": Command(
         "predict",
         "",

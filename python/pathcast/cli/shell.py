@@ -9,12 +9,14 @@ from typing import Annotated
 import typer
 
 from pathcast import runs, scenario, shell
-from pathcast.cli.options import Device, FromMahimahi, FromNetem, FromRattan, Seed, SuperPackets
 from pathcast.cli.console import out
+from pathcast.cli.options import Device, FromMahimahi, FromNetem, FromRattan, Seed, SuperPackets
 from pathcast.exceptions import PathcastError
 from pathcast.path import built_in
 
-paths_app = typer.Typer(help="List the paths that come with Pathcast, and show paths.", no_args_is_help=True)
+paths_app = typer.Typer(
+    help="List the paths that come with Pathcast, and show paths.", no_args_is_help=True
+)
 
 
 def run_shell(
