@@ -96,7 +96,7 @@ def test_paths_and_scenarios_that_come_with_pathcast_have_names(tmp_path):
         done = run("simulate", name, "--duration", 1, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     # a file of the same name is meant before them
-    (tmp_path / "dumbbell").write_text("rate = '3 Mbit/s'\ndelay = '1 ms'\n")
+    (tmp_path / "dumbbell").write_text("rate = '3 Mbit/s'\ndelay = '30 ms'\n")
     shown = run("path", "show", "dumbbell", cwd=tmp_path).stdout
     assert 'rate = "3 Mbit/s"' in shown
 

@@ -51,7 +51,7 @@ def run_shell(
     report_file: Annotated[
         FilePath | None, typer.Option("--report", help="Write what crossed here, as JSON.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing at the end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no report at the end.")] = False,
 ) -> None:
     """Run a shell or a command behind an emulated path (Linux; without root: --outside)."""
     code = shell.enter(
@@ -72,7 +72,10 @@ def run_shell(
 
 @paths_app.command(name="list")
 def list_paths() -> None:
-    """List the paths and scenarios that come with Pathcast; commands take their names."""
+    """List the paths and scenarios that come with Pathcast; commands take their names.
+
+    Example: pathcast path list
+    """
     names = built_in()
     width = max(map(len, names))
     for name, file in names.items():
@@ -84,7 +87,7 @@ def show_path(
     path_file: Annotated[
         FilePath | None, typer.Argument(metavar="PATH.toml", help="See `pathcast help path-file`.")
     ] = None,
-    form: Annotated[shell.Form, typer.Option("--as", help="In whose words.")] = shell.Form.TOML,
+    form: Annotated[shell.Form, typer.Option("--as", help="The format.")] = shell.Form.TOML,
     from_mahimahi: FromMahimahi = None,
     from_netem: FromNetem = None,
     from_rattan: FromRattan = None,
@@ -98,10 +101,13 @@ def show_path(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail if anything cannot be said in these words.")
+        bool, typer.Option("--strict", help="Fail if the format cannot express everything.")
     ] = False,
 ) -> None:
-    """Show a path with all defaults, or in the words of another tool."""
+    """Show a path with all defaults, or in the format of another tool.
+
+    Example: pathcast path show demo --as netem
+    """
     links = shell.Links.given(from_mahimahi, from_netem, from_rattan)
     if (path_file is None) == (links is None):
         raise PathcastError(
