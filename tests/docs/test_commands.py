@@ -24,8 +24,8 @@ ELSEWHERE = {
 #: Lines that no test runs, by a pattern, and why.
 LEFT_OUT = {
     r"^(PATHCAST_DATA=\S+ )?make |^cargo test|^\.venv/bin/pytest": "the tests themselves; CI runs them",
-    r"^cargo doc": "CI builds the docs by `make docs`; the crates' are rustdoc's",
-    r"^cargo (install|fuzz)|^scripts/fuzz": "needs a nightly compiler; tests/scripts runs the targets' seeds",
+    r"^cargo doc": "rustdoc opens a browser",
+    r"^cargo (install|fuzz)|^scripts/fuzz": "needs a compiler for fuzzing, and minutes for each target",
     r"^ray |RAY_|GRPC_|--cluster HEAD": "several machines; tests/cluster runs a cluster of one",
     r"--cgroup /system.slice/nginx": "a service of systemd; tests/cli/test_watch.py has a control group of its own",
     r"make build && pathcast simulate .* (--scheme aimd|--workload)": "a controller or workload that the reader writes",
@@ -44,6 +44,7 @@ LEFT_OUT = {
 CHANGED = [
     (r"sudo ", "", "tests run as root, or skip"),
     (r"\$\(which pathcast\)", "pathcast", "the environment of the tests"),
+    (r"^pathcast live key key", "rm key; pathcast live key key", "there is a key already"),
     (r"server\.example", "127.0.0.1", "no second host"),
     (r"(live server .*?)( &)?$", r"\1 & sleep 2", "a server runs until Ctrl-C"),
     (r"^(pathcast predict download --serve .*)", r"\1 & sleep 2", "a server runs until Ctrl-C"),
@@ -140,7 +141,7 @@ def samples(tmp_path_factory):
     )
     import pathcast
 
-    pathcast.Curve.rate_latency(10e6, 0.05).save(folder / "curve.json")
+    pathcast.Curve.latency_rate(10e6, 0.05).save(folder / "curve.json")
     mm_link = "".join(f"{ms} + 1504\n{ms} # 1504\n{ms} - 1504 0\n" for ms in range(1, 2000))
     (folder / "mm-link.log").write_text(f"# base timestamp: 0\n{mm_link}")
     # a tunnel of Pantheon: the packets that entered, and when they left
