@@ -4,7 +4,7 @@ Example::
 
     import pathcast
 
-    path = pathcast.Path.load("paths/demo.toml")
+    path = pathcast.Path.load("demo")
     report, trace = pathcast.simulate(path, ["cubic"], duration_s=60)
     curve = pathcast.fit(trace).curves[0]
     scores = pathcast.evaluate(trace, [1, 5, 10]).horizons

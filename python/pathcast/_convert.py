@@ -25,9 +25,9 @@ class Conversion:
         format: of the input, in words.
         rows: rows of the trace, or of Pantheon's summary; None if none were asked for.
         packets: rows of the packet table; None if it was not asked for.
-        goodput_bps: bit/s of each flow over the whole file, of flows whose source tells.
+        goodput_bps: bit/s of each flow over the whole file, for flows whose source has it.
         warnings: what is doubtful, and where a damaged file was cut.
-        flows: those of the file, of a capture also those that were not read; empty if no trace was read.
+        flows: the flows of the file, for a capture also those that were not read; empty if no trace was read.
 
     """
 
@@ -51,7 +51,7 @@ def convert(
     """Convert a trace of any known format; `docs/reference/import-formats.md` lists them.
 
     Args:
-        file: the input, a file, a pipe, or `-` for the standard input; its format is told by content.
+        file: the input, a file, a pipe, or `-` for the standard input; the content determines the format.
         output: where the trace goes: CSV of one flow's windows, or of the rows of
             `pantheon_perf.json`, if it ends in `.csv`; Parquet if in `.parquet` or nothing.
         packets: where the packet table goes, of formats that know packets: a log of mm-link if it

@@ -78,7 +78,8 @@ class HorizonScore:
         coverage90: part of the truths within Pathcast's 5-95 % band; None without windows.
         bands: by model, coverage, width and interval score of its 5-95 % bands: Pathcast's own, around other models
             what they were lately off by; None as for the errors.
-        skill: Pathcast's errors beside those of the best other model, and of itself without a part.
+        skill: Pathcast's errors compared with those of the best other model, and of Pathcast without one of
+        its parts.
         predictions: each of them.
 
     """
@@ -116,7 +117,7 @@ class HorizonScore:
             "horizon_s": self.horizon_s,
             "windows": self.windows,
             "zero_windows": self.zero_windows,
-            # JSON knows no infinity: what was forecast for a flow that never sends is off by that
+            # JSON has no infinity, which is the error of a forecast for a flow that never sends
             "median_error_pct": {
                 model: None if error is None or math.isinf(error) else error
                 for model, error in self.median_error_pct.items()
@@ -281,7 +282,7 @@ def evaluate(
             averages over 10 s, updated every 10 s.
         cc: congestion control; by default what the trace says, else guessed: `cubic` or `reno`. Of others no
             window law is known; the models that need none are judged, the others are in `not_applicable`.
-        rtt_s: round-trip time in seconds; by default from srtt, else estimated as the flow goes on.
+        rtt_s: round-trip time in seconds; by default from srtt, else estimated during the flow.
         window_s: seconds of the past, 10 to 1000, that all models learn on; by default what suits each,
             100 s for ECON and the formulas (Cao et al., IMC 2019, section 5.1).
 

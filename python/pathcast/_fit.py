@@ -16,7 +16,7 @@ SUITED: dict[str, tuple[str, ...]] = {
     model: tuple(suited) for model, suited, _ in _internal.model_names()
 }
 
-#: Pathcast's forecast, and what is left of it without a part: the models that it is not compared with.
+#: Pathcast's forecast, complete and without one of its parts: the models that it is not compared with.
 NO_OPPONENTS = tuple(model for model, _, is_opponent in _internal.model_names() if not is_opponent)
 
 
@@ -121,7 +121,7 @@ class Fit:
         flows: one entry a flow of a trace.
         curves: ascending by `npc`. Of flows without a window law what was measured, if their losses are
             counted; none if they are not.
-        not_applicable: what there is none of, and why: `epochs` and `econ` without a window law.
+        not_applicable: what does not apply, and why: `epochs` and `econ` without a window law.
 
     """
 
@@ -302,7 +302,7 @@ def name_of(law: str, cc: str | None) -> str:
 
 
 def check_rtt(rtt_s: float | None) -> None:
-    """Refuse a round-trip time that is none.
+    """Refuse a round-trip time that is not a positive number.
 
     Raises:
         ModelError: `rtt_s` is not greater than 0 and less than a minute.

@@ -143,7 +143,7 @@ def follow(
         rtt_s: round-trip time in seconds; by default the trace's srtt, else 0.1 s.
 
     Raises:
-        ModelError: a flow with fewer than two records, or a time that is none.
+        ModelError: a flow has fewer than two records, or a time is not positive.
 
     Example:
         >>> import numpy as np

@@ -24,7 +24,7 @@ class Forecast:
         point: the one number to use.
         mean: mean of the distribution.
         quantiles: at `QUANTILE_LEVELS`.
-        weights: by expert: its weight in `point` and what it says by itself.
+        weights: by expert: its weight in `point`, and its own forecast.
         basis: what the forecast rests on: losses and packets seen, forecasts already resolved, RTT.
 
     """

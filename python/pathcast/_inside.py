@@ -1,6 +1,6 @@
-"""A program: calls of Pathcast's functions in a user namespace of its own; see rootless.py.
+"""A program that calls Pathcast's functions in its own user namespace; see rootless.py.
 
-Its arguments are a descriptor, over which it is told what to do, and the process that started it.
+Its arguments are a descriptor, over which it receives the calls, and the process that started it.
 """
 
 import importlib.machinery
@@ -18,7 +18,7 @@ def main() -> None:
     try:
         sys.path[:], extension = connection.recv()
     except EOFError:
-        return  # nobody is there any more
+        return  # the caller has ended
     # the extension alone: NumPy begins threads, and a process that has any cannot enter
     name = "pathcast._internal"
     loader = importlib.machinery.ExtensionFileLoader(name, extension)

@@ -209,7 +209,7 @@ def latency(
         cc: congestion control. Where no window law of it is known, the time is that of slow start and the link's
             rate, without losses; `not_applicable` says so.
         curve: p(cwnd) instead of the path's loss, such as `fit(trace).curves[0]`.
-        connections: so many share each transfer in equal parts; it is over when all are done.
+        connections: how many share each transfer in equal parts; the transfer ends when all are done.
         handshake_round_trips: 0 on an open connection, 1 for TCP, 2 with TLS 1.3, 3 with TLS 1.2.
         think_s: what the server takes to begin its answer, in seconds.
         initial_window: first window in packets.
@@ -284,7 +284,7 @@ def latency_on_trace(
             window law is known: a flow's own next bytes rest on its past, a new connection is slow start and
             the largest rate seen.
         rtt_s: round-trip time in seconds; by default from srtt, else estimated.
-        connections: so many share each transfer; more than one only if `new`.
+        connections: how many share each transfer; more than one only if `new`.
         handshake_round_trips: of a new connection, as for `latency`.
         think_s: as for `latency`.
         initial_window: as for `latency`.
@@ -324,7 +324,7 @@ class LatencyScore:
         model: `pathcast`, `state` (Pathcast without its pool), `econ`, `pftk`, `last_sample`, `ewma`,
             `holt_winters`, `harmonic_mean` or `window_mean`.
         size_bytes: the size, or the smallest of the range.
-        below_bytes: the size that is too large for the range; None if there is none.
+        below_bytes: the upper end of the range, exclusive; None if the range has no end.
         transfers: how many were judged.
         median_error_pct: median of `abs(forecast / truth - 1)` in per cent; None without transfers.
         p25_error_pct: its lower quartile.
@@ -398,7 +398,7 @@ def evaluate_latency(
             of the trace.
         cc: congestion control; by default what the trace says, else guessed from what precedes the first
             prediction: `cubic` or `reno`.
-        rtt_s: round-trip time in seconds; by default from srtt, else estimated as the flow goes on.
+        rtt_s: round-trip time in seconds; by default from srtt, else estimated during the flow.
 
     Raises:
         ModelError: a trace too short, or an argument outside its range.

@@ -77,6 +77,6 @@ def limits(trace: Trace, flow: int = 0, *, scheme: str | None = None) -> FlowLim
     scheme = scheme or trace.scheme(flow) or None
     found = json.loads(_internal.limits(trace._inner, flow, scheme in _PACED))
     if found is None:
-        trace.flow(flow)  # refuses a flow that is not there
+        trace.flow(flow)  # refuses a flow that does not exist
         raise ModelError(f"{trace.file or 'trace'}: flow {flow} has too few records to be judged")
     return FlowLimits(flow, scheme, **found)

@@ -38,7 +38,7 @@ class ErrorSummary:
         mean: mean.
         median: median.
         p10: 10 % quantile, interpolated linearly.
-        p90: 90 % quantile likewise.
+        p90: 90 % quantile.
 
     """
 
@@ -49,7 +49,7 @@ class ErrorSummary:
 
     @classmethod
     def of(cls, errors: npt.NDArray[np.floating[Any]]) -> ErrorSummary | None:
-        """Summarize those of `errors` that are not NaN; None if there is none."""
+        """Summarize those of `errors` that are not NaN; None if all are NaN."""
         found = _internal.error_summary(np.asarray(errors, np.float64))
         return None if found is None else cls(*found)
 
@@ -86,7 +86,7 @@ class BandScore:
 
 @dataclass(frozen=True)
 class Skill:
-    """Pathcast's errors beside those of another model on the same windows.
+    """Pathcast's errors compared with those of another model on the same windows.
 
     Attributes:
         role: why that model: `best_by_hindsight` is the opponent with the smallest median error on these very

@@ -22,7 +22,7 @@ from pathcast.trace import Trace
 #: Called some times a second with seconds, flows and records so far; may raise to end the watch.
 WatchProgress = Callable[[float, int, int], None]
 
-#: How often progress is told, in seconds.
+#: How often progress is reported, in seconds.
 _EVERY_S = 0.2
 
 
@@ -53,8 +53,8 @@ class WatchedFlow:
         records: its rows in the trace.
         acked_bytes: payload bytes acknowledged by the far end.
         received_bytes: payload bytes received from the far end; None if not known.
-        goodput_bps: payload bits acknowledged a second, between the first and the last row that
-            tell of any; None with less than two.
+        goodput_bps: payload bits acknowledged a second, between the first and the last row with
+            payload bytes; None with less than two.
         retransmits: packets sent again; None if not known.
         srtt_min_ms: the least smoothed round-trip time, in milliseconds.
         srtt_median_ms: the smoothed round-trip time at which the median byte was acknowledged.
@@ -136,7 +136,7 @@ class Watch:
         prefix: where the far end is, such as `192.0.2.0/24`.
         all_namespaces: watch flows of other network namespaces too; by tcp_probe only.
         sockets: watch these sockets of this process instead, connected ones of TCP.
-        method: how; by default tcp_probe or, where that cannot be had, sock_diag (of own sockets
+        method: how to observe; by default tcp_probe or, where that is not available, sock_diag (of own sockets
             tcp_info).
         record: whether to keep a trace in memory, about 100 bytes a record.
         trace_file: write the trace here instead, as it comes.
@@ -144,8 +144,8 @@ class Watch:
     All that is given must hold; nothing given, all flows of the network namespace are watched.
 
     Raises:
-        ProbeError: a process, cgroup or socket that is not there, or not permitted; a port or prefix
-            that is none; a method that cannot be had.
+        ProbeError: a process, cgroup or socket does not exist or is not permitted; a port or prefix is
+        invalid; a method is not available.
         PathcastError: the file cannot be written.
 
     Example:
@@ -226,7 +226,7 @@ class Watch:
         """The report, after the end.
 
         Raises:
-            ProbeError: the watch goes on, or was given up.
+            ProbeError: the watch continues, or was abandoned.
 
         """
         if self._report is None:
@@ -293,7 +293,7 @@ def watch(
         The report and, if `record` and no file is asked for, the trace.
 
     Raises:
-        ProbeError: what is to be watched is not there, not permitted, or makes no sense.
+        ProbeError: the selection does not exist, is not permitted, or is inconsistent.
         PathcastError: the file cannot be written.
 
     """

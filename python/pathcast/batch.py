@@ -1,4 +1,4 @@
-"""Many simulations at once: sweeps over paths, schemes and seeds on all cores, or on a cluster."""
+"""Many simulations in parallel: sweeps over paths, schemes and seeds on all cores, or on a cluster."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Results:
         return self._inner.__arrow_c_stream__(requested_schema)
 
     def column(self, name: str) -> Column:
-        """A column of numbers, NaN where there is none.
+        """A column of numbers, NaN where a value is missing.
 
         Raises:
             TraceError: there is no such column, or it holds text.
@@ -106,8 +106,8 @@ def simulate_many(
 
     Args:
         simulations: what to run.
-        threads: how many at once; by default one for each core. Not with a cluster.
-        progress: told now and then how many have ended; may raise to stop the batch.
+        threads: how many run in parallel; by default one for each core. Not with a cluster.
+        progress: receives how many have ended, from time to time; may raise to stop the batch.
         cluster: address of a Ray cluster, `HOST:PORT`, `ray://HOST:PORT` or `local`; see
             `docs/how-to/sweep.md`.
 

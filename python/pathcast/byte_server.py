@@ -16,15 +16,15 @@ from typing import Any
 
 from pathcast.exceptions import DownloadError
 
-#: The most that is sent at once, in bytes.
+#: The size of one write, in bytes.
 MOST_BYTES = 100_000_000
-#: Clients that are served at once; others are told to come back.
+#: The most clients served at a time; others are asked to come back.
 MOST_CLIENTS = 32
-#: Clients of one network that are served at once: an IPv4 address, or a /64 of IPv6.
+#: The most clients of one network served at a time: an IPv4 address, or a /64 of IPv6.
 MOST_OF_NETWORK = 8
-#: Clients that have not yet said what they want; the one that has taken longest makes room for the next.
+#: The most clients that have not sent their request yet; the next one replaces the one that has taken longest.
 MOST_ASKING = 64
-#: How long a client may take to say what it wants, in seconds.
+#: How long a client may take to send its request, in seconds.
 ASK_WITHIN_S = 5.0
 #: A client that neither sends nor takes anything for so long is left, in seconds.
 IDLE_S = 10.0
@@ -37,7 +37,8 @@ _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 
 
 
 def network_of(address: str) -> str:
-    """Whose address it is, as far as that can be told: itself, or the /64 of an IPv6 address.
+    """Return the network of an address that belongs to one client: the address itself, or the /64 of an
+    IPv6 address.
 
     Example:
         >>> network_of("192.0.2.1"), network_of("::ffff:192.0.2.1"), network_of("2001:db8::1:2:3:4")
@@ -117,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE_S
     server_version = "pathcast"
     sys_version = ""
-    #: Sent over and over; nothing on the way can compress it.
+    #: Sent repeatedly; no middlebox can compress it.
     _block = os.urandom(1 << 16)
 
     def do_GET(self) -> None:
@@ -145,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         self.send_header("Connection", "close")
         self.end_headers()
-        # who has seen enough closes the connection
+        # a client that has enough closes the connection
         with contextlib.suppress(ConnectionError, TimeoutError):
             while with_body and size > 0:
                 self.wfile.write(self._block[: min(size, len(self._block))])
@@ -193,7 +194,7 @@ class ByteServer(ThreadingHTTPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Serve a client in a thread of its own."""
+        """Serve a client in its own thread."""
         self.places.ask(request, network_of(client_address[0]))
         try:
             super().process_request(request, client_address)
@@ -227,7 +228,7 @@ def _shutdown(request: socket.socket) -> None:
 
 
 def serve(address: str, port: int, ready: Callable[[str, int], None]) -> None:
-    """Serve until interrupted; `ready` is told where.
+    """Serve until interrupted; `ready` receives the address.
 
     Raises:
         DownloadError: it cannot listen there.

@@ -30,7 +30,7 @@ LOCAL = "local"
 _REACH_S = 5
 #: How often a task whose worker died is run again; Ray's own default.
 _RETRIES = 3
-#: How often progress is told while nothing ends, in seconds.
+#: How often progress is reported while nothing ends, in seconds.
 _TELL_S = 0.2
 #: How long canceled tasks may take to end before their workers are killed, in seconds.
 _CANCEL_S = 5
@@ -43,7 +43,7 @@ class Cluster:
 
     Attributes:
         address: as it was given.
-        cpus: how many tasks can run at once, as far as is known when it is connected; at least 1.
+        cpus: how many tasks can run in parallel, as known when the cluster was connected; at least 1.
 
     """
 
@@ -67,7 +67,7 @@ class Cluster:
         Args:
             function: of a module of pathcast, which the workers import; no nested one.
             chunks: what to call it with; each must be picklable, and so must the results.
-            progress: told now and then how many items are in the chunks that have ended; may
+            progress: receives how many items are in the chunks that have ended, from time to time; may
                 raise to stop.
 
         Raises:
@@ -178,7 +178,7 @@ HOST:PORT or ray://HOST:PORT
                 "none: call ray.shutdown() before"
             )
         _forget(ray)
-        # Ray replaces a loopback address by the machine's own unless told that it may not;
+        # Ray replaces a loopback address by the machine's own unless it is configured not to;
         # it reads the variable only when it is imported, which may have been long ago
         constants = ray._private.ray_constants
         before = constants.ENABLE_RAY_CLUSTER

@@ -98,7 +98,7 @@ class LossClusters:
     """
 
     def __init__(self) -> None:
-        """Curves of nobody yet."""
+        """Make a store without curves."""
         self._inner = _internal.LossClusters()
 
     @classmethod
@@ -106,7 +106,7 @@ class LossClusters:
         """Read a store that `save` wrote.
 
         Raises:
-            ModelError: it cannot be read, or is no such store.
+            ModelError: the file cannot be read, or is not such a store.
 
         """
         path = Path(file)
@@ -165,7 +165,7 @@ class LossClusters:
             now_s: seconds since 1970 at which the flows ran; by default now.
 
         Raises:
-            ModelError: no prefix, a name that is none, or a flow that no model can use.
+            ModelError: the prefix or a name is invalid, or no model can use the flow.
 
         """
         check_rtt(rtt_s)
@@ -191,7 +191,7 @@ class LossClusters:
         """Take a prefix and all its evidence away.
 
         Raises:
-            ModelError: nothing is known of it.
+            ModelError: nothing is known about the client.
 
         """
         with translated():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from pathcast import runs
 from pathcast.exceptions import EmulatorError, SchemeError
 from pathcast.experiments.engine.world import World
 from pathcast.models import Evaluation, Fit, Forecaster, evaluate, fit
-from pathcast.path import Path
+from pathcast.path import Path, built_in
 from pathcast.trace import FlowSeries, Trace
 
 #: Seconds ahead that the demo forecasts.
@@ -28,7 +27,7 @@ SCHEMES = ("cubic", "reno")
 
 @dataclass(frozen=True)
 class ChosenWorld:
-    """A world and why.
+    """A backend, and why it was chosen.
 
     Attributes:
         world: the emulator or the simulator.
@@ -45,8 +44,8 @@ class Measured:
     """A flow that was run.
 
     Attributes:
-        path: what it ran over.
-        world: where.
+        path: the path that the flow ran over.
+        world: the backend.
         run: what it did.
         trace: its record.
 
@@ -90,8 +89,7 @@ class Result:
 
 def demo_path() -> Path:
     """The demo's own path: an access link with random loss and a queue of one BDP."""
-    file = resources.files("pathcast") / "paths" / "demo.toml"
-    return Path.parse(file.read_text(), "demo.toml")
+    return Path.parse(built_in()["demo"].read_text(), "demo.toml")
 
 
 def choose_world(wanted: World | None) -> ChosenWorld:
@@ -128,8 +126,8 @@ def measure(
     """Run one bulk flow.
 
     Args:
-        path: what it runs over.
-        world: where.
+        path: the path that the flow runs over.
+        world: the backend.
         scheme: its congestion control.
         duration_s: how long it sends, in seconds.
         seed: of all that is random in the path.
@@ -217,7 +215,7 @@ def forecast(measured: Measured, horizons_s: tuple[float, ...] = HORIZONS_S) -> 
     """Fit the flow's first part and forecast the rest again and again.
 
     Raises:
-        ModelError: the flow is too short, or its congestion control is none the models know.
+        ModelError: the flow is too short, or the models do not know its congestion control.
 
     """
     fitted = fit(measured.trace)

@@ -23,7 +23,7 @@ DEFAULT_BYTES = 1_000_000
 #: Connections that are timed before and after the download: five probes, as in the paper. The
 #: handshake of the download itself is a sixth.
 _PROBES_BEFORE, _PROBES_AFTER = 3, 2
-#: A response's head is no longer than this, in bytes.
+#: The longest head of a response that is read, in bytes.
 _MOST_HEAD = 65_536
 #: Payload of packets as networks have them; beyond are loopback's.
 _USUAL_MSS = range(500, 9_001)
@@ -53,7 +53,7 @@ class Target:
         """Read `HOST`, `HOST:PORT` (the small server) or a URL of any HTTP server.
 
         Raises:
-            DownloadError: it is none of them.
+            DownloadError: the text is not a URL that can be read.
 
         """
         wanted = "expected HOST, HOST:PORT or a URL with http:// or https://"
@@ -91,7 +91,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Download:
-    """What was seen of a download.
+    """What was measured of a download.
 
     Attributes:
         received_bytes: payload that arrived, the response's head included; at most what was requested.
@@ -99,8 +99,8 @@ class Download:
         rtts_s: of connections before and after, seconds.
         timeline: seconds since the first byte and bytes, one entry each time something arrived.
         mss_bytes: payload of the packets, where the kernel knows it and a network carried them.
-        losses: 0 where the kernel tells that nothing came out of order; else None: not known.
-        is_whole: the response ended before the bytes wanted.
+        losses: 0 where the kernel reports that nothing arrived out of order; else None: not known.
+        is_whole: whether the response ended before the requested bytes.
 
     """
 
@@ -114,7 +114,7 @@ class Download:
 
 
 class _Clock:
-    """What is left of the time that a measurement may take."""
+    """The remaining time of a measurement."""
 
     def __init__(self, timeout_s: float) -> None:
         self._end = time.monotonic() + timeout_s
@@ -266,7 +266,7 @@ def _receive(
         data = stream.recv(1 << 18)
         if not data:
             break
-        # the last read may bring more; what was wanted had arrived then
+        # the last read may bring more than was requested
         received = min(received + len(data), wanted_bytes)
         times.append(time.perf_counter())
         counts.append(received)

@@ -29,9 +29,9 @@ class State:
         w_max_packets: CUBIC's Wmax.
         last_loss_s: when the last loss was; None before the first.
         ssthresh_packets: where slow start ends; infinite before the first loss.
-        growth: recent growth over what the law wants.
-        held_s: how long the window has stood still although the law wants it to grow.
-        release_in_s: even odds that it is let go within this time.
+        growth: recent growth, relative to that of the law.
+        held_s: how long the window has been constant although it grows by the law.
+        release_in_s: even odds that it grows again within this time.
 
     """
 

@@ -4,7 +4,7 @@
 PathcastError
 ├── PathFileError     a path or scenario file that cannot be used
 ├── TraceError        a trace that cannot be read or written
-├── SchemeError       a congestion control that is not there
+├── SchemeError       a congestion control that is not available
 ├── SimulationError   a simulation that can make no progress
 ├── EmulatorError     the emulator cannot run here, or not so
 ├── LiveError         two hosts that cannot run flows with each other
@@ -15,7 +15,7 @@ PathcastError
 └── ModelError        a series that no model can use
 ```
 
-Each message says what was got, what was wanted, and where.
+Each message says what was got, what was expected, and where.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class EmulatorError(PathcastError):
 
 
 class LiveError(PathcastError):
-    """Raised for a server that does not answer or refuses, or a run that two hosts cannot make."""
+    """Raised for a server that does not answer or refuses, or a run between two hosts that cannot be made."""
 
 
 class ProbeError(PathcastError):
-    """Raised for flows that cannot be watched: not there, not permitted, or a wrong option."""
+    """Raised for flows that cannot be watched: they do not exist, are not permitted, or an option is wrong."""
 
 
 class ProbingError(PathcastError):

@@ -20,7 +20,7 @@ def check_output(file: str | os.PathLike[str], user: User | None = None) -> None
     """Refuse an output file that could not be written, before any long work is done for it.
 
     Raises:
-        PathcastError: its folder is not there or not writable, or it is a folder itself.
+        PathcastError: its folder does not exist or is not writable, or it is a folder itself.
 
     """
     try:
@@ -32,7 +32,7 @@ def check_output(file: str | os.PathLike[str], user: User | None = None) -> None
 def write_beside(
     file: str | os.PathLike[str], content: str | bytes, user: User | None = None
 ) -> None:
-    """Write a file beside its final place and rename it there, so that no reader sees half of it.
+    """Write a file under a temporary name in its folder and rename it, so that no reader sees half of it.
 
     A link at the final place is replaced. A FIFO or a character device is written to as it is, and so are
     `/dev/stdout` and the like.
@@ -40,7 +40,7 @@ def write_beside(
     Args:
         file: where.
         content: text is written as UTF-8.
-        user: whose it is to be, who has to be able to write it; needs root. By default this process's.
+        user: the owner of the file, who must be able to write it; needs root. By default the process's user.
 
     Raises:
         PathcastError: it cannot be written (no such folder, no permission, a full disk).

@@ -28,7 +28,8 @@ class Flow:
     Attributes:
         flow: its number.
         name: who sends to whom, if the source says.
-        bytes: payload that was acknowledged, or else sent, while it was seen; None if nothing tells.
+        bytes: payload that was acknowledged, or else sent, while the flow was observed; None if it is not
+        known.
         duration_s: from its first row or packet to its last.
 
     """
@@ -72,10 +73,10 @@ def flows_of(trace: Trace) -> list[Flow]:
 
 
 def chosen_flow(file: str, flows: Sequence[Flow], wanted: str) -> int:
-    """The number of the flow that `wanted` means: a number, an end as ADDRESS:PORT, or `A -> B`.
+    """Return the number of the flow that `wanted` names: by number, by an end as ADDRESS:PORT, or by `A -> B`.
 
     Raises:
-        TraceError: there is none, or more than one.
+        TraceError: no flow has this name, or several have.
 
     """
     if wanted.isdecimal():
@@ -102,7 +103,7 @@ def read_flows(file: str | os.PathLike[str], wanted: Sequence[str] | None = None
     Of a packet capture, whole is the busiest flow.
 
     Raises:
-        TraceError: it cannot be read, or has no such flow.
+        TraceError: the file cannot be read, or has no such flow.
 
     """
     with translated():

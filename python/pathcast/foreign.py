@@ -14,7 +14,7 @@ def visible(text: object) -> str:
     r"""Return text on one line in which every character that has no shape of its own is escaped.
 
     These are control characters (C0, DEL, C1), those that turn the direction of writing or take no room,
-    unusual spaces and line ends, and the bytes of a file name that are no UTF-8.
+    unusual spaces and line ends, and the bytes of a file name that are not UTF-8.
 
     >>> print(visible("a\x1b[2Jb\n\u202ec"))
     a\x1b[2Jb\x0a\u202ec
@@ -31,7 +31,7 @@ def visible_lines(text: object) -> str:
 
 
 def utf8(file: str | os.PathLike[str]) -> str:
-    """Return the name of a file, with escapes for what is no UTF-8 in it, which Rust's strings are."""
+    """Return the name of a file, with escapes for bytes that are not UTF-8, for strings of Rust."""
     return os.fsencode(file).decode(errors="backslashreplace")
 
 

@@ -16,9 +16,9 @@ from pathcast.runs import DEFAULT_DURATION_S, Progress, RunReport, checked
 from pathcast.scenario import Scenario
 from pathcast.trace import Trace
 
-#: The port of a server that nobody gave one.
+#: The default port of a server.
 DEFAULT_PORT = 5600
-#: Where a server listens that nobody told: only this machine reaches it.
+#: The default address of a server, which only this machine reaches.
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 
 
@@ -74,7 +74,7 @@ class LiveReport:
         return cls(RunReport.from_json(json.dumps(values)), clock, server, refused, reordered)
 
     def to_dict(self) -> dict[str, Any]:
-        """As `--json` prints it: the keys of any run, and these beside them."""
+        """As `--json` prints it: the keys of any run, and those of live runs."""
         return self.run.to_dict() | {
             "clock": vars(self.clock),
             "server": self.server,
@@ -84,7 +84,7 @@ class LiveReport:
 
 
 def write_key(file: str | os.PathLike[str]) -> None:
-    """Write a new random key, which only the file's owner may read, to a file that is not there yet.
+    """Write a new random key to a new file, which only its owner may read.
 
     Raises:
         LiveError: the file is there, or cannot be written.
@@ -108,7 +108,7 @@ def serve(
     Args:
         key: the file with the key.
         listen: address and port; [ADDRESS]:PORT for IPv6.
-        clients: at once.
+        clients: how many at a time.
         max_duration_s: the longest run.
         once: end after the first client.
         say: called with what happens, in words.
@@ -128,7 +128,7 @@ def address(server: str) -> tuple[str, int]:
     """Host and port of `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
 
     Raises:
-        PathcastError: the port is none.
+        PathcastError: the port is invalid.
 
     """
     host, port = server, str(DEFAULT_PORT)

@@ -18,7 +18,7 @@ from pathcast.files import write_beside
 
 _Column = npt.NDArray[np.float64]
 
-#: A file of a curve is no larger than this, in bytes.
+#: The largest file of a curve that is read, in bytes.
 _MOST_BYTES = 1 << 27
 
 
@@ -112,7 +112,7 @@ class Curve:
 
         Args:
             rate: of the link, data per second; `math.inf` for no limit.
-            latency_s: of the way there.
+            latency_s: of the forward direction.
             rtt_s: there and back, at least `latency_s`.
             window: data; from `rate * rtt_s` on it no longer limits.
 
@@ -133,7 +133,7 @@ class Curve:
 
         Args:
             rates: one or more, data per second.
-            delays_s: at each, a quantile of the steady-state delay. The curve holds but for the sum
+            delays_s: at each, a quantile of the steady-state delay. The curve holds except with the sum
                 of the chances that they are exceeded.
 
         """
@@ -159,7 +159,7 @@ class Curve:
         """Read a curve from the result of `to_dict`.
 
         Raises:
-            ModelError: it is no curve: what was got and what was expected.
+            ModelError: it is not a curve; the error says what was got and what was expected.
 
         """
         try:
@@ -287,7 +287,7 @@ class Curve:
             return Curve(self._inner.closure())
 
     def windowed(self, back_s: float, window: float) -> Curve:
-        """A static window over this network, with the delay of the way back (Lübben & Fidler, 2, 3)."""
+        """A static window over this network, with the reverse delay (Lübben & Fidler, 2, 3)."""
         with translated():
             return Curve(self._inner.windowed(float(back_s), float(window)))
 
@@ -326,12 +326,12 @@ class Curve:
             return arrivals._inner.vertical_deviation(self._inner)
 
     def is_at_most(self, other: Curve) -> bool:
-        """Whether it is nowhere above another, but for rounding (1e-9 of time and value)."""
+        """Whether it is nowhere above another, within rounding (1e-9 of time and value)."""
         with translated():
             return self._inner.is_at_most(other._inner)
 
     def is_same_as(self, other: Curve) -> bool:
-        """Whether both are the same but for rounding (1e-9 of time and value)."""
+        """Whether both are equal within rounding (1e-9 of time and value)."""
         with translated():
             return self._inner.is_same_as(other._inner)
 

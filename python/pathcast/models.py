@@ -1,4 +1,4 @@
-"""Loss curves and forecasts: what is measured on a flow, and what it says of the flow's future."""
+"""Loss curves and forecasts: measured on a flow, and used to forecast it."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
@@ -11,29 +12,61 @@ from pathcast import _internal
 from pathcast.exceptions import PathFileError, translated
 from pathcast.foreign import utf8
 
-#: A path file larger than this is no path file. The longest traces that are published, both ways written out,
-#: take some 3 MB.
+#: The largest path file that is read. The longest published traces, written out for both directions, take about 3 MB.
 MAX_BYTES = 16 << 20
 
 
+#: Folders of the path and scenario files that come with Pathcast.
+_FOLDERS = tuple(FilePath(__file__).with_name(name) for name in ("paths", "scenarios"))
+
+
+def built_in() -> dict[str, FilePath]:
+    """List the path and scenario files that come with Pathcast, by name."""
+    files = (file for folder in _FOLDERS for file in sorted(folder.glob("*.toml")))
+    return {file.stem: file for file in files}
+
+
 def read_text(file: str | os.PathLike[str]) -> str:
-    """The text of a path or scenario file.
+    """Read the text of a path or scenario file.
+
+    Args:
+        file: the file, or the name of one that comes with Pathcast, such as `100mbps-40ms-1bdp`. A file in the
+            current folder takes precedence over such a name.
 
     Raises:
-        PathFileError: it cannot be read, is no text, or is far too large.
+        PathFileError: the file cannot be read, is not text, or is far too large.
 
     """
+    where = FilePath(file)
+    if where.name == utf8(file) and not where.is_file():
+        where = built_in().get(where.name, where)
     try:
-        with FilePath(file).open("rb") as stream:
+        with where.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        names = built_in()
+        if where.stem in names:
+            near = [where.stem]
+        else:
+            near = difflib.get_close_matches(where.stem, names, n=1)
+        hint = (
+            f"did you mean {near[0]}, which comes with Pathcast?"
+            if near
+            else "`pathcast path list` lists the paths that come with Pathcast"
+        )
+        raise PathFileError(f"{file}: cannot be read: {error.strerror}; {hint}") from None
     except OSError as error:
         raise PathFileError(f"{file}: cannot be read: {error.strerror}") from None
     if len(content) > MAX_BYTES:
-        raise PathFileError(f"{file}: is larger than {MAX_BYTES} bytes: no path file")
+        raise PathFileError(
+            f"{file}: has more than {MAX_BYTES} bytes; expected a path or scenario file"
+        )
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise PathFileError(f"{file}: is no UTF-8 text (byte {error.start})") from None
+        raise PathFileError(
+            f"{file}: is not UTF-8 text (byte {error.start}); expected a path or scenario file"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -72,7 +105,7 @@ class Path:
         """Read a description that names no other files; `file` names it in errors.
 
         Raises:
-            PathFileError: it is no TOML, a key is missing, unknown or of the wrong type, or a
+            PathFileError: it is not TOML, a key is missing, unknown or of the wrong type, or a
                 quantity lacks its unit or is out of range; with line and column.
 
         """
@@ -96,8 +129,11 @@ class Path:
     def load(cls, file: str | os.PathLike[str]) -> Path:
         """Read a path file, and the trace files that it names, from its folder.
 
+        Args:
+            file: the file, or the name of a path that comes with Pathcast: `Path.load("100mbps-40ms-1bdp")`.
+
         Raises:
-            PathFileError: it cannot be read, or see `parse`.
+            PathFileError: the file cannot be read, or for the reasons of `parse`.
 
         """
         return cls._of(read_text(file), utf8(file), load_files=True)

@@ -1,4 +1,4 @@
-"""What needs root, for those who are not: in a user namespace of its own.
+"""What needs root, without root: in a user namespace.
 
 A process with more than one thread, as most that have loaded NumPy, cannot enter a user namespace. So
 another Python does, and calls there what was called here. It has no name in the file system and leaves
@@ -142,11 +142,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Stopped(BaseException):
-    """The caller wants no result any more."""
+    """The caller no longer needs the result."""
 
 
 def serve(connection: Connection) -> None:
-    """In the other process: makes the call, and sends what comes of it."""
+    """In the other process: make the call, and send its result."""
     global _inside
     _inside = True
 
@@ -169,7 +169,7 @@ def serve(connection: Connection) -> None:
 
 
 def caveats(environment: Mapping[str, str]) -> Iterator[str]:
-    """What to know of a run of the emulator whose trace has this environment."""
+    """Caveats of a run of the emulator whose trace has this environment."""
     if environment.get("rootless") == "yes":
         device = {"tun": "TUN devices", "veth": "veth pairs"}[environment["device"]]
         yield f"without root: in a user namespace, over {device}"

@@ -149,7 +149,7 @@ class RunReport:
 class Device(StrEnum):
     """How packets get from the kernel to the emulator and back."""
 
-    #: `TUN`, where it can be had, else `VETH`.
+    #: `TUN` where it is available, else `VETH`.
     AUTO = "auto"
     TUN = "tun"
     #: A veth pair with a packet socket (AF_PACKET) at its other end.
@@ -168,13 +168,13 @@ class Capabilities:
     Attributes:
         root: network namespaces can be made and configured by this process itself.
         tun: TUN devices can be made.
-        fifo: threads can have real-time priority; without it most runs on a busy machine slip.
+        fifo: threads can have real-time priority; without it, most runs on a busy machine are not valid.
         tcp_probe: the kernel's tcp_probe can be read; without it senders are polled.
         schemes: congestion controls that the kernel has.
         reasons: why what is missing is missing.
         bpf_schemes: those that it lacks and that Pathcast brings for a run, by BPF; others may be there
             as modules.
-        veth: veth pairs can be made; they do where there is no TUN.
+        veth: veth pairs can be made; they replace TUN devices where there are none.
         rootless: without root, user namespaces can be made, and all that was said holds for them.
 
     """
@@ -227,7 +227,7 @@ def checked(schemes: Sequence[str], duration_s: float, seed: int) -> list[str]:
     """The schemes as a list, if a run of them can be asked for.
 
     Raises:
-        SchemeError: there is none.
+        SchemeError: the list is empty.
         PathcastError: the duration or the seed is out of range.
 
     """
@@ -240,7 +240,7 @@ def checked(schemes: Sequence[str], duration_s: float, seed: int) -> list[str]:
     return list(schemes)
 
 
-#: How long a run lasts that nobody gave a duration, in seconds.
+#: The default duration of a run, in seconds.
 DEFAULT_DURATION_S = 60.0
 #: Between two looks at the queues.
 DEFAULT_QUEUES_EVERY_S = 0.01
@@ -295,11 +295,12 @@ def simulate(
             own, or 60. A run ends before if all flows have done what they ever will.
         seed: of all that is random.
         record: whether to keep a trace of the senders in memory.
-        trace_file: write the trace here instead, as the run goes on, in bounded memory.
-        packets_file: write every event of every data packet here, likewise.
-        queues_file: write here, likewise, how much waits for each direction of each link.
+        trace_file: write the trace here instead, during the run, in bounded memory.
+        packets_file: write every event of every data packet here, during the run.
+        queues_file: write here, during the run, how much waits for each direction of each link.
         queues_every_s: how often it is looked at, in seconds: from a microsecond to an hour.
-        capture_file: write the packets here, likewise, as tcpdump sees them on the senders' hosts: headers, as
+        capture_file: write the packets here, during the run, as tcpdump sees them on the senders' hosts:
+        headers, as
             pcapng.
         progress: called now and then with the virtual time; may raise to stop the run.
 
@@ -353,7 +354,7 @@ def emulate(
 ) -> tuple[RunReport, Trace]:
     """Run flows of the kernel's TCP in real time. Needs Linux, and root or user namespaces.
 
-    Without root, another process does it, in a user namespace of its own, mostly without real-time
+    Without root, another process runs it in its own user namespace, mostly without real-time
     priority: the trace's `environment` says so (`rootless`, `fifo`, `device`).
 
     Args:
@@ -365,19 +366,19 @@ def emulate(
         seed: of all that is random in the path or scenario; the kernel's timing is not repeatable.
         ipv6: use IPv6 instead of IPv4.
         device: what the packets go through.
-        super_packets: whether TUN devices take and give many packets of a flow at once; by default on links
+        super_packets: whether TUN devices pass many packets of a flow in one piece; by default on links
             of more than 500 Mbit/s.
-        packets_file: write every event of every packet, both directions, here as the run goes on.
+        packets_file: write every event of every packet, both directions, here during the run.
         messages_file: write when each message over TCP was written, entered and left the network, and
-            was read, here as the run goes on; docs/reference/trace-format.md.
+            was read, here during the run; docs/reference/trace-format.md.
         progress: called about ten times a second with the time that has passed.
         senders: called as often with the state of each TCP sender. Without root it is not called.
 
     Returns:
-        The report and the trace. Look at `report.valid`: a run that slipped must not be used.
+        The report and the trace. Check `report.valid`: do not use a run that is not valid.
 
     Raises:
-        EmulatorError: neither root nor user namespaces, no such device, a scheme that cannot be had
+        EmulatorError: neither root nor user namespaces, no such device, a scheme that is not available
             here, or a setting that the kernel cannot have for a single flow.
         SchemeError: schemes for a scenario, which has its own, or none at all.
         PathcastError: a duration or seed out of range.

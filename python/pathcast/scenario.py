@@ -21,7 +21,7 @@ class Scenario:
         toml: the description, every default and every file that it named written out.
         file: what to call it in errors.
         name: for people; may be empty.
-        duration_s: how long it is meant to run, in seconds; None: it does not say.
+        duration_s: the intended duration, in seconds; None: not given.
         schemes: congestion control of each flow, `udp` for those without.
         workloads: what each flow sends: `bulk`, `transfer` and so on.
 
@@ -53,7 +53,7 @@ class Scenario:
         """Read a description that names no other files; `file` names it in errors.
 
         Raises:
-            PathFileError: it is no TOML, a key is missing, unknown or of the wrong type, or a
+            PathFileError: it is not TOML, a key is missing, unknown or of the wrong type, or a
                 quantity lacks its unit or is out of range; with line and column.
 
         """
@@ -63,8 +63,11 @@ class Scenario:
     def load(cls, file: str | os.PathLike[str]) -> Scenario:
         """Read a scenario file, and the paths and recordings that it names, from its folder.
 
+        Args:
+            file: the file, or the name of a scenario that comes with Pathcast: `Scenario.load("dumbbell")`.
+
         Raises:
-            PathFileError: it cannot be read, or see `parse`.
+            PathFileError: the file cannot be read, or for the reasons of `parse`.
 
         """
         return cls._of(read_text(file), utf8(file), load_files=True)

@@ -25,7 +25,7 @@ from pathcast.foreign import utf8, visible
 from pathcast.path import MAX_BYTES, Path, read_text
 from pathcast.runs import Device, chosen_device
 
-#: Exit codes of shells for a command that is not there, or is no program.
+#: Exit codes of shells for a command that does not exist, or is not executable.
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 
@@ -153,7 +153,7 @@ def _words(command_line: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Crossed:
-    """What crossed in one direction, in packets; what was on its way at the end is in `offered` only."""
+    """What crossed in one direction, in packets; packets in transit at the end are in `offered` only."""
 
     offered: int
     offered_bytes: int
@@ -197,7 +197,7 @@ class ShellReport:
         return vars(self) | {"forward": vars(self.forward), "reverse": vars(self.reverse)}
 
     def lines(self) -> Iterator[str]:
-        """What people want to know."""
+        """The report for people."""
         yield f"{self.wall_s:.1f} s; sent {self.forward}; received {self.reverse}"
         if self.forward.delivered or self.reverse.delivered:
             slip = self.slip_us
@@ -243,7 +243,7 @@ def run(
             caller's network namespace.
         outside: a server that runs outside meanwhile, and its arguments; it is started first.
         device: what the packets go through.
-        super_packets: whether TUN devices take and give many packets of a flow at once; by default on links
+        super_packets: whether TUN devices pass many packets of a flow in one piece; by default on links
             of more than 500 Mbit/s.
         seed: of all that is random in the links.
         packets_file: where to write what happened to each packet, as Parquet.
@@ -322,7 +322,7 @@ def missing_program(program: str) -> int | None:
 
 
 def _invoking_user() -> tuple[tuple[int, int] | None, list[tuple[str, str]]]:
-    """Who ran sudo, and what belongs to them in the environment; None if nobody did."""
+    """The user who ran sudo, and their part of the environment; None without sudo."""
     names = ("SUDO_UID", "SUDO_GID")
     ids = [int(value) for name in names if (value := os.environ.get(name, "")).isdecimal()]
     if os.geteuid() != 0 or len(ids) < 2 or ids[0] == 0 or rootless.inside():
@@ -339,7 +339,7 @@ def _invoking_user() -> tuple[tuple[int, int] | None, list[tuple[str, str]]]:
 def _signals() -> Iterator[list[int]]:
     """Keep signals from ending this process; those that a terminal does not send are to be passed on.
 
-    They are not ignored, for a command would inherit that.
+    They are not ignored, because a command would inherit that.
     """
     to_pass_on: list[int] = []
     handlers = {

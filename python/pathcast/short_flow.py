@@ -21,7 +21,7 @@ DEFAULT_MSS = 1448
 #: Packets that Linux sends first (RFC 6928).
 DEFAULT_INITIAL_WINDOW = 10
 
-#: What a flow was limited by at the end of what was seen.
+#: What limited a flow at the end of the measurement.
 State = Literal["slow_start", "growing", "path_limited", "window_limited"]
 
 _IN_WORDS: dict[State, str] = {
@@ -66,7 +66,7 @@ class WindowEvolution:
         published_window_packets: their windows, as many.
         time_s: 201 evenly spaced moments, seconds since the first byte.
         window_quantiles_packets: 5, 25, 50, 75 and 95 % quantiles of what Pathcast expects at each, packets
-            that may be on their way.
+            that may be in flight.
 
     """
 
@@ -82,12 +82,12 @@ class ShortFlowEstimate:
 
     Attributes:
         sizes: one entry a size, in the order asked for.
-        states: chance of each state at the end of what was seen, the likeliest first.
+        states: chance of each state at the end of the measurement, the likeliest first.
         rests_on: that in words.
         rtt_s: the least round-trip time, seconds.
         rate_bps: the path's rate, payload bit/s; where slow start was all there was, a guess.
         window_packets: the sender's window at the end.
-        losses: loss events seen, or told.
+        losses: loss events measured, or given.
         detailed: whether there was a timeline to go by.
         misfit: what arrivals before the first loss are off by in the best explanation, over the
             time measured.
@@ -180,7 +180,7 @@ def estimate(
         receive_window_bytes: the largest window that the receiver offers; by default not known, for
             the published algorithms 800 packets.
         losses: packets lost meanwhile, if known; by default they are looked for in the timeline.
-        windows: tell also how the window has grown and goes on, until the largest size is sent.
+        windows: return also how the window has grown and continues, until the largest size is sent.
 
     Raises:
         ModelError: a number out of range, or a timeline that falls.

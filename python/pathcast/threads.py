@@ -16,7 +16,7 @@ def pool(threads: int, stop: Callable[[], object]) -> Iterator[ThreadPoolExecuto
 
     Args:
         threads: how many.
-        stop: tells jobs that run that they are no longer wanted; called after an exception.
+        stop: asks running jobs to end; called after an exception.
 
     """
     executor = ThreadPoolExecutor(threads)

@@ -91,12 +91,12 @@ class Trace:
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """All columns by name, NaN for what is not known."""
+        """All columns by name, NaN for unknown values."""
         return self._inner.columns()
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """What is known of the run."""
+        """What is known about the run."""
         return json.loads(self._inner.metadata_json())  # type: ignore[no-any-return]
 
     @property
@@ -168,7 +168,7 @@ def read_trace(
 
     Raises:
         TraceError: it cannot be read, or holds no valid trace: file, line, row or byte, what was
-            got and what was wanted.
+            got and what was expected.
 
     ```python
     trace = pathcast.read_trace("capture.pcap", keep_prefix=True)

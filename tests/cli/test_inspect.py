@@ -84,3 +84,32 @@ def test_the_doctor_says_what_is_there():
     assert found["packages"]["probing"]["pyarrow"]
     shown = run("doctor").stdout
     assert "yes  simulate, predict, fit, evaluate" in shown
+
+
+def test_paths_and_scenarios_that_come_with_pathcast_have_names(tmp_path):
+    listed = [line.split()[0] for line in run("path", "list", cwd=tmp_path).stdout.splitlines()]
+    files = [*(ROOT / "paths").glob("*.toml"), *(ROOT / "scenarios").glob("*.toml")]
+    assert sorted(listed) == sorted(file.stem for file in files)
+    for name, kind in (("12mbps-60ms-1bdp", "path"), ("dumbbell", "scenario")):
+        found = json.loads(run(name, "--json", cwd=tmp_path).stdout)
+        assert found["kind"] == kind
+        done = run("simulate", name, "--duration", 1, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    # a file of the same name is meant before them
+    (tmp_path / "dumbbell").write_text("rate = '3 Mbit/s'\ndelay = '30 ms'\n")
+    shown = run("path", "show", "dumbbell", cwd=tmp_path).stdout
+    assert 'rate = "3 Mbit/s"' in shown
+
+
+def test_a_missing_path_file_leads_to_the_paths_that_come_with_pathcast(tmp_path):
+    for file, hint in (
+        (
+            "paths/12mbps-60ms-1bdp.toml",
+            "did you mean 12mbps-60ms-1bdp, which comes with Pathcast?",
+        ),
+        ("12mbps-60ms-bdp", "did you mean 12mbps-60ms-1bdp"),
+        ("missing.toml", "`pathcast path list` lists"),
+    ):
+        done = run("simulate", file, cwd=tmp_path)
+        assert done.returncode == 2
+        assert hint in " ".join(done.stderr.split()), done.stderr

@@ -1,6 +1,7 @@
 """Paths and scenarios as objects: changed key by key, never as text."""
 
 import pickle
+import tomllib
 
 import pytest
 
@@ -85,6 +86,33 @@ def test_a_link_with_other_keys_and_a_flow_more(scenario):
     assert scenario.replace(duration="3 s", name="short").duration_s == 3
     with pytest.raises(pathcast.PathFileError, match="there is no link nowhere"):
         scenario.replace_link("nowhere", rate="1 Mbit/s")
+
+
+def test_a_flow_of_tcp_becomes_one_of_quic_or_udp_unless_it_has_keys_of_tcp(scenario):
+    assert scenario.replace_flow(2, scheme="quic-cubic").schemes[2] == "quic-cubic"
+    rate = {"kind": "constant-rate", "rate": "1 Mbit/s", "portion": "200 B"}
+    assert scenario.replace_flow(2, scheme="udp", workload=rate).schemes[2] == "udp"
+    marked = scenario.replace_flow(2, ecn=True)
+    with pytest.raises(pathcast.PathFileError, match="ecn: is of TCP; quic-reno has none"):
+        marked.replace_flow(2, scheme="quic-reno")
+    assert marked.replace_flow(2, scheme="quic-reno", ecn=None).schemes[2] == "quic-reno"
+
+
+def test_a_change_of_the_forward_direction_changes_what_the_reverse_has_from_it(path, scenario):
+    slower = scenario.replace_link("core", delay="50 ms", rate="6 Mbit/s")
+    written = tomllib.loads(slower.toml)["links"]["core"]
+    assert written["reverse"]["delay"] == written["delay"] == "50 ms"
+    assert written["reverse"]["rate"] == written["rate"] == "6 Mbit/s"
+    assert path.replace(delay="50 ms").base_rtt_s == pytest.approx(0.1)
+    # as before it goes to another process
+    assert pickle.loads(pickle.dumps(path)).replace(delay="50 ms").base_rtt_s == pytest.approx(0.1)
+
+
+def test_what_the_reverse_direction_has_of_its_own_stays(path):
+    own = path.replace(reverse={"delay": "10 ms", "loss": 0.1}).replace(delay="50 ms")
+    assert own.base_rtt_s == pytest.approx(0.06)
+    reverse = tomllib.loads(own.replace(rate="24 Mbit/s").toml)["reverse"]
+    assert (reverse["loss"], reverse["rate"], reverse["delay"]) == (0.1, "24 Mbit/s", "10 ms")
 
 
 def test_they_cross_to_other_processes(path, scenario):

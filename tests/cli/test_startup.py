@@ -98,14 +98,20 @@ def test_the_table_of_commands_says_what_the_commands_say():
 def test_the_help_of_each_command_has_an_example_and_is_short_before_its_options():
     from typer.testing import CliRunner
 
-    from pathcast.cli.commands import COMMANDS, app
+    from pathcast.cli.commands import COMMANDS, app, load
 
-    for name, listed in COMMANDS.items():
+    names = dict.fromkeys(name for name, listed in COMMANDS.items() if listed.example is not None)
+    groups = [name for name in COMMANDS if name not in names]
+    names |= {f"{name} {sub}": None for name in groups for sub in load(name).commands}
+    assert {"live run", "path list", "benchmark attainable-rate", "predict throughput"} <= set(
+        names
+    )
+    for name in (*names, *groups):
         done = CliRunner().invoke(app, [*name.split(), "--help"], prog_name="pathcast")
         assert done.exit_code == 0, name
         before = done.stdout.partition("─ Options")[0]
         assert len(before.splitlines()) <= 24, name
-        if listed.example is not None:
+        if name in names:
             assert f"Example: pathcast {name}" in before, name
         assert "docs/" not in done.stdout, name
 

@@ -41,13 +41,13 @@ impl RunClock {
         }
     }
 
-    /// What it shows.
+    /// The time that this clock shows.
     #[inline]
     pub fn now(self) -> Time {
         Time::from_nanos(monotonic_ns().saturating_sub(self.origin_ns))
     }
 
-    /// When it shows `at`, on the monotonic clock.
+    /// The moment on the monotonic clock at which this clock shows `at`.
     #[inline]
     pub const fn monotonic_ns(self, at: Time) -> u64 {
         self.origin_ns.saturating_add(at.as_nanos())

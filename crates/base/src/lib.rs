@@ -1,6 +1,6 @@
-//! What everything else is counted in: time on a run's clock and spans of it, rates, sizes and
-//! probabilities with the text forms that files use, seeds of what is drawn; and, by the feature
-//! `clock`, the clocks of the machine. Knows no other crate of ours.
+//! Quantities that all other crates use: time on a run's clock, spans, rates, sizes and probabilities, with
+//! the text forms that files use, and seeds of random elements. The feature `clock` adds the machine's
+//! clocks. This crate depends on no other crate of the workspace.
 //!
 //! ```
 //! use pathcast_base::{Span, Time};

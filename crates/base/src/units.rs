@@ -62,7 +62,7 @@ impl AddAssign<Span> for Time {
 pub struct Span(u64);
 
 impl Span {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
     /// `nanos` nanoseconds.
@@ -119,7 +119,7 @@ impl Sub for Span {
     }
 }
 
-/// A quantity that could not be read: what was got and what was wanted.
+/// A quantity that could not be read: what was got and what was expected.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("got {got}, expected {wanted}")]
 pub struct UnitError {
@@ -128,7 +128,7 @@ pub struct UnitError {
 }
 
 impl UnitError {
-    /// Got `got`, expected `wanted`.
+    /// The error for a value `got` where `wanted` was expected.
     pub fn new(got: impl fmt::Debug, wanted: impl Into<String>) -> Self {
         Self {
             got: format!("{got:?}"),
@@ -154,7 +154,7 @@ pub fn split_unit(text: &str) -> Option<(&str, f64, &str)> {
 /// Reads `text` as a number and one of `units`, each with its factor; returns both.
 ///
 /// # Errors
-/// It is something else; the error wants `example` and names the units.
+/// The text is something else. The error gives `example` and names the units.
 pub fn parse_in_units(
     text: &str,
     units: &[(&str, f64)],
@@ -191,7 +191,7 @@ impl Bandwidth {
         self.0
     }
 
-    /// Reads a rate that may also be zero: then it is none.
+    /// Reads a rate that may also be zero, for which it returns `None`.
     ///
     /// # Errors
     /// As `parse`.

@@ -15,11 +15,11 @@
 //! (more, less, then as much as the path delivers), and ProbeRTT sends four packets for 200 ms if the
 //! smallest RTT has not been seen again for ten seconds.
 //!
-//! Losses do not move the model. In the first round trip of a recovery a packet is sent for each one
-//! delivered; afterwards the window is what it was. Heavy and even loss is taken for a policer
+//! Losses do not change the model. In the first round trip of a recovery, a packet is sent for each one
+//! delivered; afterwards the window is restored. Heavy and even loss is attributed to a policer
 //! (`policer.rs`).
 //!
-//! Where this differs from Linux: the RTT of a delayed acknowledgment is not told from others.
+//! Where this differs from Linux: the RTT of a delayed acknowledgment is not distinguished from others.
 
 #[cfg(test)]
 mod tests;
@@ -87,8 +87,8 @@ pub struct Bbr {
     /// The round trip ends with a packet sent when this many had been delivered.
     next_round_delivered: u64,
     max_bw: RoundMax<{ BW_ROUNDS + 1 }>,
-    /// Packets sent when from so many to so many had been delivered are no measure of the path's rate:
-    /// the window of [`BbrMode::ProbeRtt`] held the flow back.
+    /// The numbers of delivered packets between which [`BbrMode::ProbeRtt`] limited the window. Samples of
+    /// packets sent meanwhile do not measure the path's rate.
     limited: (u64, u64),
 
     full_bw: f64,
@@ -231,8 +231,8 @@ impl Bbr {
         }
     }
 
-    /// How many packets more than the model's rate accounts for were acknowledged at once: links
-    /// that send in lumps (bbr_update_ack_aggregation).
+    /// The packets acknowledged together beyond what the model's rate accounts for: links that send in
+    /// bursts (bbr_update_ack_aggregation).
     fn update_extra_acked(&mut self, ack: &Ack) {
         if self.round_starts {
             self.extra_acked_rounds += 1;
@@ -330,7 +330,7 @@ impl Bbr {
             self.probe_rtt_done_at = None;
         }
         if self.mode == BbrMode::ProbeRtt {
-            // four packets in flight are no measure of the path's rate
+            // four packets in flight do not measure the path's rate
             if ack.delivered > self.limited.1 {
                 self.limited.0 = ack.delivered;
             }
@@ -434,7 +434,7 @@ impl Bbr {
     }
 }
 
-/// Packets that a Linux host sends at once at this rate, a millisecond's worth (bbr_tso_segs_goal);
+/// Packets that a Linux host sends together at this rate, a millisecond's worth (bbr_tso_segs_goal);
 /// 1.2 Mbit/s and 64 KiB are taken in packets of 1,448 bytes.
 pub(crate) fn quantum(pacing_rate: f64) -> f64 {
     const SLOW: f64 = 1.2e6 / 8.0 / 1448.0;

@@ -286,7 +286,7 @@ impl Totals {
         self.queue += waited.as_secs() * path.packets_per_s;
     }
 
-    /// The means, where the link had time for so many packets.
+    /// The means over a time in which the link could send `room_packets`.
     fn outcome(&self, room_packets: f64) -> Outcome {
         let n = self.acked.max(1) as f64;
         Outcome {

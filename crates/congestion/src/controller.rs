@@ -16,7 +16,7 @@ pub struct RateSample {
     pub sent_in_flight: u64,
     /// Packets found lost between its sending and its acknowledgment.
     pub lost_packets: u64,
-    /// Whether the sender had run out of data, so that this is no more than a lower bound.
+    /// Whether the sender had run out of data, so that this is only a lower bound.
     pub app_limited: bool,
 }
 
@@ -162,12 +162,12 @@ pub struct Belief {
     pub mode: Mode,
     /// The path's rate, in packets a second; none if it does not model it, or has seen nothing.
     pub bandwidth: Option<f64>,
-    /// The round-trip time without queues, likewise.
+    /// The model's round-trip time without queues.
     pub min_rtt: Option<Span>,
 }
 
 impl Belief {
-    /// That of a controller which models no path.
+    /// The state of a controller that does not model the path.
     pub fn of_window(in_slow_start: bool) -> Self {
         let mode = match in_slow_start {
             true => Mode::SlowStart,

@@ -58,7 +58,7 @@ pub struct CubicConfig {
 }
 
 impl CubicConfig {
-    /// As the RFC says; it leaves the way out of slow start open.
+    /// As in the RFC, which does not specify how to leave slow start.
     pub const fn rfc9438() -> Self {
         Self {
             slow_start_exit: SlowStartExit::Loss,
@@ -76,7 +76,7 @@ impl CubicConfig {
         }
     }
 
-    /// As Linux does, but for HyStart++ in place of HyStart.
+    /// As in Linux, but with HyStart++ instead of HyStart.
     pub const fn hystart_plus_plus() -> Self {
         Self {
             slow_start_exit: SlowStartExit::HyStartPlusPlus,

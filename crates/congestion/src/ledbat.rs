@@ -19,9 +19,9 @@
 //! LEDBAT++ also drops to two packets now and then for two round trips (section 4.4), so that flows
 //! that share a queue see the path empty and do not take each other's delay for the base.
 //!
-//! Both measure round trips (LEDBAT++ does by design, LEDBAT wants one-way delays, which a sender
-//! without clocks in common cannot have): queueing on the way back counts too. The window grows only
-//! while it is used, instead of RFC 6817's bound of a packet over the flight size.
+//! Both measure round trips, so queueing in the reverse direction counts too. LEDBAT++ does so by design;
+//! LEDBAT specifies one-way delays, which need synchronized clocks. The window grows only while it is used,
+//! instead of RFC 6817's bound of a packet over the flight size.
 
 use pathcast_base::{Span, Time};
 

@@ -2,11 +2,11 @@
 //!
 //! A [`Controller`] turns acknowledgments and congestion events into a congestion window and, for
 //! some, a pacing rate. It knows neither sequence numbers nor retransmissions: the transport (crate
-//! `tcp`, or any other) finds losses, tells the controller once for each round trip in which it found
-//! some, and decides how to get from the old window down to the new one, unless the controller
+//! `tcp`, or any other) finds losses, reports them to the controller once for each round trip in which it
+//! found some, and decides how to get from the old window down to the new one, unless the controller
 //! manages recovery itself.
 //!
-//! [`Scheme`] has them all by name. To add one: a file with its `KINDS`, a line in `controllers!`.
+//! [`Scheme`] names all controllers. To add one, write a file with its `KINDS`, and a line in `controllers!`.
 //! A program that embeds this crate adds its own by [`Scheme::register`].
 
 #![deny(clippy::disallowed_methods)] // the same run on every machine

@@ -69,7 +69,7 @@ impl Kind {
 /// Schemes that the program has added.
 static REGISTERED: RwLock<Vec<Scheme>> = RwLock::new(Vec::new());
 
-/// A name that is no scheme.
+/// A name that no scheme has.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "{0:?} is no scheme of the simulator, expected one of {expected}",
@@ -107,7 +107,7 @@ impl Scheme {
     /// The scheme called `name`.
     ///
     /// # Panics
-    /// There is none. Names from outside are parsed.
+    /// There is no such scheme. Parse names that come from outside instead.
     pub fn named(name: &str) -> Self {
         name.parse().unwrap_or_else(|error| panic!("{error}"))
     }

@@ -17,12 +17,12 @@
 //! ```
 //!
 //! m, the confidence amplifier, grows with the number of steps in one direction; omega, the change
-//! boundary, grows while it is run into.
+//! boundary, grows while it limits the steps.
 //!
-//! What an interval did is known a round trip after it was sent; until then the rate is r. A packet
-//! belongs to the interval in which it was sent, which is told from its RTT; lost packets count for
-//! the interval of the acknowledgment that showed the loss. The paper leaves open how to use a window
-//! beside the rate; this one is two round trips' worth and does not bind.
+//! The result of an interval is known a round trip after it was sent; until then the rate is r. A packet
+//! belongs to the interval in which it was sent, which follows from its RTT; lost packets count for the
+//! interval of the acknowledgment that showed the loss. The paper leaves open how to use a window beside
+//! the rate; this one is two round trips' worth and does not bind.
 
 use pathcast_base::{Span, Time};
 
@@ -75,7 +75,7 @@ enum Purpose {
     Wait,
 }
 
-/// One monitor interval: what was sent in it and what came of it.
+/// One monitor interval: what was sent in it, and the result.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     purpose: Purpose,

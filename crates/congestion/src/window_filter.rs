@@ -25,7 +25,7 @@ impl<const N: usize> RoundMax<N> {
         self.max
     }
 
-    /// Takes a sample of round `round`, which is no earlier than the last sample's.
+    /// Adds a sample of round `round`, which is at least the last sample's.
     #[inline]
     pub fn update(&mut self, round: u64, value: f64) {
         if round > self.round {

@@ -53,7 +53,7 @@ impl Ip {
     }
 }
 
-/// The group and the end of a host, by the last two bytes of its address; none if it is no host's.
+/// The group and the end of a host, by the last two bytes of its address; none if no host has this address.
 #[inline]
 pub(crate) fn host(last_bytes: [u8; 2]) -> Option<(usize, End)> {
     let number = u16::from_be_bytes(last_bytes);

@@ -25,7 +25,7 @@ use crate::seals::SealedPacket;
 use crate::session::{CHUNK_BYTES, Carrier, FlowOutcome, Session};
 use crate::waiting::timespec;
 
-/// Messages that were read of which the log is told at once.
+/// How many messages that were read are reported to the log together.
 const READS_AT_ONCE: usize = 512;
 
 /// The number of the stop event among those of the flows.
@@ -47,7 +47,7 @@ pub(crate) struct ApplicationsReport {
 /// The applications of all flows: what a thread works on.
 pub(crate) struct Applications<'a> {
     flows: Vec<Session<'a>>,
-    /// When each application wants to write next.
+    /// When each application writes next.
     wakes: Timers,
     /// When each end of a flow over QUIC has something to do, two for each flow.
     timers: Timers,
@@ -60,10 +60,10 @@ pub(crate) struct Applications<'a> {
     open: usize,
     broken: Vec<(usize, Broken)>,
     chunk: Vec<u8>,
-    /// Who wants to know of messages that were read, and those not told yet.
+    /// The log that receives messages that were read, if any, and those not reported yet.
     log: Option<Conclusion>,
     reads: Vec<Read>,
-    /// Packets of QUIC that left, not told yet, and room for those that leave now.
+    /// Packets of QUIC that left and are not reported yet, and room for those that leave now.
     sealed: Vec<SealedPacket>,
     packets: Vec<Packet>,
     /// How long to wait for datagrams when all else is done.
@@ -173,7 +173,7 @@ impl<'a> Applications<'a> {
                 .chain(self.timers.next())
                 .min();
             if self.open == 0 {
-                // nobody repairs datagrams: those that do not come are waited for, but not for ever
+                // lost datagrams are not repaired: wait for those that are missing for a limited time only
                 let waited = *give_up.get_or_insert(moment + self.grace);
                 if self.datagrams_missing() && moment < waited {
                     next = Some(waited);
@@ -217,7 +217,7 @@ impl<'a> Applications<'a> {
         }
     }
 
-    /// Tells the log what there is.
+    /// Reports to the log what has accumulated.
     fn tell(&mut self) {
         if let Some(log) = &self.log {
             // what was in packets is known before their messages are read
@@ -232,7 +232,7 @@ impl<'a> Applications<'a> {
 
     /// Both ends of a flow over QUIC say when they have something to do.
     fn set_timers(&mut self, number: usize, now: Time) {
-        // what is due at once has its next turn after all others
+        // what is due immediately has its next turn after all others
         const SOON: Span = Span::from_nanos(1000);
         let Some(quic) = self.flows[number].quic() else {
             return;
@@ -279,7 +279,7 @@ impl<'a> Applications<'a> {
         }
     }
 
-    /// Whether a datagram may still be under way.
+    /// Whether a datagram may still be in transit.
     fn datagrams_missing(&self) -> bool {
         let datagrams = |flow: &&Session<'_>| matches!(flow.carrier, Carrier::Udp(_));
         let mut flows = self.flows.iter().filter(datagrams);
@@ -326,7 +326,7 @@ impl<'a> Applications<'a> {
         self.rest(number, now);
     }
 
-    /// Notes when the application wants to write next, or that it is done.
+    /// Notes when the application writes next, or that it is done.
     fn rest(&mut self, number: usize, now: Time) {
         let flow = &mut self.flows[number];
         self.wakes

@@ -16,7 +16,7 @@ pub struct Capabilities {
     pub root: bool,
     /// It can make TUN devices.
     pub tun: bool,
-    /// It can make veth pairs and packet sockets, which do where there are no TUN devices.
+    /// It can make veth pairs and packet sockets, which replace TUN devices where there are none.
     pub veth: bool,
     /// Its threads can have real-time priority. Without it, most runs on a busy machine are invalid.
     pub fifo: bool,

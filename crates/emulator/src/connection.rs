@@ -44,7 +44,7 @@ pub(crate) struct Sockets<'a> {
     /// At the near and the far end.
     listeners: [OwnedFd; 2],
     senders: Vec<OwnedFd>,
-    /// Of flows of datagrams, which need nobody to accept them.
+    /// The receivers of datagram flows, which need no accepting listener.
     receivers: Vec<Option<OwnedFd>>,
 }
 
@@ -274,8 +274,8 @@ fn tcp_socket(ip: Ip) -> Result<OwnedFd, Errno> {
     reset_on_close(socket.as_fd())?;
     Ok(socket)
 }
-/// Closing drops what is unsent and ends the connection at once. Else the kernel would go on
-/// sending for minutes after the process is gone, and keep the namespace for it.
+/// Makes closing drop what is unsent and end the connection immediately. Otherwise the kernel would
+/// continue to send for minutes after the process has ended, and keep the namespace.
 fn reset_on_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     sockopt::set_socket_linger(socket, Some(Duration::ZERO))
 }

@@ -40,7 +40,7 @@ pub(crate) fn receive_datagram(
                 let number = chunk[..NUMBER_BYTES].try_into().expect("eight bytes");
                 return Ok(Some((u64::from_be_bytes(number), size as u32)));
             }
-            Ok(_) => {} // none of ours
+            Ok(_) => {} // too short to have a number
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(errno) => return Err(errno),
         }

@@ -9,14 +9,14 @@ use pathcast_quic::QuicError;
 use pathcast_trace::TraceError;
 use thiserror::Error;
 
-/// Why the emulator cannot run. A run that was made but cannot be trusted is no error: its report
-/// says `valid: false`, and why.
+/// Why the emulator cannot run. A finished run that cannot be trusted is not an error: its report says
+/// `valid: false`, and why.
 #[derive(Debug, Error)]
 pub enum EmulatorError {
     /// The run would end as it begins.
     #[error("the duration is 0 s, expected more than 0 s")]
     ZeroDuration,
-    /// Nobody would send.
+    /// There are no flows.
     #[error("no flows: got an empty list of schemes, expected one name for each flow")]
     NoFlows,
     /// The emulator cannot do that; the simulator may.
@@ -45,7 +45,7 @@ pub enum EmulatorError {
         /// What the kernel says.
         source: io::Error,
     },
-    /// A congestion control that cannot be had.
+    /// A congestion control that is not available.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
     /// A congestion control that a namespace other than the first cannot have.
@@ -68,7 +68,7 @@ pub enum EmulatorError {
          this user may not make any ({source}): {why}; the simulator needs none"
     )]
     NoUserNamespace {
-        /// What is in the way, as far as can be told, and what to do.
+        /// What prevents it, as far as is known, and what to do.
         why: String,
         /// What the kernel says.
         source: io::Error,
@@ -81,7 +81,7 @@ pub enum EmulatorError {
         /// What the kernel says.
         source: io::Error,
     },
-    /// The server outside of a shell is none.
+    /// The server outside a shell ended before it listened.
     #[error(
         "{program:?}, which was to run outside, ended before it listened ({status}); expected a \
          server that stays in the foreground"

@@ -1,11 +1,11 @@
-//! Packets that are due at once, joined into super-packets for the device of the host they go to.
+//! Packets that are due together, joined into super-packets for the device of their destination.
 
 use pathcast_netns::Join;
 use pathcast_path::Time;
 
 use crate::packet::Packet;
 
-/// Flows whose packets wait for more at once; the kernel's receive offload has as many for each bucket.
+/// The most flows whose packets wait to be joined; the kernel's receive offload has as many for each bucket.
 const MOST_OPEN: usize = 8;
 
 /// A packet that has crossed the links.
@@ -16,14 +16,14 @@ pub(crate) struct Leaving {
     pub(crate) marked: bool,
 }
 
-/// Packets that are written at once, in their order.
+/// Packets that are written together, in their order.
 pub(crate) struct Batch {
     /// Their headers as one packet; without it there is but one.
     pub(crate) join: Option<Join>,
     pub(crate) packets: Vec<Leaving>,
 }
 
-/// Joins packets of one flow as long as they are due at once.
+/// Joins packets of one flow as long as they are due together.
 pub(crate) struct Joiner {
     /// At most [`MOST_OPEN`], the oldest first.
     open: Vec<Batch>,

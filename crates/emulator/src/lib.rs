@@ -3,11 +3,11 @@
 //! Two network namespaces without names hold the hosts; each has a TUN device, or a veth pair where there
 //! are none; one real-time thread carries packets from one to the other over the same
 //! [`pathcast_scenario::Network`] that the simulator uses. [`emulate`] runs the flows of a scenario and gives a report and a trace;
-//! [`capabilities`] tells beforehand whether it can be done here. Every run checks itself: one that
-//! slipped or lost packets outside the path says so and is marked invalid.
+//! [`capabilities`] reports whether the machine can run it. Every run checks itself: a run that was late or
+//! lost packets outside the path is marked invalid, with the reason.
 //!
-//! Everything is held by file descriptors of this process, so that nothing is left behind when it
-//! ends, however it ends.
+//! File descriptors of this process hold everything, so nothing is left behind when it ends, however it
+//! ends.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;

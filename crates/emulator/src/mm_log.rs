@@ -77,7 +77,7 @@ impl Opportunities {
 /// The log of one direction, written to a file as it comes, a little later.
 pub(crate) struct MmLog<'a> {
     out: BufWriter<&'a mut File>,
-    /// What packets take beside the links and their queues, which mm-link knows nothing of.
+    /// The delays of packets outside the links and their queues, which mm-link does not know.
     base: Span,
     opportunities: Opportunities,
     /// Lines that others may yet come before.

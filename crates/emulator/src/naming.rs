@@ -16,7 +16,7 @@ pub(crate) enum Flows {
     AsTheyCome,
 }
 
-/// What the log has to know of a flow.
+/// What the log must know about a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
     pub(crate) flow: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Naming {
     seen: BTreeMap<Conversation, u32>,
     /// Of each flow and direction.
     sequences: BTreeMap<(u32, u8), PayloadCount>,
-    /// Packets of QUIC so far, and the numbers of those under way by their seals.
+    /// Packets of QUIC so far, and the numbers of those in transit by their seals.
     sealed: BTreeMap<(u32, u8), (u64, HashMap<u64, u64>)>,
 }
 

@@ -23,11 +23,11 @@ pub struct Options {
     pub duration: Span,
     /// Seed of all that is random in the scenario; the kernel's timing is not repeatable.
     pub seed: u64,
-    /// How to watch the senders; polling takes the place of a tcp_probe that cannot be had.
+    /// How to watch the senders. Where tcp_probe is not available, they are polled.
     pub method: Method,
     /// Which version of IP the flows use.
     pub ip: Ip,
-    /// What the packets go through; by default TUN devices where they can be had, else veth pairs.
+    /// The devices that packets pass. Default: TUN devices where they are available, else veth pairs.
     pub device: Option<DeviceKind>,
     /// Whether TUN devices carry super-packets; by default on paths of more than 500 Mbit/s.
     pub super_packets: Option<bool>,
@@ -62,7 +62,7 @@ impl Options {
         }
     }
 
-    /// Runs one bulk flow for each of `schemes` over `path` for `duration`; all begin at once.
+    /// Runs one bulk flow for each of `schemes` over `path` for `duration`; all begin together.
     pub fn new(path: Path, schemes: Vec<String>, duration: Span, seed: u64) -> Self {
         let mut scenario = Scenario::bulk(path, schemes);
         for flow in &mut scenario.flows {
@@ -80,7 +80,7 @@ impl Options {
         }
     }
 
-    /// What can be told without asking the kernel.
+    /// Checks what can be checked without the kernel.
     pub(crate) fn check(&self) -> Result<(), EmulatorError> {
         if self.duration == Span::ZERO {
             return Err(EmulatorError::ZeroDuration);
@@ -152,7 +152,7 @@ impl Options {
             .collect()
     }
 
-    /// The one path, if all that is run is bulk flows over it that begin at once.
+    /// The path, if the run consists of bulk flows over one path that begin together.
     pub(crate) fn only_path(&self) -> Option<&Path> {
         let [link] = &self.scenario.links[..] else {
             return None;
@@ -208,7 +208,7 @@ impl Options {
         })
     }
 
-    /// The least round-trip time of a flow when nothing else is under way.
+    /// The shortest round-trip time of a flow on an idle network.
     pub(crate) fn base_rtt(&self) -> Span {
         let rtts = self
             .scenario

@@ -58,8 +58,8 @@ pub(crate) struct Measured {
     pub(crate) applications: ApplicationsReport,
 }
 
-/// A flow that a window or a buffer held back for more than this share of the run tells of that
-/// rather than of the path.
+/// A flow that a window or a buffer limited for more than this share of the run measures that limit, not
+/// the path.
 const LIMITED_SHARE: f64 = 0.05;
 
 /// The report and the trace of a run.
@@ -406,12 +406,12 @@ fn broken(applications: &ApplicationsReport) -> impl Iterator<Item = String> {
     broken.map(|(flow, why)| format!("the connection of flow {flow} broke: {why}"))
 }
 
-/// No window has so many packets: 2^30 bytes (RFC 7323, section 2.3) in packets of 536.
+/// The largest possible window in packets: 2^30 bytes (RFC 7323, section 2.3) in packets of 536.
 const MOST_PACKETS: f64 = 2_003_000.0;
 
-/// Flows whose window became what none can be, in words. A kernel that asks a BPF scheme for the slow-start
-/// threshold and does not run it takes what it finds for the answer; a scheme that does not put that right
-/// at the next acknowledgment has such a window when the recovery ends, and heeds no loss any more.
+/// Flows whose window became impossibly large, in words. A kernel that skips a BPF scheme when it asks for
+/// the slow-start threshold uses stale data as the result. Unless the scheme corrects this at the next
+/// acknowledgment, it has such a window when the recovery ends, and no longer reacts to losses.
 fn astray(records: &[Record]) -> Vec<String> {
     let mut flows: BTreeMap<u32, f64> = BTreeMap::new();
     for record in records {
@@ -455,7 +455,7 @@ fn window_limited(
         let Some(bdp_bytes) = options.bdp_bytes(spec) else {
             continue;
         };
-        // whoever asks for a window wants to see what it does
+        // a window that the scenario sets is a limit on purpose
         if let Transport::Tcp { receive_window, .. } = spec.transport
             && receive_window != ReceiveWindow::Unlimited
         {

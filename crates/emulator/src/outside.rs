@@ -18,15 +18,15 @@ use crate::sys::die_with_this_thread;
 /// How long to wait for a server to be ready; one that speaks neither TCP nor UDP never seems to be.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long it has to end by itself when it is told to.
+/// How long the command may take to end after the signal to end.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// A command that ends, with what it started, when this goes.
 pub(crate) struct Outside(Child);
 
 impl Outside {
-    /// Starts a command in the calling thread's namespaces, and waits until it listens. What it says
-    /// goes to standard error, for standard output is the other command's.
+    /// Starts a command in the calling thread's namespaces, and waits until it listens. Its output goes to
+    /// standard error, because standard output is the other command's.
     pub(crate) fn start(
         (program, arguments): &(OsString, Vec<OsString>),
         environment: &[(OsString, OsString)],

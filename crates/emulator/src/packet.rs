@@ -1,4 +1,4 @@
-//! Packets on their way, and what we need to know of them.
+//! Packets in transit, and what the emulator knows about them.
 
 use pathcast_netns::{Protocol, read_headers};
 use pathcast_path::{End, Time};
@@ -8,7 +8,7 @@ use crate::addresses::{MTU, host};
 /// Room for one packet.
 pub(crate) type Buffer = Box<[u8; MTU as usize]>;
 
-/// A packet on its way.
+/// A packet in transit.
 pub(crate) struct Packet {
     pub(crate) buffer: Buffer,
     pub(crate) size_bytes: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Packet {
     pub(crate) kind: Kind,
     /// When it was taken off the sender's device.
     pub(crate) entered: Time,
-    /// What a queue that is fair between flows tells them apart by.
+    /// The key by which a queue that is fair between flows distinguishes them.
     pub(crate) flow: u64,
     /// Whether its checksum is the sum of its pseudo header only; of devices with super-packets.
     pub(crate) unsummed: bool,
@@ -35,7 +35,7 @@ impl Packet {
 pub(crate) enum Kind {
     /// TCP payload the way that the flow's data goes: TCP repairs its loss.
     Data,
-    /// A datagram the way that the flow's data goes: nobody repairs its loss, or QUIC does.
+    /// A datagram in the direction of the flow's data. Its loss is not repaired, or repaired by QUIC.
     Datagram,
     /// Anything else: acknowledgments, requests, handshakes.
     Other,
@@ -73,7 +73,7 @@ impl Pool {
 /// What the headers of a packet of the emulator's own hosts say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Whose it is: the group of flows, by the near end's address.
+    /// The group of flows that it belongs to, by the near end's address.
     pub(crate) group: usize,
     /// Where it goes.
     pub(crate) to: End,

@@ -1,4 +1,4 @@
-//! The log of every packet, both directions: what the pump tells, and the thread that writes it down.
+//! The log of every packet in both directions: the pump's entries, and the thread that writes them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::naming::{Flows, Naming};
 use crate::packet::{Packet, inspect};
 use crate::seals::{Crossed, Left, SealedPacket, Seals};
 
-/// Entries handed over at once: the pump must not wait for anybody.
+/// Entries handed over together: the pump must never wait.
 const BATCH: usize = 4096;
 
 /// What happened to a packet.
@@ -30,7 +30,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// A policer's drop is told as a queue's, for it is a queue without room.
+    /// A policer's drop counts as a queue's: a policer is a queue without room.
     pub(crate) const fn of(reason: DropReason) -> Self {
         match reason {
             DropReason::Queue | DropReason::Aqm | DropReason::Policer => Self::DroppedByQueue,
@@ -132,7 +132,7 @@ impl Log {
 
     fn hand_over(&mut self) {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
-        // the writer has given up: its error is told when it is joined
+        // the writer has failed: its error is returned when the thread is joined
         let _ = self.messages.send(Message::Entries(batch));
     }
 }
@@ -143,7 +143,7 @@ impl Drop for Log {
     }
 }
 
-/// The conductor's end: says which flows there are, and what is known at the end.
+/// The conductor's end: reports the flows, and what is known at the end.
 #[derive(Clone)]
 pub(crate) struct Conclusion(Sender<Message>);
 
@@ -157,7 +157,7 @@ impl Conclusion {
         let _ = self.0.send(Message::Reads(reads));
     }
 
-    /// What was in packets of QUIC that left; each is told of.
+    /// Reports the content of each packet of QUIC that left.
     pub(crate) fn sealed(&self, packets: Vec<SealedPacket>) {
         if !packets.is_empty() {
             let _ = self.0.send(Message::Sealed(packets));
@@ -201,8 +201,8 @@ pub(crate) struct Files<'a> {
 }
 
 impl LogWriter {
-    /// Writes the log to `files` until its end is told; if it never is, nothing is left of them. What
-    /// became of the messages of each flow is returned, by its number.
+    /// Writes the log to `files` until its end is reported; if it never is, the files are removed. Returns
+    /// the outcome of the messages of each flow, by its number.
     ///
     /// Times count from `began_ns`, which is 0 before the run has begun; packets of before (handshakes)
     /// have negative times.
@@ -235,7 +235,7 @@ impl LogWriter {
         Ok(summaries)
     }
 
-    /// Takes what comes until the end is told; none if it never is.
+    /// Processes entries until the end is reported; none if it never is.
     fn follow(self, sinks: &mut Sinks<'_>, began_ns: impl Fn() -> u64) -> Option<Box<Metadata>> {
         let (mut waiting, mut naming) = (Vec::new(), None);
         loop {
@@ -279,7 +279,7 @@ impl Sinks<'_> {
             push(entry, record, rows);
         }
         if naming.is_sealed(entry) {
-            // what entered before the run began was the handshake, of which nobody tells
+            // what entered before the run began was the handshake, which is not reported
             if self.splitter.knows(record.flow) && entry.entered_ns >= began_ns {
                 self.seals.cross(Crossed {
                     flow: record.flow,

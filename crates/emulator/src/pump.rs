@@ -23,7 +23,7 @@ const BATCH: usize = 64;
 /// (50 % of a core at 500 Mbit/s), and it sleeps for a while after each turn.
 const WAKE_PER_PACKET_UP_TO_BPS: f64 = 500e6;
 
-/// Whether a direction of a link of `scenario` is so fast that packets are better carried many at once.
+/// Whether a direction of a link of `scenario` is so fast that packets should be carried in groups.
 pub(crate) fn is_fast(scenario: &Scenario) -> bool {
     let directions = scenario.links.iter();
     let fastest_bps = directions
@@ -84,12 +84,12 @@ enum Carried {
     Everything,
 }
 
-/// What the pump must know of a packet that came.
+/// What the pump must know about a packet that arrived.
 struct Crossing {
     route: u32,
     to: End,
     kind: Kind,
-    /// What a queue that is fair between flows tells them apart by.
+    /// The key by which a queue that is fair between flows distinguishes them.
     flow: u64,
     ecn_capable: bool,
 }
@@ -112,8 +112,7 @@ pub(crate) struct Pump<'a> {
 }
 
 impl<'a> Pump<'a> {
-    /// A pump between the devices of the near and the far host, that will hold about `packets`
-    /// packets at once.
+    /// A pump between the devices of the near and the far host, that holds up to about `packets` packets.
     pub(crate) fn new(
         scenario: &Scenario,
         seed: u64,
@@ -251,7 +250,7 @@ impl<'a> Pump<'a> {
                 Ok(Some(mut segments)) => {
                     let entered = self.clock.now();
                     self.let_go(entered);
-                    // all of a super-packet come at once, and enter one by one
+                    // the packets of a super-packet arrive together, and enter one by one
                     loop {
                         let mut buffer = self.pool.take();
                         let Some(segment) = segments.next_into(&mut buffer[..]) else {
@@ -311,7 +310,7 @@ impl<'a> Pump<'a> {
         self.collect_drops();
     }
 
-    /// Lets go the packets that were due up to `now`; whether there were any.
+    /// Releases the packets that were due up to `now`; returns whether there were any.
     #[inline]
     fn let_go(&mut self, now: Time) -> bool {
         let mut any = false;
@@ -418,7 +417,7 @@ impl<'a> Pump<'a> {
         self.pool.give_back(packet.buffer);
     }
 
-    /// Tells the log, if there is one.
+    /// Writes to the log, if there is one.
     #[inline]
     fn note(&mut self, at: Time, packet: &Packet, event: Event) {
         if let Some(log) = &mut self.log {

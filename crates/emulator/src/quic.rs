@@ -19,10 +19,10 @@ use crate::error::EmulatorError;
 use crate::options::Options;
 use crate::waiting::timespec;
 
-/// Datagrams read at once, before others have their turn.
+/// The most datagrams read in one turn.
 const DATAGRAMS_A_TURN: usize = 64;
 
-/// Why a flow can go on no more.
+/// Why a flow cannot continue.
 #[derive(Debug)]
 pub(crate) enum Broken {
     Socket(Errno),
@@ -209,7 +209,8 @@ impl QuicFlow {
     }
 }
 
-/// Connects the flows over QUIC; the others are none. None at all if `stopped` meanwhile.
+/// Connects the flows over QUIC; the entries of other flows are none. Returns none if `stopped` becomes
+/// true meanwhile.
 pub(crate) fn connect(
     options: &Options,
     connections: &[Connection],
@@ -269,7 +270,7 @@ pub(crate) fn connect(
     }
 }
 
-/// Does for one end what is to be done during the handshake; when it wants to be called again.
+/// Does the handshake's work for one end; returns when to call again.
 fn drive(
     flow: &mut QuicFlow,
     side: usize,

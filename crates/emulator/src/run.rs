@@ -48,8 +48,7 @@ const ENDPOINT_PRIORITY: i32 = 40;
 /// its own time.
 ///
 /// # Errors
-/// See [`EmulatorError`]. A run that cannot be trusted is no error but a report with
-/// `valid: false`.
+/// See [`EmulatorError`]. A run that cannot be trusted is not an error: its report has `valid: false`.
 pub fn emulate(
     options: &Options,
     progress: &(dyn Fn(f64) + Sync),
@@ -156,7 +155,7 @@ pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Raises a flag when it goes, also on the way out of an error.
+/// Raises a flag when it is dropped, also after an error.
 pub(crate) struct RaiseOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for RaiseOnDrop<'_> {
@@ -384,7 +383,7 @@ fn dropped_by_stack(host: &Host) -> Result<DroppedByStack, EmulatorError> {
 }
 
 /// A counter of `/proc/net/snmp` or `/proc/net/netstat`, whose lines come in pairs of names and numbers;
-/// 0 if there is none.
+/// 0 if the counter is missing.
 fn counter(text: &str, protocol: &str, wanted: &str) -> u64 {
     let mut lines = text.lines().filter(|line| line.starts_with(protocol));
     let names = lines.next().unwrap_or_default().split_whitespace();

@@ -19,7 +19,7 @@ pub(crate) struct SealedPacket {
 pub(crate) struct Seals {
     /// Bytes by flow, direction and seal.
     held: HashMap<(u32, u8, u64), Vec<Range<u64>>>,
-    /// Events of packets in their order, the first of which may not be told of yet.
+    /// Events of packets in their order, the first of which may not be reported yet.
     crossed: VecDeque<Crossed>,
 }
 

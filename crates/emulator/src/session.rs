@@ -15,7 +15,7 @@ use crate::datagram::receive_datagram;
 use crate::options::Flow;
 use crate::quic::{Broken, QuicFlow, QuicOutcome};
 
-/// Bytes written or read at once.
+/// Bytes of one write or read.
 pub(crate) const CHUNK_BYTES: usize = 128 << 10;
 
 /// Chunks of one flow before the next flow has its turn.
@@ -213,7 +213,7 @@ impl Stream {
             return Ok(());
         }
         for _ in 0..CHUNKS_A_TURN {
-            // counted and thrown away in the kernel: the copy would tell nothing
+            // counted and discarded in the kernel: a copy is not needed
             match recv(socket, &mut *chunk, RecvFlags::TRUNC) {
                 Ok((_, 0)) => return Err(Errno::CONNRESET.into()), // closed before we did
                 Ok((_, size)) => pipe.arrived += size as u64,
@@ -224,7 +224,7 @@ impl Stream {
         if let Some(window) = self.window
             && side == Side::Sink as usize
         {
-            // it was taken when the flow was connected, and is no reason to end the run now
+            // it was accepted when the flow was connected, so an error here must not end the run
             let _ = renew_receive_window(socket, window);
         }
         Ok(())

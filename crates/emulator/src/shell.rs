@@ -1,4 +1,4 @@
-//! A command in a network namespace of its own, whose only way out is over links.
+//! A command in its own network namespace, which only emulated links connect with the outside.
 
 use std::ffi::OsString;
 use std::fs;
@@ -51,13 +51,13 @@ pub struct ShellOptions {
     /// The congestion control that TCP inside has unless it chooses another, if not that of the calling
     /// thread's network namespace.
     pub scheme: Option<String>,
-    /// A server that runs outside meanwhile, likewise, if any.
+    /// A server that runs outside meanwhile, if any: program and arguments.
     pub outside: Option<(OsString, Vec<OsString>)>,
-    /// What the environment of both has beside this process's own.
+    /// Variables that the environment of both has in addition to this process's own.
     pub environment: Vec<(OsString, OsString)>,
     /// The user and the group that it runs as, and whose the files are, if not those of this process.
     pub user: Option<(u32, u32)>,
-    /// What the packets go through; by default TUN devices where they can be had, else veth pairs.
+    /// The devices that packets pass. Default: TUN devices where they are available, else veth pairs.
     pub device: Option<DeviceKind>,
     /// Whether TUN devices carry super-packets; by default on links of more than 500 Mbit/s.
     pub super_packets: Option<bool>,
@@ -74,7 +74,7 @@ pub struct Crossed {
     pub offered: u64,
     /// Bytes of those.
     pub offered_bytes: u64,
-    /// That came out. What was on its way at the end is in neither.
+    /// Packets that left the path. Packets in transit at the end count in neither.
     pub delivered: u64,
     /// Dropped by queues and policers.
     pub dropped: u64,
@@ -114,14 +114,14 @@ pub struct ShellReport {
 /// control, if one was asked for. Shells may be nested. It is killed when this process
 /// ends before it, however it ends; then nothing is left of the namespace and the devices.
 ///
-/// `signals` is called some times a second; a signal that it gives is sent to the command. What a
-/// terminal sends (Ctrl-C) reaches the command anyway: the caller sees to it that it survives that.
+/// `signals` is called some times a second; a signal that it gives is sent to the command. A signal of the
+/// terminal (Ctrl-C) reaches the command anyway; the caller must survive it.
 ///
-/// The server outside, if there is one, is started first, and the command when it listens, or after
-/// 10 s; it is ended, with all of its process group, when the command has.
+/// The server outside, if there is one, is started first, and the command when it listens, or after 10 s.
+/// When the command has ended, the server's process group is ended.
 ///
 /// # Errors
-/// See [`EmulatorError`]. That the command fails is no error.
+/// See [`EmulatorError`]. A command that fails is not an error.
 pub fn shell(
     options: &ShellOptions,
     signals: &dyn Fn() -> Option<i32>,

@@ -10,7 +10,7 @@ pub(crate) fn die_with_this_thread(command: &mut Command) {
     let parent = std::process::id();
     let die_with_parent = move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-        // a parent that died before that cannot tell any more
+        // a parent that died earlier sends no signal
         match rustix::process::getppid() {
             Some(pid) if pid.as_raw_nonzero().get() as u32 == parent => Ok(()),
             _ => Err(io::ErrorKind::Interrupted.into()),

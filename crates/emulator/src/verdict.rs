@@ -27,7 +27,7 @@ pub(crate) const PACKETS_FOR_STALLS: u64 = 10_000;
 pub(crate) struct Evidence {
     pub(crate) slip_p99: Span,
     pub(crate) slip_bound: Span,
-    /// Zero if there were too few packets to tell.
+    /// Zero if there were too few packets to estimate it.
     pub(crate) slip_p999: Span,
     pub(crate) stall_bound: Span,
     /// Packets that the devices dropped by themselves.
@@ -44,14 +44,14 @@ pub(crate) struct Evidence {
     pub(crate) drops_to_repair: u64,
     /// Packets sent again.
     pub(crate) retransmits: u64,
-    /// Of those, sent again long enough before the end for the receiver to have answered.
+    /// Of those, retransmitted long enough before the end for the receiver to have answered.
     pub(crate) retransmits_answered: u64,
     /// Packets that the receiver said it got twice: sent again without need.
     pub(crate) duplicates: u64,
     /// Packets that receivers dropped for a timestamp older than that of a copy which overtook them (PAWS);
     /// they are sent again.
     pub(crate) outdated: u64,
-    /// Acknowledgments that the path dropped, any of which may have told of a duplicate.
+    /// Acknowledgments that the path dropped, any of which may have reported a duplicate.
     pub(crate) acknowledgments_dropped: u64,
     /// Flows that broke, or of which too little is known, in words.
     pub(crate) broken: Vec<String>,
@@ -95,7 +95,7 @@ impl Evidence {
         for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
             reasons.push(format!("{count} {what}"));
         }
-        // each drop is repaired by one packet sent again, but for those of the last round trips
+        // each drop is repaired by one retransmission, except those of the last round trips
         if self.retransmits < self.drops_to_repair {
             reasons.push(format!(
                 "the path dropped {} packets that should have been repaired, but the senders sent \

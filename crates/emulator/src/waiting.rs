@@ -27,8 +27,8 @@ const POLL: Span = Span::from_nanos(60_000);
 /// Sleeps that are shorter end when the packet is due: on a busy path, polling would take a whole processor.
 const LEAST_SLEEP_TO_POLL: Span = Span::from_nanos(5 * POLL.as_nanos());
 
-/// One part in so many of the time may be polled, and so much at a stretch. The kernel stops a real-time thread
-/// that never sleeps for 50 ms in each second.
+/// The thread may poll for one part in `POLL_SHARE` of the time, and for a limited time without a pause.
+/// The kernel stops a real-time thread that never sleeps for 50 ms in each second.
 const POLL_SHARE: u64 = 10;
 const LONGEST_POLL: Span = Span::from_millis(1);
 
@@ -130,7 +130,7 @@ struct Plan {
     approaching: bool,
     /// Until when an answer is awaited.
     answer_until: Time,
-    /// Whether the last turn was followed by another without sleep, and how long that may go on.
+    /// Whether the last turn was followed by another without sleep, and how long that may continue.
     polled: bool,
     may_poll: Span,
 }

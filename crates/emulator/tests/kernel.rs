@@ -441,7 +441,7 @@ mod namespace_ids {
     }
 }
 
-/// The test binary again, running only the test `name` and telling it that it is a child.
+/// The test binary again, as a child that runs only the test `name`.
 fn child(program: &FilePath, name: &str) -> Command {
     let mut command = Command::new(program);
     command
@@ -480,7 +480,7 @@ fn nothing_is_left_behind_after_kill_9() {
         assert_eq!(given.len(), 2, "a run holds two namespaces");
         assert_eq!(namespace_ids::alive(&given), given);
         numbers.extend(given);
-        child.kill().unwrap(); // SIGKILL, with data on its way in both queues
+        child.kill().unwrap(); // SIGKILL, with data in both queues
         child.wait().unwrap();
     }
     assert_eq!(Machine::now(), before);

@@ -143,7 +143,7 @@ fn what_a_window_cannot_carry_waits_in_the_sender_s_stack() {
     let (_, split) = split(&report);
     assert!(split.buffered_fraction > 0.9, "{split:?}");
     // a window a round trip: rate = W / RTT. What is written at t goes at t * 8 Mbit/s / rate.
-    // The first window, of before the receiver was told, is larger; scaled, 20 kB may be 20,480.
+    // The first window, before the receiver was limited, is larger; scaled, 20 kB may be 20,480.
     let later = &trace.records[trace.records.len() / 4..];
     let windows = later.iter().filter_map(|record| record.rwnd_bytes);
     let window_bytes = (windows.max().unwrap() / 1448 * 1448) as f64;

@@ -186,7 +186,7 @@ fn the_log_has_each_packet_and_each_drop_is_sent_again() {
         }
     }
     let count = |direction, event| counts.get(&(direction, event)).copied().unwrap_or(0);
-    // what was sent has arrived, was dropped or was under way at the end
+    // what was sent has arrived, was dropped or was in transit at the end
     for direction in [0, 1] {
         let ended = count(direction, 1) + count(direction, 2) + count(direction, 3);
         let under_way = count(direction, 0) - ended;

@@ -68,7 +68,7 @@ fn window(record: &Record) -> f64 {
         .max(record.ssthresh_packets.unwrap_or(0.0))
 }
 
-/// What a record tells that comes after another.
+/// What a record shows that comes after another.
 #[derive(Clone, Copy, PartialEq)]
 enum Event {
     /// ssthresh changes, or the window falls although nothing was being repaired.
@@ -77,7 +77,7 @@ enum Event {
     Repaired,
 }
 
-/// Losses and the ends of their repair, with the numbers of the records that tell of them.
+/// Losses and the ends of their recovery, with the numbers of the records that show them.
 fn events(records: &[Record]) -> Vec<(Event, usize)> {
     let (mut found, mut repairing) = (Vec::new(), false);
     for (at, pair) in records.windows(2).enumerate() {
@@ -243,7 +243,7 @@ fn no_scheme_outlives_a_run_that_was_killed() {
     assert!(said.is_some(), "the child ended by itself");
     let during: BTreeSet<String> = registered().difference(&before).cloned().collect();
     assert!(during.len() >= 2, "{during:?}");
-    child.kill().unwrap(); // SIGKILL, with data on its way
+    child.kill().unwrap(); // SIGKILL, with data in transit
     child.wait().unwrap();
     // the kernel may let go in the background
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -42,8 +42,8 @@ fn options(path: &str, command: &[&str]) -> ShellOptions {
     }
 }
 
-/// The test `name` of this binary inside a path, which is told the port of a server outside and where
-/// to leave what it finds.
+/// The test `name` of this binary inside a path, which receives the port of a server outside and the file
+/// for its result.
 fn inside(path: &str, name: &str, port: u16, result: &FilePath) -> ShellOptions {
     let program = std::env::current_exe().unwrap();
     let command = [program.to_str().unwrap(), "--exact", name, "--ignored"];
@@ -135,7 +135,7 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap()
 }
 
-/// What a test inside is told; none if it is not inside.
+/// What a test inside receives; none if it is not inside.
 fn told() -> Option<(Ipv4Addr, u16, PathBuf)> {
     let port = std::env::var(PORT).ok()?.parse().unwrap();
     assert_eq!(variable("PATHCAST_BASE"), variable("MAHIMAHI_BASE"));

@@ -118,7 +118,7 @@ impl Residuals {
 
 /// What a model is off by before anything is known, as a part of its forecast.
 pub(crate) const ASSUMED_SPREAD: f64 = 0.3;
-/// Values are not told apart below this (logarithms need > 0), packets or packets/s.
+/// Smaller values count as this (logarithms need > 0), packets or packets/s.
 pub(crate) const VALUE_FLOOR: f64 = 1e-3;
 
 /// A value that came from a logarithm: at [`VALUE_FLOOR`] it is that of nothing at all.
@@ -154,7 +154,7 @@ pub(crate) struct Banded {
     point: f64,
     /// Of the logarithm.
     spread: f64,
-    /// What errors that are no logarithms are measured in.
+    /// The unit of errors that are not logarithms.
     unit: f64,
     /// 5-95 % of both kinds.
     bands: [[f64; 2]; 2],
@@ -253,7 +253,7 @@ fn by_unit(point: f64, unit: f64, cut: f64) -> f64 {
     (point + unit * cut).max(0.0)
 }
 
-/// 5-95 % bands around a model that has none of its own: what it was lately off by at this horizon (split conformal
+/// 5-95 % bands around a model without its own: its recent errors at this horizon (split conformal
 /// prediction).
 #[derive(Debug, Clone)]
 pub(crate) struct Conformal {
@@ -271,8 +271,8 @@ impl Conformal {
         }
     }
 
-    /// The band around a forecast made now, with what is known by now: `truth(from_s, to_s)` may be asked for the past.
-    /// NaN around NaN.
+    /// The band around a forecast made now, from what is known now: `truth(from_s, to_s)` may be called for
+    /// the past. NaN around NaN.
     pub(crate) fn band(
         &mut self,
         now_s: f64,

@@ -87,7 +87,7 @@ pub struct EwmaTuned {
     horizons: Vec<Tuning>,
 }
 
-/// What is known of the weights at one horizon.
+/// What is known about the weights at one horizon.
 #[derive(Debug, Clone, PartialEq)]
 struct Tuning {
     horizon_s: f64,
@@ -195,7 +195,7 @@ impl HoltWinters {
         self.level.map(|level| (level + self.trend).max(0.0))
     }
 
-    /// The mean of the next `steps` samples if the trend goes on, never below 0.
+    /// The mean of the next `steps` samples if the trend continues, never below 0.
     pub fn extrapolate(&self, steps: f64) -> Option<f64> {
         self.level
             .map(|level| (level + self.trend * (steps + 1.0) / 2.0).max(0.0))

@@ -22,14 +22,14 @@ pub const MAX_DURATION_S: f64 = 2_592_000.0;
 pub struct EvaluateOptions {
     /// Congestion control; guessed from what precedes the first prediction if `None`.
     pub cc: Option<Cc>,
-    /// Round-trip time, seconds; from srtt or estimated as the flow goes on if `None`.
+    /// Round-trip time, seconds; `None`: from srtt, or estimated during the flow.
     pub rtt_s: Option<f64>,
     /// Horizons, seconds.
     pub horizons_s: Vec<f64>,
     /// Protocol.
     pub protocol: Protocol,
-    /// Seconds of the past that all models learn on, [`WINDOWS_S`](crate::types::WINDOWS_S); `None`: what suits
-    /// each, 100 s for ECON and the formulas (paper, section 5.1).
+    /// Seconds of the past that all models learn on, [`WINDOWS_S`](crate::types::WINDOWS_S); `None`: each
+    /// on what suits it, 100 s for ECON and the formulas (paper, section 5.1).
     pub window_s: Option<f64>,
     /// Keep each prediction, for plots.
     pub keep_predictions: bool,
@@ -52,7 +52,7 @@ impl Default for EvaluateOptions {
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// A horizon or a round-trip time that is no positive time, or a training window out of range.
+    /// A horizon or round-trip time that is not positive, or a training window out of range.
     #[error(transparent)]
     Forecast(#[from] ForecastError),
     /// Not one window fits.
@@ -111,7 +111,7 @@ pub struct HorizonScore {
     /// Coverage, width and interval score of each model's 5-95 % bands; `None` without windows, or if nothing was
     /// sent in any.
     pub bands: ByModel<Option<BandScore>>,
-    /// Pathcast's errors beside those of the best other model, and of itself without a part.
+    /// Pathcast's errors compared with those of the best other model, and of Pathcast without one of its parts.
     pub skill: Vec<Skill>,
     /// Each prediction, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,7 +137,7 @@ pub struct Evaluation {
     pub horizons: Vec<HorizonScore>,
 }
 
-/// Forecasts a flow again and again and compares with what it then did.
+/// Forecasts a flow at many moments, and compares with what the flow then did.
 ///
 /// Moments of prediction are each second after the first record, from 100 s on (from a third of the
 /// trace on if that is earlier), as long as the horizon fits. Truth is the time-weighted mean window,
@@ -146,7 +146,7 @@ pub struct Evaluation {
 /// [`FLOOR_PART`] of the mean truth.
 ///
 /// # Errors
-/// [`EvaluateError`] if no window fits or an option is no positive time.
+/// [`EvaluateError`] if no window fits, or an option is not a positive time.
 pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation, EvaluateError> {
     let shortest_s = options
         .horizons_s
@@ -215,7 +215,7 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
 #[derive(Debug)]
 struct Judge {
     horizon_s: f64,
-    /// Bands of the models that have none of their own.
+    /// Bands of the models without their own.
     conformal: ByModel<Conformal>,
     predictions: Vec<Prediction>,
 }

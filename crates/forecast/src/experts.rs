@@ -12,10 +12,10 @@ use serde::Serialize;
 const ERROR_MEMORY_S: f64 = 500.0;
 /// Weight of an expert: (geometric mean of its errors)^-5. On the real traces 4 to 8 do about as well.
 const SHARPNESS: f64 = 5.0;
-/// Errors are not told apart below this: one packet in a thousand.
+/// Smaller errors count as this: one packet in a thousand.
 const ERROR_FLOOR: f64 = 1e-3;
 /// How many errors the prior counts as at horizon 0, and in addition per second of horizon:
-/// forecasts made each second overlap, so that long ones tell less each.
+/// forecasts made each second overlap, so each long one carries less information.
 const PRIOR_WEIGHT: (f64, f64) = (5.0, 1.0);
 /// Seconds after which a part of the state's bias counts 1/e, plus three horizons.
 const BIAS_MEMORY_S: f64 = 300.0;
@@ -106,7 +106,7 @@ impl Expert {
     }
 }
 
-/// What is known of the experts at one horizon: fading sums of ln error, and of the weights in them.
+/// What is known about the experts at one horizon: fading sums of ln error, and of the weights in them.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     error: ByExpert,

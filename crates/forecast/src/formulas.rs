@@ -33,7 +33,7 @@ impl PathNumbers {
         }
     }
 
-    /// What the largest window allows, packets/s; infinite if there is none.
+    /// The rate that the largest window allows, packets/s; infinite without a limit.
     fn window_rate(&self) -> f64 {
         self.max_window_packets / self.rtt_s
     }
@@ -104,8 +104,8 @@ fn timeout_share(p: f64, w: f64) -> f64 {
     share.clamp(0.0, 1.0)
 }
 
-/// f(p): how many first timeouts a series of timeouts lasts, each twice as long as the one before up to
-/// 64 times, but for the factor 1/(1 - p) (Padhye 1998).
+/// f(p): how many first timeouts a series of timeouts lasts, each twice as long as the one before up to 64
+/// times, without the factor 1/(1 - p) (Padhye 1998).
 fn backed_off(p: f64) -> f64 {
     1.0 + p * (1.0 + p * (2.0 + p * (4.0 + p * (8.0 + p * (16.0 + p * 32.0)))))
 }

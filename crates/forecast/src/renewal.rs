@@ -18,8 +18,8 @@ const GRID_STEP: f64 = 0.06;
 /// Fewest and most steps that a horizon is cut into.
 const STEPS: (usize, usize) = (24, 64);
 
-/// Windows are whole packets: what a law wants is rounded down, by half a packet on average. At a dozen packets
-/// that is a twentieth of the rate.
+/// Windows are whole packets: a law's window is rounded down, by half a packet on average. At a dozen
+/// packets, that is a twentieth of the rate.
 const ROUNDED: f64 = 0.5;
 
 /// What a window is worth: its packets, up to what the link carries.
@@ -188,7 +188,7 @@ impl Renewal {
                 )
             }
             Phase::SlowStart => {
-                // without a threshold nobody knows where slow start ends: two doublings at most
+                // without a threshold, the end of slow start is unknown: two doublings at most
                 let until = state.ssthresh_packets.min(4.0 * state.cwnd_packets);
                 let lasts_s = law.rtt_s * (until / state.cwnd_packets).max(1.0).log2();
                 let epoch = Epoch::new(law.cc, until, w_max, law.rtt_s);
@@ -203,7 +203,7 @@ impl Renewal {
             }
             Phase::Avoidance => {
                 let epoch = state.epoch(law.cc, law.rtt_s);
-                // while the window is held the law's clock stands, until it is let go
+                // while the window is held, the law's clock stands still
                 let held_s = state.held_s;
                 let in_epoch_s = (now_s - held_s - state.epoch_start_s).max(0.0);
                 let growth = if held_s > 0.0 { 1.0 } else { state.growth };
@@ -244,7 +244,8 @@ impl Renewal {
     }
 
     /// Rewards and loss chances along one path without loss, whose windows are `rounded` packets lower than
-    /// told. Whether a loss comes below `w_max` is known of whole windows: rounding does not change it.
+    /// the law's. Whether a loss comes below `w_max` depends on whole windows, so rounding does not change
+    /// it.
     fn path(
         &self,
         law: Law<'_>,

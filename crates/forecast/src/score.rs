@@ -12,13 +12,13 @@ use pathcast_analysis::rtt::median;
 pub const FLOOR_PART: f64 = 0.01;
 /// The part of truths that a band leaves out on both sides together: it is the 5-95 % one.
 const BAND_LEAVES_OUT: f64 = 0.1;
-/// Medians below this, per cent, count as this: nobody needs a forecast that is more exact.
+/// Medians below this, per cent, count as this: smaller errors make no practical difference.
 const NO_ERROR_PCT: f64 = 0.05;
-/// Resamples of a bootstrap: so many values are drawn in all, but not fewer or more resamples than the bounds.
+/// The values that a bootstrap draws in total. The number of resamples follows, within the bounds.
 const DRAWN: usize = 2_000_000;
 const RESAMPLES: (usize, usize) = (200, 1000);
-/// Blocks of a bootstrap are this many horizons long, and so many seconds at least: within a horizon forecasts share
-/// their truth, and beyond it a flow's state.
+/// Blocks of a bootstrap are this many horizons long, and at least `BLOCK_S` seconds: forecasts within a
+/// horizon share their truth, and beyond it the flow's state.
 const BLOCK_HORIZONS: f64 = 2.0;
 const BLOCK_S: f64 = 10.0;
 /// Of fewer windows no verdict is given: resamples of one are all the same.
@@ -125,7 +125,7 @@ impl BandScore {
 pub enum Verdict {
     /// The whole interval is below 1.
     Better,
-    /// The interval holds 1, or there are too few windows to tell.
+    /// The interval contains 1, or there are too few windows for a verdict.
     Level,
     /// The whole interval is above 1.
     Worse,
@@ -156,7 +156,7 @@ pub struct Ratio {
     pub verdict: Verdict,
 }
 
-/// Pathcast's forecasts beside those of another model.
+/// Pathcast's forecasts compared with those of another model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Skill {
     /// Why it is compared with.
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(ratio.verdict, Verdict::Worse);
         let ratio = Ratio::of(&small, &small, 1.0).unwrap();
         assert_eq!((ratio.error_ratio, ratio.verdict), (1.0, Verdict::Level));
-        // nothing is told apart by a thousandth of a per cent
+        // a thousandth of a per cent makes no difference
         let tiny = Ratio::of(&[1e-4; 400], &[1e-3; 400], 1.0).unwrap();
         assert_eq!((tiny.error_ratio, tiny.verdict), (1.0, Verdict::Level));
         assert_eq!(Ratio::of(&[f64::NAN], &[1.0], 1.0), None);

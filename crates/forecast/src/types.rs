@@ -1,4 +1,4 @@
-//! What all of this crate speaks of: models, what they forecast, how they are judged, why they refuse.
+//! Types of the whole crate: models, what they forecast, how they are judged, and errors.
 
 use std::ops::{Index, IndexMut};
 
@@ -290,13 +290,13 @@ mod tests {
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ForecastError {
-    /// A horizon that is no time.
+    /// A horizon that is not a positive time.
     #[error("horizon is {got} s, must be a finite number > 0")]
     BadHorizon {
         /// What was asked for, seconds.
         got: f64,
     },
-    /// A round-trip time that is no time.
+    /// A round-trip time that is not a positive time.
     #[error("rtt is {got} s, must be a finite number > 0")]
     BadRtt {
         /// What was given, seconds.

@@ -275,7 +275,7 @@ fn a_clock_that_goes_back_is_an_error_unless_the_service_must_go_on() {
     assert_eq!(after.basis.losses, before.basis.losses, "losses are kept");
     assert!(after.basis.packets_remembered > 0.99 * before.basis.packets_remembered);
     assert_eq!(after.state.cwnd_packets, 150.0);
-    // and it goes on to be as good as before: a fresh one at the same place is not better
+    // and it stays as good as before: a fresh one at the same place is not better
     for i in 0..3000_u32 {
         let record = at(20.1 + f64::from(i) * 0.1, tooth(i + 600).cwnd_packets);
         live.observe(&record).unwrap();

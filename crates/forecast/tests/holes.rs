@@ -124,7 +124,7 @@ fn half_of_every_column_gives_the_same_round_trip_losses_and_curve() {
             "losses",
         );
         close(punched.curve.packets, whole.curve.packets, 1e-3, "packets");
-        // p over a tenth of the windows each, where there are losses enough to tell
+        // p over a tenth of the windows each, where there are enough losses
         let within = |curve: &pathcast_analysis::LossCurve, from: u32| {
             let points = curve.points.iter();
             let inside = points.filter(|p| (from..from + 6).contains(&p.cwnd_packets));

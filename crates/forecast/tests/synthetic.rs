@@ -16,7 +16,7 @@ struct Flow {
     buffer_packets: f64,
     loss: f64,
     duration_s: f64,
-    /// Packet by packet down over a round trip (PRR), or at once.
+    /// Reduces the window packet by packet over a round trip (PRR), or immediately.
     walks_down: bool,
     seed: u64,
 }

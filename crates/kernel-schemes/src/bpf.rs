@@ -17,7 +17,7 @@ const NAME_BYTES: usize = 16;
 /// Somebody may have the name: more tries than that mean something else.
 const TRIES: u32 = 8;
 
-/// libelf wants the numbers in an object where they can be read at once.
+/// libelf needs the numbers in an object to be aligned.
 #[repr(C, align(16))]
 struct Aligned<T: ?Sized>(T);
 
@@ -40,7 +40,7 @@ impl Registered {
     }
 }
 
-/// Registers one of [`crate::BPF_SCHEMES`] under a name of its own.
+/// Registers one of [`crate::BPF_SCHEMES`] under a unique name.
 pub(crate) fn register(scheme: &str) -> Result<Registered, SchemeError> {
     let object = match scheme {
         "scalable" => &SCALABLE.0,

@@ -2,10 +2,9 @@
 //!
 //! [`Schemes::provide`] looks for each scheme in this order: the kernel has it, or loads its module by
 //! itself; `modprobe` loads its module; Pathcast brings it as BPF (`struct_ops`), with the feature
-//! `bpf`, for [`BPF_SCHEMES`]. A BPF scheme has a name of its own in the kernel, so that runs side by
-//! side do not collide, and is there as long as the [`Schemes`] that provided it: the kernel removes it
-//! when they are dropped, and when the process ends, however it ends. Connections that use it keep it
-//! until they close.
+//! `bpf`, for [`BPF_SCHEMES`]. A BPF scheme has a unique name in the kernel, so that simultaneous runs do
+//! not collide. It exists as long as the [`Schemes`] that provided it: the kernel removes it when they are
+//! dropped, and when the process ends, however it ends. Connections that use it keep it until they close.
 //!
 //! ```
 //! use pathcast_kernel_schemes::Schemes;

@@ -23,11 +23,11 @@ enum Provided {
 }
 
 impl Schemes {
-    /// Makes each of these schemes usable: `names` may have doubles.
+    /// Makes each of these schemes usable; `names` may contain duplicates.
     ///
     /// # Errors
-    /// [`SchemeError`], for the first that cannot be had; then nothing stays registered. All names are
-    /// checked before anything is done.
+    /// [`SchemeError`], for the first scheme that is not available; then nothing stays registered. All
+    /// names are checked before anything is done.
     pub fn provide<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, SchemeError> {
         let names: Vec<&str> = names.into_iter().collect();
         names.iter().try_for_each(|name| check_name(name))?;
@@ -43,7 +43,7 @@ impl Schemes {
     /// The kernel's name of a scheme.
     ///
     /// # Panics
-    /// If `name` is none of those that were provided.
+    /// If `name` is not one of those that were provided.
     pub fn kernel_name(&self, name: &str) -> &str {
         match &self.by_name[name] {
             #[cfg(all(feature = "bpf", target_os = "linux"))]
@@ -92,7 +92,7 @@ fn provide(name: &str) -> Result<Provided, SchemeError> {
     ))
 }
 
-/// Whether [`BPF_SCHEMES`] can be had by BPF here, found out by trying. Leaves nothing behind.
+/// Tries whether [`BPF_SCHEMES`] are available by BPF on this machine. Leaves nothing behind.
 ///
 /// # Errors
 /// [`SchemeError`] says why not.

@@ -58,7 +58,7 @@ fn a_scheme_is_there_as_long_as_it_is_held_and_sockets_keep_it() {
     };
     let names = kernel_names(&schemes);
     assert_eq!(listed(&names), names, "sorted by name, both");
-    // they are this run's, and gone the next moment: nobody else is told of them
+    // they belong to this run and disappear with it, so they are not listed
     assert!(available().iter().all(|name| !names.contains(name)));
     let name = schemes.kernel_name("vegas").to_string();
     let tcp = || socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();

@@ -130,7 +130,7 @@ fn a_recorded_hello_replayed_from_many_addresses_locks_nobody_out() {
             assert!(begin.elapsed() < PATIENCE);
             thread::sleep(Duration::from_millis(1));
         }
-        // places that nobody uses are given up after 5 s: before that, none comes free by itself
+        // unused places are freed after 5 s, and none before that
         let name = (address.ip().to_string(), address.port());
         let (done, waiting) = channel::<()>();
         let enough = &enough;
@@ -173,7 +173,7 @@ fn the_same_hello_gets_the_same_answer_and_one_from_elsewhere_gets_no_more_than_
             assert!(said.len() <= hello.len());
             assert_eq!(Datagram::parse(&said), None, "no welcome");
         }
-        // one changed bit, and there is no answer at all
+        // one changed bit, and the server does not answer
         let mut forged = hello.clone();
         forged[40] ^= 1;
         other.send_to(&forged, server.address).unwrap();

@@ -39,7 +39,7 @@ pub struct RunOptions {
     pub server: (String, u16),
     /// The key that it has, too.
     pub key: Key,
-    /// The flows; the real path takes the place of its link. The client is the near end: what goes
+    /// The flows; the real path replaces its link. The client is the near end: what goes
     /// forward goes to the server.
     pub scenario: Scenario,
     /// How long flows send at most, in seconds.
@@ -52,7 +52,7 @@ pub struct RunOptions {
     pub messages_file: Option<PathBuf>,
 }
 
-/// A server answers at once; what is lost on the way is said again.
+/// A server answers immediately. After this time, the request counts as lost and is sent again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 const ASK_FOR: Duration = Duration::from_secs(10);
 
@@ -63,11 +63,11 @@ const MEANWHILE_EVERY_NS: u64 = 100_000_000;
 
 /// Runs flows with a server: the report, and the trace of the TCP senders of both hosts.
 ///
-/// `progress` is called some times a second, with the seconds that the flows have been sending; when
-/// `stop` becomes true the run ends early and gives what it has.
+/// `progress` is called some times a second, with the seconds that the flows have been sending. When `stop`
+/// becomes true, the run ends early and returns what it has.
 ///
 /// # Errors
-/// See [`LiveError`]. A run that cannot be trusted is no error but a report with `valid: false`.
+/// See [`LiveError`]. A run that cannot be trusted is not an error: its report has `valid: false`.
 pub fn run(
     options: &RunOptions,
     progress: &dyn Fn(f64),
@@ -150,7 +150,7 @@ pub(crate) fn ask(
     let mut datagram = [0; MOST_BYTES];
     while begin.elapsed() < ASK_FOR && !stop.load(Ordering::Relaxed) {
         if begin.elapsed() >= next {
-            // that nobody listens may pass, and is told at the end
+            // a missing server may start in time; otherwise the error comes at the end
             let _ = udp.send_to(&asked.hello, server);
             next = begin.elapsed() + ASK_AGAIN;
         }
@@ -266,7 +266,7 @@ impl Client<'_> {
             }
         }
         let (mut own, mut seen) = party.conclude(seen)?;
-        // what is under way arrives meanwhile
+        // packets in transit arrive meanwhile
         self.compare();
         let server = self.share_of_server(&mut control, server_environment)?;
         self.shared.noting.store(false, Ordering::Relaxed);
@@ -295,7 +295,7 @@ impl Client<'_> {
         })
     }
 
-    /// Tells the server what to run; what it is.
+    /// Sends the plan to the server; returns what the server is.
     fn plan(&self, control: &mut Control) -> Result<BTreeMap<String, String>, LiveError> {
         control.say(&Request::Plan(Plan {
             scenario: self.scenario.to_toml(),

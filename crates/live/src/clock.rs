@@ -12,7 +12,7 @@ pub(crate) struct Sample {
     pub(crate) learned: u64,
 }
 
-/// A question older than this is none of ours.
+/// The oldest question whose answer is accepted.
 const OLDEST_NS: u64 = 10_000_000_000;
 
 impl Sample {
@@ -31,7 +31,7 @@ impl Sample {
         })
     }
 
-    /// On the way, there and back.
+    /// The round-trip time in the network.
     pub(crate) const fn rtt_ns(&self) -> u64 {
         let away = self.learned.saturating_sub(self.asked);
         away.saturating_sub(self.answered.saturating_sub(self.heard))
@@ -49,7 +49,7 @@ impl Sample {
 pub struct Clock {
     /// The server's clock less the client's when the run began, in seconds.
     pub offset_s: f64,
-    /// By how much the server's clock runs faster, in parts per million; 0 if that cannot be told.
+    /// By how much the server's clock runs faster, in parts per million; 0 if it cannot be estimated.
     pub drift_ppm: f64,
     /// By how much the offset can be wrong at most, whatever the path is like: half the shortest round
     /// trip, in seconds. One-way delays of one direction are too long and those of the other too short
@@ -65,9 +65,9 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Whether the clocks stayed on the line, so that one-way delays can be told: the round trips that
-    /// count differ by no more than this, and so do their offsets, if the clocks drift evenly and the path stays
-    /// the same.
+    /// Whether the clocks stayed on the line, so that one-way delays can be computed. The round trips that
+    /// count differ by no more than this, and so do their offsets, if the clocks drift evenly and the path
+    /// stays the same.
     pub(crate) fn is_even(&self) -> bool {
         self.jitter_s * 1e9 <= spare_ns(self.least_rtt_s * 1e9)
     }
@@ -77,10 +77,10 @@ fn spare_ns(least_ns: f64) -> f64 {
     SPARE_NS.max(SPARE_SHARE * least_ns)
 }
 
-/// Round trips this much longer than the shortest tell little of the offset.
+/// Round trips longer than the shortest by more than this say little about the offset.
 const SPARE_NS: f64 = 50_000.0;
 const SPARE_SHARE: f64 = 0.02;
-/// A drift is not told from less.
+/// The shortest time from which a drift is estimated.
 const SHORTEST_SPAN_NS: f64 = 5e9;
 /// No crystal is so bad.
 const MOST_DRIFT: f64 = 500e-6;

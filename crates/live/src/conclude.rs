@@ -306,7 +306,7 @@ fn metadata(
 ) -> Metadata {
     let mut environment = client.environment.clone();
     for (key, value) in &server.environment {
-        // hostile or not, it is no more than some words
+        // limit the length, whatever the other host sends
         let value: String = value.chars().take(200).collect();
         if key.len() < 40 && environment.len() < 40 {
             environment.insert(format!("server_{key}"), value);

@@ -1,7 +1,7 @@
-//! What the two hosts agree on beside the flows: over a TCP connection in the tunnel.
+//! The control connection of the two hosts: TCP in the tunnel, beside the flows.
 //!
 //! A frame is its kind (one byte), its size (four bytes, little-endian) and its content: JSON or bytes.
-//! A thread reads frames, so that nobody waits for the other host without looking at the clock.
+//! A thread reads frames, so that every wait for the other host has a time limit.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -37,7 +37,7 @@ pub(crate) fn words(said: &str) -> String {
             shown += " ...";
             break;
         }
-        // besides control characters, those that turn the direction of what follows
+        // control characters, and characters that change the direction of text
         let obeyed = character.is_control()
             || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         match obeyed {
@@ -55,7 +55,7 @@ pub(crate) fn shown_environment(said: BTreeMap<String, String>) -> BTreeMap<Stri
         .collect()
 }
 
-/// How long anybody waits for a frame that should come at once.
+/// The longest wait for a frame that should come immediately.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// How long for what is long: logs over a slow path.
 pub(crate) const LONG_PATIENCE: Duration = Duration::from_secs(600);
@@ -70,7 +70,7 @@ pub(crate) enum Request {
         at_ns: u64,
     },
     End,
-    /// Nothing is under way any more.
+    /// Nothing is in transit any more.
     Results,
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum Reply {
     },
 }
 
-/// What a host saw, beside its logs.
+/// What a host saw, without its logs.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
     /// By flow number.
@@ -139,17 +139,17 @@ pub(crate) struct Endpoint {
     pub(crate) ended_ns: Option<u64>,
 }
 
-/// What a host knows of a flow that it sends.
+/// What a host knows about a flow that it sends.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sender {
     pub(crate) retransmits: u64,
     pub(crate) mss_bytes: u32,
 }
 
-/// Frames that are read before anybody wants them: one who says more has to wait.
+/// The most frames that are read ahead; then the other host must wait.
 const MOST_WAITING: usize = 2;
 
-/// What is said at once.
+/// One message of the control connection.
 pub(crate) enum Frame {
     Json(Vec<u8>),
     Bytes(Vec<u8>),
@@ -162,7 +162,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Talks over `stream` to one that says at most `most_bytes` at once.
+    /// A control connection over `stream` with a peer whose frames have at most `most_bytes`.
     pub(crate) fn new(stream: TcpStream, most_bytes: u32) -> Result<Self, LiveError> {
         let talking = |error| LiveError::from_io("setting up the control connection", error);
         stream.set_nodelay(true).map_err(talking)?;

@@ -43,7 +43,7 @@ pub(crate) struct Cookies {
 }
 
 impl Cookies {
-    /// With a secret of its own.
+    /// With a new secret.
     pub(crate) fn new() -> Result<Self, LiveError> {
         let mut secret = [0; 32];
         getrandom(&mut secret, GetRandomFlags::empty())

@@ -20,14 +20,14 @@ use crate::error::LiveError;
 use crate::message::{HEAD_BYTES, Head, Reader};
 use crate::plan::Task;
 
-/// Bytes written or read at once.
+/// Bytes of one write or read.
 const CHUNK_BYTES: usize = 128 << 10;
 /// Chunks of one flow before the next flow has its turn.
 const CHUNKS_A_TURN: usize = 4;
 /// Never sleep longer, so that a stop is seen.
 const LONGEST_SLEEP_NS: u64 = 20_000_000;
-/// Messages of a flow that may wait to be written or answered: a peer that asks and does not read is cut off,
-/// and so is one that wants to be sent more than its path carries.
+/// The most messages of a flow that may wait to be written or answered. A peer that asks and does not read
+/// is disconnected, and so is one that requests more than its path carries.
 const MOST_WAITING: usize = 1 << 16;
 /// Of all flows of a run: 12 MiB, or twice as much while a queue grows.
 const MOST_WAITING_IN_ALL: usize = 1 << 18;
@@ -62,7 +62,7 @@ pub(crate) struct EndpointOutcome {
 pub(crate) struct EndpointsReport {
     pub(crate) flows: Vec<EndpointOutcome>,
     pub(crate) arrivals: Vec<Arrival>,
-    /// Arrivals that were not noted, for want of room.
+    /// Arrivals that were not recorded because the log was full.
     pub(crate) missed: u64,
     pub(crate) cpu_s: f64,
     pub(crate) fifo_refused: Option<String>,
@@ -227,7 +227,7 @@ impl Endpoints {
         })
     }
 
-    /// Does something with a flow that goes on, and notes it if the connection broke.
+    /// Does `work` with a flow that has not ended, and notes if the connection broke.
     fn step(&mut self, flow: usize, work: impl FnOnce(&mut Self, usize) -> Result<(), Errno>) {
         if self.flows[flow].over {
             return;
@@ -356,7 +356,7 @@ impl Endpoints {
         self.rest(number)
     }
 
-    /// Says that there is no more, if there is none.
+    /// Ends the direction of a flow that has nothing more to send.
     fn rest(&mut self, number: usize) -> Result<(), Errno> {
         let now = self.now();
         let flow = &mut self.flows[number];
@@ -383,7 +383,7 @@ impl Endpoints {
             let (most, flags) = match &flow.role {
                 Role::Reads(reader) => match reader.wants() {
                     (bytes, true) => (bytes, RecvFlags::empty()),
-                    // counted and thrown away in the kernel: the copy would tell nothing
+                    // counted and discarded in the kernel: a copy is not needed
                     (bytes, false) => (bytes, RecvFlags::TRUNC),
                 },
                 Role::Acts { .. } | Role::Counts => (u64::MAX, RecvFlags::TRUNC),
@@ -400,7 +400,7 @@ impl Endpoints {
             }
             flow.outcome.arrived_bytes += size;
             if let Some(window) = flow.receive_window {
-                // it was taken when the flow was connected, and is no reason to end the run now
+                // it was accepted when the flow was connected, so an error here must not end the run
                 let _ = renew_receive_window(flow.socket.as_fd(), window);
             }
             match &mut flow.role {
@@ -491,7 +491,7 @@ impl Endpoints {
     fn on_end(&mut self, number: usize, now_ns: u64) -> Result<(), Errno> {
         let flow = &mut self.flows[number];
         match &flow.role {
-            // it answers to the end, and says that there is no more only then
+            // it answers until the end, and ends its direction only then
             Role::Acts { application, .. } if application.completed().is_some() => {}
             Role::Acts { .. } => return Err(Errno::CONNRESET),
             Role::Reads(_) | Role::Counts => {
@@ -536,7 +536,7 @@ impl Endpoint {
             flow: task.number,
             socket,
             role,
-            // who waits for what it wrote to arrive must be told
+            // a workload that waits for arrivals needs answers
             answered: workload.waits_for_arrivals(),
             asks: workload.asks(),
             out: VecDeque::new(),

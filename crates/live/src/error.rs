@@ -8,7 +8,7 @@ use pathcast_probe::ProbeError;
 use pathcast_trace::TraceError;
 use thiserror::Error;
 
-/// Why there is no server, or no run.
+/// Why a server or a run failed.
 #[derive(Debug, Error)]
 pub enum LiveError {
     /// The file holds no key that may be used.
@@ -19,7 +19,7 @@ pub enum LiveError {
         /// What is wrong with it.
         why: String,
     },
-    /// Nobody answers who has the same key.
+    /// No host with the same key answers.
     #[error(
         "no answer from {server} within {waited_s:.0} s, expected one from `pathcast live server` \
          with the same key; a server does not answer those who have another, or who \
@@ -31,7 +31,7 @@ pub enum LiveError {
         /// How long was waited.
         waited_s: f64,
     },
-    /// The other host does not want to.
+    /// The other host refuses.
     #[error("the other host refused: {0}")]
     Refused(String),
     /// The other host said what makes no sense, or nothing any more.

@@ -43,7 +43,7 @@ const TAG_BYTES: usize = 16;
 const PUBLIC_KEY_BYTES: usize = 32;
 /// Before the ciphertext of a datagram.
 const DATA_HEADER_BYTES: usize = 16;
-/// What a datagram has beside the packet in it.
+/// The bytes of a datagram in addition to the packet in it.
 pub(crate) const OVERHEAD_BYTES: usize = DATA_HEADER_BYTES + TAG_BYTES;
 const HELLO_BYTES: usize = 8 + COOKIE_BYTES + PUBLIC_KEY_BYTES + TAG_BYTES + MAC_BYTES;
 const AGAIN_BYTES: usize = 8 + COOKIE_BYTES + MAC_BYTES;
@@ -82,7 +82,7 @@ pub(crate) struct Hello<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads a datagram; none if it is none of ours.
+    /// Reads a datagram; none if it is not of this protocol.
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<4>()?;
@@ -205,7 +205,7 @@ pub(crate) struct Asking {
     noise: Box<HandshakeState>,
     signer: Signer,
     index: u32,
-    /// The datagram to send, again if nobody answers.
+    /// The datagram to send, and to repeat without an answer.
     pub(crate) hello: Vec<u8>,
 }
 
@@ -215,7 +215,7 @@ pub(crate) enum Answered {
     Welcome(Session),
     /// The server has as many clients as it takes.
     Busy,
-    /// The server wants the hello again, with this cookie.
+    /// The server asks for the hello again, with this cookie.
     Again(Cookie),
     /// The server speaks another version of the protocol.
     Other(u8),
@@ -432,7 +432,7 @@ mod tests {
                 .0,
             // of somebody with another key
             Signer::new(&Key::random().unwrap()).again(&asking.hello, &[5; COOKIE_BYTES]),
-            // its own version is no other
+            // its own version is not another one
             other,
         ];
         for true_answer in [&welcome, &again] {
@@ -466,7 +466,7 @@ mod tests {
         };
         let second = Asking::new(&key, 7, &cookie).hello;
         assert_eq!(hello(&second).cookie, &[5; COOKIE_BYTES]);
-        // nobody puts another cookie into it
+        // the cookie of a hello cannot be exchanged
         let mut stolen = second.clone();
         stolen[8] ^= 1;
         assert!(signer.is_hello(&second) && !signer.is_hello(&stolen));

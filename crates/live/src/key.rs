@@ -13,7 +13,7 @@ use crate::error::LiveError;
 
 const BYTES: usize = 32;
 
-/// 32 random bytes that both hosts know and nobody else: whoever has them may use the server.
+/// 32 random bytes that only the two hosts know. Whoever has them may use the server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; BYTES]);
 
@@ -33,7 +33,7 @@ impl Key {
     /// Reads a key file: 64 hexadecimal digits.
     ///
     /// # Errors
-    /// It cannot be read, others than its owner may read it, or it is no key.
+    /// The file cannot be read, users other than its owner may read it, or it is not a key.
     pub fn read(file: &Path) -> Result<Self, LiveError> {
         let wrong = |why: String| LiveError::Key {
             file: file.display().to_string(),
@@ -49,7 +49,7 @@ impl Key {
             )));
         }
         let mut text = String::new();
-        let most = 4 * BYTES as u64; // a big file is no key
+        let most = 4 * BYTES as u64; // a larger file is not a key
         let read = (&opened).take(most).read_to_string(&mut text);
         read.map_err(io)?;
         Self::parse(text.trim()).map_err(wrong)

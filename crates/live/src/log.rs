@@ -1,8 +1,7 @@
-//! What each host notes of every packet, and the two notes put together.
+//! What each host records about every packet, and the two logs merged.
 //!
-//! A packet's name is the number of the datagram that carried it: it tells two packets apart however
-//! alike they are, such as one and the same segment sent twice (Pantheon's UID, seed 004, section
-//! 3.1.2).
+//! A packet is identified by the number of the datagram that carried it. So even two equal packets are
+//! distinct, such as a segment sent twice (Pantheon's UID, section 3.1.2).
 
 use std::collections::BTreeMap;
 
@@ -43,7 +42,7 @@ pub(crate) struct Log {
     received: Vec<u8>,
     received_rows: usize,
     last_received: Received,
-    /// Packets that were not noted, for want of room.
+    /// Packets that were not recorded because the log was full.
     pub(crate) missed: u64,
 }
 
@@ -65,7 +64,7 @@ fn step(now: u64, then: u64) -> i64 {
 }
 
 impl Log {
-    /// Notes a packet on its way out, if it is of a flow.
+    /// Records a packet that leaves, if it belongs to a flow.
     #[inline]
     pub(crate) fn note_sent(&mut self, number: u64, at_ns: u64, packet: &[u8]) {
         let Some(headers) = read_headers(packet) else {
@@ -174,7 +173,7 @@ impl Rows {
     }
 }
 
-/// One packet of a flow's data on its way from one host to the other, in seconds of the run.
+/// One packet of a flow's data between the hosts, in seconds of the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Passage {
     pub(crate) flow: u32,
@@ -182,7 +181,7 @@ pub(crate) struct Passage {
     pub(crate) first: u64,
     pub(crate) payload_bytes: u32,
     pub(crate) sent_s: f64,
-    /// None: it was lost, or is under way.
+    /// None: it was lost, or is in transit.
     pub(crate) arrived_s: Option<f64>,
 }
 
@@ -202,8 +201,8 @@ pub(crate) struct Crossed {
 }
 
 /// Puts together what one host sent and the other received. `sent_at` and `received_at` turn the
-/// hosts' clocks into seconds of the run; packets sent after `until_s` may still be on their way, and
-/// are not called lost. Nothing was noted before the flows were connected.
+/// hosts' clocks into seconds of the run; packets sent after `until_s` may still be in transit, and do not
+/// count as lost. Nothing was recorded before the flows were connected.
 pub(crate) fn merge(
     sent: &[Sent],
     received: &[Received],
@@ -258,7 +257,7 @@ pub(crate) fn merge(
                 crossed.delays.push(delay_s);
             }
         } else if time_s <= until_s {
-            // where on the way nobody can tell: it has no time of its own
+            // the place and time of the loss are unknown
             crossed.records.push(PacketRecord {
                 event: PacketEvent::DroppedByLoss,
                 ..record

@@ -18,7 +18,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// A message that an application wants to have `bytes`.
+    /// A message of `bytes` bytes, as an application writes it.
     pub(crate) fn new(bytes: u64, written_ns: u64, answer_bytes: u64) -> Self {
         Self {
             bytes: bytes.max(HEAD_BYTES as u64),
@@ -65,8 +65,8 @@ impl Reader {
         }
     }
 
-    /// `size` bytes have come, at most what is wanted; `bytes` are they, if they matter. The message
-    /// that is whole with them; an error if this is no message.
+    /// Takes `size` bytes that have arrived, at most those still missing; `bytes` has their content, if it
+    /// matters. Returns the message that they complete; an error if this is not a message.
     pub(crate) fn take(&mut self, size: u64, bytes: &[u8]) -> Result<Option<Head>, ()> {
         let (head, left) = match &mut self.current {
             Some((head, left)) => {

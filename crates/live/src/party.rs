@@ -53,7 +53,7 @@ pub(crate) struct Party {
 const MOST_RECORDS: usize = 1 << 22;
 
 impl Party {
-    /// A host with its address in the tunnel, that will run what `scenario` says; one of `parties` at once.
+    /// A host with its address in the tunnel, which will run `scenario`; one of `parties` at the same time.
     pub(crate) fn create(
         side: End,
         scenario: Option<&Scenario>,
@@ -77,7 +77,7 @@ impl Party {
         })
     }
 
-    /// Settings of TCP as the scenario wants them.
+    /// Applies the scenario's settings of TCP.
     pub(crate) fn settle(&self, scenario: &Scenario) -> Result<Vec<String>, LiveError> {
         let settings = settings(Some(scenario));
         let peer = address(self.side.opposite());
@@ -138,7 +138,7 @@ impl Party {
                         let flow = flow.filter(|&flow| {
                             from.ip() == peer && flow < tasks.len() && sockets[flow].is_none()
                         });
-                        // whoever else connects is not wanted
+                        // ignore other connections
                         let Some(flow) = flow else { continue };
                         let task = &tasks[flow];
                         prepare(&socket, task).map_err(|error| {

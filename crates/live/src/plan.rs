@@ -21,7 +21,7 @@ pub(crate) const SHAPE: Shape = Shape {
     prefix_v6: 64,
 };
 
-/// Where the server listens for what is agreed beside the flows.
+/// The port of the server's control connection.
 pub(crate) const CONTROL_PORT: u16 = 5000;
 /// Where a flow's receiver listens.
 pub(crate) const FLOW_PORT: u16 = 5001;
@@ -47,7 +47,7 @@ pub(crate) const fn address(host: End) -> IpAddr {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Plan {
-    /// A scenario over one link without limits: the real path takes its place.
+    /// A scenario over one link without limits, which stands for the real path.
     pub(crate) scenario: String,
     pub(crate) duration_s: f64,
     pub(crate) seed: u64,
@@ -56,10 +56,10 @@ pub(crate) struct Plan {
 /// The link that stands for the real path.
 pub(crate) const LINK: &str = "delay = '0 ms'\n";
 
-/// Bulk flows of these schemes, or, with `workload`, flows that send what it says.
+/// Bulk flows of these schemes, or, with `workload`, flows with that workload.
 ///
 /// # Errors
-/// It is no workload.
+/// The text is not a workload.
 pub fn scenario_of(
     schemes: &[String],
     heading: Heading,
@@ -76,7 +76,7 @@ pub fn scenario_of(
     Ok(scenario)
 }
 
-/// Takes the links of a scenario away, for the real path takes their place.
+/// Removes the links of a scenario, because the real path replaces them.
 pub(crate) fn over_real_path(scenario: &Scenario) -> Scenario {
     let path = Path::parse(LINK, "live").expect("a path without limits");
     let mut over = Scenario::bulk(path, ["cubic"]);

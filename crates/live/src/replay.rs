@@ -5,7 +5,7 @@
 pub(crate) struct ReplayWindow {
     /// One more than the greatest number that has come.
     next: u64,
-    /// Bit `n % SPAN` tells whether number `n` has come, of the last `SPAN - 64` numbers.
+    /// Bit `n % SPAN` says whether number `n` has arrived, for the last `SPAN - 64` numbers.
     came: [u64; WORDS],
 }
 
@@ -21,7 +21,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Whether `number` may be taken: it has not come before, and is not too old to tell.
+    /// Whether `number` may be accepted: it has not arrived before, and is not too old to know.
     #[inline]
     pub(crate) const fn is_new(&self, number: u64) -> bool {
         if number >= self.next {

@@ -33,7 +33,7 @@ pub struct ServerOptions {
     pub listen: SocketAddr,
     /// Who may use it: those who have it.
     pub key: Key,
-    /// Clients at once.
+    /// The most simultaneous clients.
     pub most_clients: usize,
     /// The longest run that it takes part in, in seconds.
     pub most_duration_s: f64,
@@ -79,11 +79,11 @@ impl fmt::Display for ServerEvent {
 
 /// Serves clients until `stop`; `tell` is called from the threads that serve them.
 ///
-/// Whoever has not the key gets no answer at all. A client gets a network namespace of its own, from
-/// which nothing but the client can be reached.
+/// A client without the key gets no answer. Each client gets its own network namespace, from which only the
+/// client can be reached.
 ///
 /// # Errors
-/// The address cannot be listened on. What goes wrong with one client is told, and is no error.
+/// The address cannot be listened on. Errors of one client go to `tell`, and do not end the server.
 pub fn serve(
     options: &ServerOptions,
     tell: &(dyn Fn(ServerEvent) + Sync),
@@ -142,7 +142,7 @@ pub fn serve(
     })
 }
 
-/// Raises a flag when it goes, also on the way out of an error.
+/// Raises a flag when it is dropped, also after an error.
 pub(crate) struct RaiseOnDrop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for RaiseOnDrop<'_> {
@@ -166,7 +166,7 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
     ])
 }
 
-/// What a client wants, and can have.
+/// What a client asked for and the server accepts.
 struct Agreed {
     plan: Plan,
     tasks: Vec<Task>,
@@ -244,7 +244,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Hears what the client wants, and whether it can be had.
+    /// Receives what the client asks for, and checks whether it is available.
     fn agree(&self, control: &Control, party: &Party) -> Result<Agreed, LiveError> {
         let Request::Plan(plan) = control.hear(PATIENCE, &|| self.over())? else {
             return Err(LiveError::Peer("has no plan".into()));
@@ -290,7 +290,7 @@ impl Visit<'_> {
         let Request::Begin { at_ns } = control.hear(PATIENCE, &|| self.over())? else {
             return Err(LiveError::Peer("did not begin".into()));
         };
-        // a client that wants to begin at some other time has other clocks than it says
+        // a client that asks to begin at another time has other clocks than it reported
         let soon_ns = monotonic_ns() + PATIENCE.as_nanos() as u64;
         let begin_ns = at_ns.min(soon_ns);
         let last_ns = begin_ns + (plan.duration_s * 1e9) as u64 + PATIENCE.as_nanos() as u64;
@@ -338,7 +338,7 @@ impl Visit<'_> {
     }
 }
 
-/// Rows of a trace as a Parquet file; nothing at all if there are none.
+/// Rows of a trace as a Parquet file; empty if there are no rows.
 fn trace_bytes(records: Vec<pathcast_trace::Record>) -> Result<Vec<u8>, LiveError> {
     if records.is_empty() {
         return Ok(Vec::new());

@@ -22,8 +22,8 @@ pub(crate) fn open(address: SocketAddr) -> Result<UdpSocket, LiveError> {
     Ok(socket)
 }
 
-/// Datagrams that came while the socket had no room, since it was opened; none if the kernel does not
-/// tell.
+/// Datagrams dropped because the socket had no room, since it was opened; none if the kernel does not
+/// report them.
 pub(crate) fn drops(socket: &UdpSocket) -> Option<u64> {
     let inode = fstat(socket).ok()?.st_ino;
     ["udp", "udp6"].into_iter().find_map(|table| {

@@ -39,8 +39,8 @@ const MOST_UNUSED: usize = 32;
 /// Samples of the other's clock that are kept.
 const MOST_SAMPLES: usize = 100_000;
 
-/// What is in a datagram that is no packet. Packets begin with the version of IP, 4 or 6, in the upper
-/// half of their first byte.
+/// The first byte of datagrams that carry no packet. Packets begin with the version of IP, 4 or 6, in the
+/// upper half of their first byte.
 const QUESTION: u8 = 1;
 const ANSWER: u8 = 2;
 const FAREWELL: u8 = 3;
@@ -109,7 +109,7 @@ impl Handle {
         self.send(Command::Attach(index, host));
     }
 
-    /// Ends the session and tells the other host so.
+    /// Ends the session and reports that to the other host.
     pub(crate) fn close(&self, index: u32) {
         self.send(Command::Close(index));
     }
@@ -139,13 +139,13 @@ pub(crate) struct Welcoming {
     key: Key,
     signer: Signer,
     cookies: Cookies,
-    /// Sessions in use at once.
+    /// The most simultaneous sessions.
     most: usize,
     arrived: Sender<Arrived>,
 }
 
 impl Welcoming {
-    /// Clients with `key`, `most` at once, are told to `arrived`.
+    /// Reports clients with `key`, at most `most` at a time, to `arrived`.
     pub(crate) fn new(key: Key, most: usize, arrived: Sender<Arrived>) -> Result<Self, LiveError> {
         Ok(Self {
             signer: Signer::new(&key),
@@ -167,7 +167,7 @@ pub(crate) struct Tunnel {
     welcoming: Option<Welcoming>,
     datagram: Box<[u8; MOST_BYTES]>,
     content: Box<[u8; MOST_BYTES]>,
-    /// Datagrams that were none of ours.
+    /// Datagrams of no session.
     strange: u64,
 }
 
@@ -256,7 +256,7 @@ impl Tunnel {
         }
     }
 
-    /// Asks for the time where that is due, and ends what is over; gives how long to sleep.
+    /// Asks for the time where that is due, and ends sessions that are over; returns how long to sleep.
     fn keep_up(&mut self) -> u64 {
         let now_ns = monotonic_ns();
         let mut sleep_ns = LONGEST_SLEEP_NS;
@@ -308,7 +308,7 @@ impl Tunnel {
 
     fn close(&mut self, index: u32) {
         if let Some(carried) = self.sessions.get_mut(&index) {
-            // thrice, for nobody repeats it
+            // three times, because it is not repeated after a loss
             for _ in 0..3 {
                 carried.send(&self.udp, &mut self.datagram, &[FAREWELL]);
             }
@@ -452,8 +452,8 @@ impl Tunnel {
             self.strange += 1;
             return;
         };
-        // a client that changes its network, or whose NAT forgets it, comes from elsewhere; what was overtaken
-        // tells where it was before
+        // a client that changes its network, or whose NAT forgets it, has a new address; an overtaken
+        // datagram has the former one
         if carried.replay.is_newest(number) {
             carried.peer = from;
         }
@@ -548,7 +548,7 @@ fn is_packet(content: &[u8]) -> bool {
         .is_some_and(|first| matches!(first >> 4, 4 | 6))
 }
 
-/// An index that nobody can guess and no session has.
+/// A random index that no session has.
 fn unused_index(sessions: &BTreeMap<u32, Carried>) -> Option<u32> {
     for _ in 0..16 {
         let mut bytes = [0; 4];

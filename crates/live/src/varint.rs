@@ -16,7 +16,7 @@ pub(crate) fn put_signed(bytes: &mut Vec<u8>, value: i64) {
     put(bytes, (value << 1 ^ value >> 63) as u64);
 }
 
-/// Takes a number off the front of `bytes`; none if there is no whole one.
+/// Takes a number off the front of `bytes`; none if it is incomplete.
 #[inline]
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;

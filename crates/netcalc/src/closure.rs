@@ -19,7 +19,7 @@ impl Curve {
     /// Of two parts beyond `T + d`, tail's beginning and period, one can give whole periods to the
     /// other; so the closure is that of `f` up to there, convolved with `f`. The former's cheapest part
     /// `t0`, where `f(t) / t` is least, becomes its period: once it repeats over a stretch as long as
-    /// the longest part it repeats for ever.
+    /// the longest part that it repeats without end.
     ///
     /// # Errors
     /// No period is found (cheapest parts without a common multiple), or too many segments.

@@ -213,7 +213,7 @@ impl Curve {
     }
 
     /// Flow control by a static window over any network: `network (x) closure(network (x) delay +
-    /// window)`, with the delay of the way back in seconds (Lübben & Fidler, equations 2 and 3 solved;
+    /// window)`, with the reverse delay in seconds (Lübben & Fidler, equations 2 and 3 solved;
     /// Chang 2000).
     ///
     /// # Errors
@@ -226,8 +226,8 @@ impl Curve {
     }
 
     /// Service that probes at constant rates prove: `max over r of r [t - d(r)]+`, where `delays_s[i]`
-    /// is a quantile of the steady-state delay at `rates[i]` (Lübben & Fidler, equation 7). It holds
-    /// but for the sum of the quantiles' chances to be exceeded.
+    /// is a quantile of the steady-state delay at `rates[i]` (Lübben & Fidler, equation 7). It holds except
+    /// with the sum of the probabilities that the quantiles are exceeded.
     ///
     /// # Errors
     /// No rates, columns of different lengths, a number out of range.

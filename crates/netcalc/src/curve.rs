@@ -17,11 +17,11 @@ pub struct Segment {
     pub slope: f64,
 }
 
-/// How a curve goes on.
+/// How a curve continues.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
 pub enum Tail {
-    /// The last segment goes on for ever.
+    /// The last segment continues without end.
     Affine,
     /// `f(t + period_s) = f(t) + increment` for all `t > from_s`.
     Periodic {
@@ -55,7 +55,7 @@ impl Curve {
         &self.segments
     }
 
-    /// How the curve goes on after them.
+    /// How the curve continues after them.
     pub fn tail(&self) -> Tail {
         self.tail
     }
@@ -287,7 +287,7 @@ impl Curve {
         }
     }
 
-    /// Whether the curve is nowhere above another, but for rounding (1e-9 of time and value).
+    /// Whether the curve is nowhere above another, within rounding (1e-9 of time and value).
     ///
     /// # Errors
     /// Their tails cannot be compared: periods without common multiple.
@@ -321,7 +321,7 @@ impl Curve {
         Ok(super::pieces::below(&a, &b, tolerance))
     }
 
-    /// Whether two curves are the same but for rounding (1e-9 of time and value).
+    /// Whether two curves are equal within rounding (1e-9 of time and value).
     ///
     /// # Errors
     /// As [`Self::is_at_most`].

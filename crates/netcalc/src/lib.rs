@@ -153,7 +153,7 @@ fn positive(what: impl FnOnce() -> String, got: f64, most: f64) -> Result<f64, M
     })
 }
 
-/// Whether two numbers are the same but for rounding.
+/// Whether two numbers are equal within rounding.
 fn same(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= ROUNDING * a.abs().max(b.abs())
 }

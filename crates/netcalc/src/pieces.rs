@@ -76,7 +76,7 @@ pub(super) fn slice(pieces: &[Piece], from: f64, to: f64) -> Vec<Piece> {
         .collect()
 }
 
-/// Goes through two sorted lists at once: calls `visit(from, to, index in a, index in b)` for each
+/// Goes through two sorted lists together: calls `visit(from, to, index in a, index in b)` for each
 /// stretch on which both are linear or absent. Stretches that are rounding belong to the next one.
 pub(super) fn overlay(
     a: &[Piece],
@@ -135,7 +135,7 @@ pub(super) fn envelope(a: &[Piece], b: &[Piece], side: Side) -> Vec<Piece> {
         return if a.is_empty() { b.to_vec() } else { a.to_vec() };
     }
     let mut found: Vec<Piece> = Vec::with_capacity(a.len() + b.len());
-    // where the last piece came from: it goes on rather than being cut at each breakpoint of the other
+    // where the last piece came from: it continues rather than being cut at each breakpoint of the other
     let mut source = None;
     let mut push = |from: f64, to: f64, which: (bool, usize)| {
         let piece = if which.0 { &a[which.1] } else { &b[which.1] };
@@ -246,8 +246,8 @@ impl Envelope {
     }
 }
 
-/// Makes a list that is increasing but for rounding increasing, and fills gaps of rounding: what is
-/// above what follows comes down to it (lower envelopes).
+/// Makes a list increasing that is so up to rounding, and fills gaps of rounding. A value above its
+/// successor is lowered to it (lower envelopes).
 pub(super) fn lower_to_what_follows(pieces: &mut Vec<Piece>) {
     let mut found: Vec<Piece> = Vec::with_capacity(pieces.len());
     let mut next = f64::INFINITY;
@@ -332,12 +332,12 @@ pub(super) fn runs(pieces: &[Piece], side: Side) -> Vec<std::ops::Range<usize>> 
     found
 }
 
-/// Whether two lists are the same function but for rounding, in time and in value.
+/// Whether two lists are the same function within rounding, in time and in value.
 pub(super) fn alike(a: &[Piece], b: &[Piece], tolerance: f64) -> bool {
     below(a, b, tolerance) && below(b, a, tolerance)
 }
 
-/// Whether `a` is nowhere above `b`, but for rounding in time and in value. Both increasing, on the
+/// Whether `a` is nowhere above `b`, within rounding in time and in value. Both increasing, on the
 /// same stretch.
 pub(super) fn below(a: &[Piece], b: &[Piece], tolerance: f64) -> bool {
     let (Some(last_a), Some(last_b)) = (a.last(), b.last()) else {

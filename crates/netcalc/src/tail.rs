@@ -162,14 +162,14 @@ fn check(curve: Curve) -> Result<Curve, MinPlusError> {
     Ok(curve)
 }
 
-/// Whether `next` goes on as `last` does: continuous, of the same slope.
+/// Whether `next` continues `last`: without a step, with the same slope.
 fn goes_on(last: &Piece, next: &Piece) -> bool {
     same(last.slope, next.slope)
         && (last.at(next.from) - next.value).abs() <= ROUNDING * next.value.abs()
         && (last.at(next.to) - next.end()).abs() <= ROUNDING * next.end().abs()
 }
 
-/// Drops slivers, joins what goes on, and takes rounding out of what may not fall.
+/// Drops slivers, joins pieces that continue each other, and removes rounding from what must not fall.
 fn tidy(pieces: &[Piece], mut from: f64, floor: f64) -> Vec<Piece> {
     let mut found: Vec<Piece> = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -180,7 +180,7 @@ fn tidy(pieces: &[Piece], mut from: f64, floor: f64) -> Vec<Piece> {
         piece.from = from;
         from = piece.to;
         match found.last_mut() {
-            // an infinite end would spoil the comparison of ends
+            // ends are compared below, so they must be finite
             Some(last) if piece.to.is_finite() && goes_on(last, &piece) => last.to = piece.to,
             Some(last)
                 if same(last.slope, piece.slope)

@@ -179,7 +179,7 @@ fn the_closure_gives_the_closed_form_of_window_flow_control() {
 
 #[test]
 fn a_window_over_a_window_is_the_smaller_one() {
-    // an inner loop over the network, an outer one of more rate: nothing changes but for the steps
+    // an inner loop over the network, an outer one of more rate: nothing changes except the steps
     let network = Curve::latency_rate(10e6, 0.02).unwrap();
     let inner = Curve::windowed(&network, 0.02, 200e3).unwrap();
     let outer = Curve::windowed(&inner, 0.02, 400e3).unwrap();

@@ -200,7 +200,7 @@ proptest! {
         } else {
             prop_assert!(f.rate() > g.rate());
         }
-        // f (/) g is the least h with f <= h (x) g, but for the value at 0, which a curve does not hold
+        // f (/) g is the least h with f <= h (x) g, except for the value at 0, which a curve does not have
         let above = f.vertical_deviation(&g);
         if let Ok(above) = above
             && above.is_finite()

@@ -130,7 +130,7 @@ impl Device {
         &self.name
     }
 
-    /// Whether it carries super-packets: then [`Device::read_super`] takes the place of [`Device::read`].
+    /// Whether it carries super-packets: then [`Device::read_super`] replaces [`Device::read`].
     pub const fn super_packets(&self) -> bool {
         match &self.carrier {
             Carrier::Tun(tun) => tun.super_packets(),
@@ -167,7 +167,7 @@ impl Device {
     /// Gives the kernel a packet that came out of the device.
     ///
     /// # Errors
-    /// What the kernel says: this is no packet, or the device is not up.
+    /// The kernel refuses: this is not a packet, or the device is not up.
     #[inline]
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         match &self.carrier {
@@ -180,7 +180,7 @@ impl Device {
     /// devices with super-packets.
     ///
     /// # Errors
-    /// As [`Device::write`]; or the device takes no such packet.
+    /// As [`Device::write`], or the device accepts no such packet.
     #[inline]
     pub fn write_unsummed(&self, packet: &[u8]) -> io::Result<()> {
         match &self.carrier {

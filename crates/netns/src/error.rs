@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
-/// Why there is no such namespace or device.
+/// Why a namespace or device cannot be made or found.
 #[derive(Debug, Error)]
 pub enum NetnsError {
     /// The process may not do that.
@@ -27,7 +27,7 @@ pub enum NetnsError {
     /// The user may not make user namespaces.
     #[error("this user may not make user namespaces ({source}): {why}")]
     NoUserNamespace {
-        /// What is in the way, as far as can be told, and what to do.
+        /// What prevents it, as far as is known, and what to do.
         why: String,
         /// What the kernel says.
         source: io::Error,

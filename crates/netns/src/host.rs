@@ -85,7 +85,7 @@ pub fn set_sysctls(settings: &Settings, addresses: &[IpAddr]) -> Vec<String> {
     let mut values = vec![
         // else a flow begins with the ssthresh that the last one to this host ended with
         ("net/ipv4/tcp_no_metrics_save", "1".to_string()),
-        // smallest, initial, largest: the kernel's defaults but for the last
+        // smallest, initial, largest: the kernel's defaults except for the last
         ("net/ipv4/tcp_wmem", format!("4096 131072 {buffer_bytes}")),
         ("net/ipv4/tcp_rmem", format!("4096 131072 {buffer_bytes}")),
         (

@@ -22,8 +22,8 @@ pub struct Shape {
     pub prefix_v6: u32,
 }
 
-/// Packets that may wait in the device until we read them. At the default of 500 to 1000, the device
-/// itself drops packets when the sender has a burst, and nobody is told.
+/// Packets that may wait in the device until we read them. With the default of 500 to 1000, the device
+/// silently drops packets of a sender's burst.
 const DEVICE_QUEUE_PACKETS: u32 = 30_000;
 
 /// Gives interface `name` in the calling thread's namespace its addresses, and switches it on.
@@ -41,7 +41,7 @@ pub fn configure(name: &str, addresses: &[IpAddr], shape: Shape) -> io::Result<(
     let mask = Ipv4Addr::from_bits(u32::MAX << (32 - shape.prefix_v4));
     for (number, address) in addresses.iter().enumerate() {
         if let IpAddr::V4(address) = address {
-            // the second address and those after it have labels of their own
+            // the second and later addresses need their own labels
             let labeled = match number {
                 0 => request,
                 _ => InterfaceRequest::new(&format!("{name}:{number}")),
@@ -77,8 +77,8 @@ pub(crate) fn switch_on(name: &str) -> io::Result<()> {
     interface_ioctl(control.as_fd(), libc::SIOCSIFFLAGS, &mut request)
 }
 
-/// Has interface `name` in the calling thread's namespace show packets as they would be on a wire: each
-/// of its own, with its checksums.
+/// Makes interface `name` in the calling thread's namespace show packets as on a wire: one by one, with
+/// their checksums.
 pub(crate) fn switch_off_offloads(name: &str) -> io::Result<()> {
     let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     for offload in [
@@ -95,7 +95,7 @@ pub(crate) fn switch_off_offloads(name: &str) -> io::Result<()> {
 /// The number of interface `name` in the calling thread's namespace.
 ///
 /// # Errors
-/// What the kernel says: there is none.
+/// The kernel finds no such interface.
 pub fn index(name: &str) -> io::Result<u32> {
     let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mut request = InterfaceRequest::new(name);

@@ -29,8 +29,8 @@ pub(crate) struct LinkEnd<'a> {
     pub(crate) mtu: u32,
 }
 
-/// Makes a pair of devices that ask nobody for hardware addresses, both switched off: one end in the
-/// calling thread's namespace, the other in `elsewhere`.
+/// Makes a pair of devices without address resolution, both switched off: one end in the calling thread's
+/// namespace, the other in `elsewhere`.
 pub(crate) fn add_pair(
     here: &LinkEnd<'_>,
     there: &LinkEnd<'_>,
@@ -51,7 +51,7 @@ pub(crate) fn add_pair(
 
 /// Sets how many packets may wait in interface number `index` of the calling thread's namespace.
 pub(crate) fn set_queue(index: u32, packets: u32) -> io::Result<()> {
-    // struct ifinfomsg: family, padding, kind of hardware; index; flags, and which of them are meant
+    // struct ifinfomsg: family, padding, kind of hardware; index; flags, and the mask of those to change
     let mut message = vec![0; 4];
     message.extend(index.to_ne_bytes());
     message.extend([0; 8]);
@@ -59,8 +59,8 @@ pub(crate) fn set_queue(index: u32, packets: u32) -> io::Result<()> {
     request(RTM_NEWLINK, 0, &message)
 }
 
-/// Gives interface number `index` of the calling thread's namespace an IPv6 address, which can be used at
-/// once: nobody is asked whether they have it too.
+/// Gives interface number `index` of the calling thread's namespace an IPv6 address without duplicate
+/// address detection, so the address can be used immediately.
 pub(crate) fn add_ipv6_address(index: u32, address: Ipv6Addr, prefix: u32) -> io::Result<()> {
     // struct ifaddrmsg: family, length of the prefix, flags, scope; index
     let mut message = vec![libc::AF_INET6 as u8, prefix as u8, IFA_F_NODAD, 0];
@@ -72,7 +72,7 @@ pub(crate) fn add_ipv6_address(index: u32, address: Ipv6Addr, prefix: u32) -> io
 /// A `struct ifinfomsg`, and what both ends have.
 fn describe(end: &LinkEnd<'_>) -> Vec<u8> {
     let no_arp = libc::IFF_NOARP as u32;
-    // family, padding, kind of hardware, index; flags, and which of them are meant
+    // family, padding, kind of hardware, index; flags, and the mask of those to change
     let mut message = vec![0; 8];
     message.extend(no_arp.to_ne_bytes());
     message.extend(no_arp.to_ne_bytes());

@@ -32,7 +32,7 @@ impl Namespace {
     /// Runs `work` inside, on a thread of its own: the calling thread stays where it is.
     ///
     /// # Errors
-    /// What the kernel says of entering the namespace.
+    /// The kernel refuses to enter the namespace.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         on_own_thread(|| {
             move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?;

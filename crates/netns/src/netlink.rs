@@ -8,11 +8,11 @@ use rustix::net::{
 
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
-/// Take the place of one that is there.
+/// Replace an existing object.
 pub(crate) const NLM_F_REPLACE: u16 = 0x100;
 /// Fail if there is one already.
 pub(crate) const NLM_F_EXCL: u16 = 0x200;
-/// Create it if there is none.
+/// Create the object if it does not exist.
 pub(crate) const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
 

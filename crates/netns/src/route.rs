@@ -56,10 +56,10 @@ pub fn add_beginning(address: IpAddr, interface: u32, beginning: Beginning) -> i
     request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &body)
 }
 
-/// Adds a route of the calling thread's namespace: packets to the network of `prefix` bits that
-/// `address` is in leave by the interface number `interface`, or, without one, are answered that
-/// nobody can be reached there. Connections over it have the congestion control `scheme`, if there is
-/// one: also one that the kernel restricts to root, which cannot be the namespace's default.
+/// Adds a route to the calling thread's namespace. Packets to the network of `prefix` bits that contains
+/// `address` leave by the interface number `interface`; without an interface, senders get the error that
+/// the network is unreachable. Connections over the route have the congestion control `scheme`, if given.
+/// It may be one that the kernel restricts to root, which cannot be the namespace's default.
 ///
 /// # Errors
 /// What the kernel says.

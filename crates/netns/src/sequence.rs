@@ -9,7 +9,7 @@ pub struct PayloadCount {
 }
 
 impl PayloadCount {
-    /// Counts from the first packet seen: a SYN, which has the first number, takes one that is no payload.
+    /// Counts from the first packet seen. A SYN has the first number, which counts no payload.
     pub fn beginning(sequence: u32) -> Self {
         Self {
             first: u64::from(sequence) + 1,

@@ -1,4 +1,4 @@
-//! What sockets are told beside what libraries wrap.
+//! Socket options that libraries do not wrap.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -130,7 +130,7 @@ const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>())
 /// Sets an option of TCP that is an `int`.
 ///
 /// # Errors
-/// What the kernel says: there is no such option or value.
+/// The kernel has no such option or value.
 pub fn set_tcp_option(socket: BorrowedFd<'_>, option: libc::c_int, value: i32) -> io::Result<()> {
     // SAFETY: the kernel reads the four bytes of `value`, whose size it is given.
     let result = unsafe {

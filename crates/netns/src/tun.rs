@@ -70,7 +70,7 @@ impl Tun {
     /// Gives the kernel a packet that came out of the device.
     ///
     /// # Errors
-    /// What the kernel says: this is no packet, or the device is not up.
+    /// The kernel refuses: this is not a packet, or the device is not up.
     #[inline]
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         if self.super_packets {
@@ -82,7 +82,7 @@ impl Tun {
     /// The same for a packet whose checksum is the sum of its pseudo header.
     ///
     /// # Errors
-    /// As [`Tun::write`]; this is no packet over TCP or UDP, or the device takes no such packets.
+    /// As [`Tun::write`], or this is not a packet of TCP or UDP, or the device accepts no such packets.
     #[inline]
     pub fn write_unsummed(&self, packet: &[u8]) -> io::Result<()> {
         match unsummed_header(packet) {

@@ -1,4 +1,4 @@
-//! User namespaces: where a process without privileges has those over networks of its own.
+//! User namespaces, in which a process without privileges may configure its own networks.
 
 use std::fs;
 use std::io;
@@ -9,13 +9,13 @@ use crate::error::NetnsError;
 use crate::interface::switch_on_loopback;
 use crate::sys::unshare_user_and_network;
 
-/// Moves this process into a user namespace and a network namespace of its own, for good. There it may
-/// make namespaces, devices and routes, whoever it is outside; its user and group stay what they are,
-/// and all others are `nobody`. A command that it starts has no privileges, unless it is uid 0.
+/// Moves this process permanently into its own user namespace and network namespace. There it may make
+/// namespaces, devices and routes, whatever its user outside. Its user and group stay the same, and all
+/// others appear as `nobody`. A command that it starts has no privileges, unless it is uid 0.
 ///
 /// # Errors
-/// The machine does not let this user make user namespaces, and why as far as that can be found out;
-/// or this process has more than one thread.
+/// The machine does not let this user make user namespaces (with the reason, if it is known), or this
+/// process has more than one thread.
 pub fn enter_user_namespace() -> Result<(), NetnsError> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let enter = || -> io::Result<()> {

@@ -16,15 +16,15 @@ use crate::sys::packet::{LinkAddress, Ring, ignore_own, take_drops};
 /// The other end's name; its namespace has nothing else.
 const OTHER_END: &str = "pump0";
 
-/// Hardware addresses of our own choice (the second bit of the first byte says so). Nobody but the two
-/// ends ever sees them.
+/// Locally administered hardware addresses (by the second bit of the first byte). Only the two ends see
+/// them.
 const HARDWARE: [u8; 6] = [0x02, 0, 0, 0, 0, 1];
 const OTHER_HARDWARE: [u8; 6] = [0x02, 0, 0, 0, 0, 2];
 
 /// Packets that may wait until we read them: 0.1 s at 1 Gbit/s, 16 MiB.
 const FRAMES: usize = 8192;
 
-/// What may be on its way into the kernel, in bytes as it counts them.
+/// What may be queued into the kernel, in bytes as the kernel counts them.
 const SEND_BUFFER_BYTES: usize = 8 << 20;
 
 /// A veth pair, one end of which is the interface; at the other, in a namespace that has nothing else,
@@ -58,7 +58,7 @@ impl Veth {
         )
         .map_err(|error| kernel(&format!("creating the veth pair {name}"), error))?;
         let other_end = || -> io::Result<Self> {
-            // the other end says nothing of its own; a kernel without IPv6 does not anyway
+            // keep the other end from sending its own packets; a kernel without IPv6 sends none
             let _ = fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
             switch_off_offloads(OTHER_END)?;
             let (packet, datagram) = (AddressFamily::PACKET, SocketType::DGRAM);
@@ -71,7 +71,7 @@ impl Veth {
             let ring = Ring::of(socket, mtu as usize, FRAMES)?;
             let index = index(OTHER_END)?;
             let to = |protocol| LinkAddress::new(index, protocol, HARDWARE);
-            // before binding: a socket that is bound to what is off has an error to tell first
+            // before binding: a socket that is bound to an interface that is off first reports an error
             switch_on(OTHER_END)?;
             to(libc::ETH_P_ALL).bind(ring.as_fd())?;
             Ok(Self {
@@ -103,7 +103,7 @@ impl Veth {
     /// Gives the kernel a packet that came out of the interface.
     ///
     /// # Errors
-    /// What the kernel says: the interface is not up, or more is on its way than the socket takes.
+    /// The kernel refuses: the interface is not up, or the send buffer is full.
     #[inline]
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         let to = match packet.first().map(|byte| byte >> 4) {

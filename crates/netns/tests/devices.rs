@@ -200,7 +200,7 @@ fn what_there_is_no_room_for_is_counted() {
     for host in hosts() {
         let socket = socket(&host, NEAR.into());
         for _ in 0..SENT {
-            // a full device of TUN tells the sender
+            // a full TUN device returns an error to the sender
             let _ = socket.send_to(b"x", (FAR, PORT));
         }
         let mut held = 0;

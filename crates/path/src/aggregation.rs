@@ -12,7 +12,7 @@ use crate::reader::{Field, Read};
 pub enum AggregationSpec {
     /// At every multiple of this span.
     Interval(Span),
-    /// When so many packets are there, or when the first of them has waited for `within`.
+    /// When `packets` packets have arrived, or when the first of them has waited for `within`.
     Count {
         /// Packets that make a burst.
         packets: u64,
@@ -157,7 +157,7 @@ mod tests {
             packets: 3,
             within: Span::from_millis(20),
         };
-        // three at once; then two that wait for a third in vain
+        // three together; then two that wait until the deadline, because no third arrives
         assert_eq!(
             releases(spec, &[1, 2, 3, 10, 12, 31]),
             [3, 3, 3, 30, 30, 51]

@@ -8,18 +8,18 @@ use crate::staged::StagedChannel;
 
 /// One direction of a path, for packets that carry a `P`.
 ///
-/// A packet passes the policer, waits in the queue, is sent by the link, may be lost on the wire
-/// after it (so a lost packet has taken its place in the queue and its time on the link), arrives
-/// after the delay, and may be held back to be handed over in a burst. Order is kept, but for a
-/// queue that is fair between flows and for jitter that reorders.
+/// A packet passes the policer, waits in the queue, and is sent by the link. It may be lost on the wire
+/// after the link, so a lost packet has occupied both queue and link. It arrives after the delay, and may
+/// be held back until a burst is complete. Packets stay in order, except with a queue that is fair between
+/// flows or with jitter that reorders.
 ///
-/// [`Path::channels`](crate::Path::channels) makes channels. One with droptail, a constant rate and
-/// a fixed delay is several times as fast as others, for it has no events inside.
+/// [`Path::channels`](crate::Path::channels) makes channels. One with droptail, a constant rate and a fixed
+/// delay is several times as fast as others, because it has no internal events.
 #[derive(Clone, Debug)]
 pub struct Channel<P> {
     fast: FastChannel<P>,
-    /// Takes the place of the fast one if the path needs more. (An enum of the two costs a third of
-    /// the fast one's speed, for the compiler hides which it is in a field of the other.)
+    /// Replaces the fast channel if the path needs more. (An enum of the two costs a third of the fast
+    /// one's speed, because the compiler stores the discriminant in a field of a variant.)
     staged: Option<Box<StagedChannel<P>>>,
 }
 
@@ -95,7 +95,7 @@ impl<P> Channel<P> {
         }
     }
 
-    /// As [`Channel::dequeue`], with what happened to the packet on its way.
+    /// As [`Channel::dequeue`], with what happened to the packet in transit.
     #[inline]
     pub fn receive(&mut self, now: Time) -> Option<Arrival<P>> {
         match &mut self.staged {
@@ -116,8 +116,8 @@ impl<P> Channel<P> {
         }
     }
 
-    /// The next packet that was dropped after it was taken in, and not yet taken here. A packet that
-    /// is lost on the wire may be told a little before the moment of its loss.
+    /// The next packet that was dropped after it was taken in, and not yet taken here. A packet that is
+    /// lost on the wire may be returned a little before the moment of its loss.
     #[inline]
     pub fn take_dropped(&mut self) -> Option<Dropped<P>> {
         match &mut self.staged {

@@ -1,7 +1,7 @@
 //! A channel in virtual time: droptail, one rate, one delay.
 //!
-//! When a packet comes, the moment at which it will leave the link is known, so that it goes on the
-//! wire at once and the link needs no events of its own.
+//! The moment at which a packet will leave the link is known when it arrives. So the packet enters the wire
+//! immediately, and the link needs no events.
 
 use pathcast_base::{Span, Time};
 
@@ -22,7 +22,7 @@ pub(crate) struct FastChannel<P> {
 }
 
 impl<P> FastChannel<P> {
-    /// A channel of these elements; without a link, packets go on the wire at once.
+    /// A channel of these elements; without a link, packets enter the wire immediately.
     pub(crate) fn new(
         queue: VirtualDropTail,
         link: Option<ConstantLink>,
@@ -40,7 +40,7 @@ impl<P> FastChannel<P> {
         }
     }
 
-    /// A channel that is not used.
+    /// A placeholder for a channel that is not used.
     pub(crate) fn empty() -> Self {
         Self::new(VirtualDropTail::new(0, 0), None, Loss::None, Span::ZERO)
     }

@@ -1,5 +1,5 @@
-//! The text form of a path: its keys, and how it is written. What the value of a key may be stands with
-//! the element that it describes.
+//! The text form of a path: reads and writes its keys. The module of each element defines the values of its
+//! key.
 //!
 //! `docs/reference/path-file.md` is the reference.
 
@@ -88,7 +88,8 @@ pub(crate) fn path(root: &DeTable<'_>, at: usize, load: &mut Loader<'_>) -> Read
     })
 }
 
-/// The changes that also hold for the way back, as far as its rate and delay are those of forward.
+/// The changes that the reverse direction inherits: of its rate and its delay, where these are the forward
+/// direction's.
 fn inherited(forward: &[Change], rate: bool, delay: bool) -> Vec<Change> {
     forward
         .iter()
@@ -102,7 +103,7 @@ fn inherited(forward: &[Change], rate: bool, delay: bool) -> Vec<Change> {
         .collect()
 }
 
-/// A rate, or none where it is `unlimited`: a way back has that of forward otherwise.
+/// A rate, or none if it is `unlimited`. Without the key, the reverse direction has the forward rate.
 fn rate_if_any(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Option<LinkSpec>> {
     match field.text("a rate") {
         Ok("unlimited") => Ok(None),
@@ -136,31 +137,58 @@ fn schedule(field: Field<'_, '_>) -> Read<Vec<Change>> {
     Ok(changes)
 }
 
-/// The path as TOML, every default written out; tables within it are called `prefix` and their name.
-pub(crate) fn write(path: &Path, prefix: &str) -> String {
+/// Which defaults are written out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defaults {
+    /// All: the text states everything.
+    All,
+    /// Only those that depend on no other key. A key that is changed in this text changes what depends on it.
+    Independent,
+}
+
+/// The path as TOML; tables within it are called `prefix` and their name.
+pub(crate) fn write(path: &Path, prefix: &str, defaults: Defaults) -> String {
     let name = toml::Value::from(path.name.as_str());
-    // without a rate of its own, the way back has that of forward
-    let unlimited = match (&path.forward.rate, &path.reverse.rate) {
-        (Some(_), None) => "rate = \"unlimited\"\n",
-        _ => "",
+    let (forward, reverse) = (&path.forward, &path.reverse);
+    let all = defaults == Defaults::All;
+    let (own_rate, own_delay) = (reverse.rate != forward.rate, reverse.delay != forward.delay);
+    let rate = match &reverse.rate {
+        // without a rate of its own, the reverse direction has the forward rate
+        None if forward.rate.is_some() => "rate = \"unlimited\"\n".into(),
+        rate if all || own_rate => write_rate(rate.as_ref()),
+        _ => String::new(),
+    };
+    let delay = match all || own_delay {
+        true => write_delay(reverse.delay),
+        false => String::new(),
+    };
+    let derived = inherited(&forward.schedule, !own_rate, !own_delay);
+    let schedule = match &reverse.schedule[..] {
+        schedule if !all && schedule == derived => String::new(),
+        [] if !all => "schedule = []\n".into(),
+        schedule => write_schedule(&format!("{prefix}reverse.schedule"), schedule),
     };
     format!(
-        "name = {name}\n{}{}\n[{prefix}reverse]\n{unlimited}{}{}",
-        write_direction(&path.forward),
-        write_schedule(&format!("{prefix}schedule"), &path.forward.schedule),
-        write_direction(&path.reverse),
-        write_schedule(&format!("{prefix}reverse.schedule"), &path.reverse.schedule),
+        "name = {name}\n{}{}{}{}\n[{prefix}reverse]\n{rate}{delay}{}{schedule}",
+        write_rate(forward.rate.as_ref()),
+        write_delay(forward.delay),
+        write_elements(forward),
+        write_schedule(&format!("{prefix}schedule"), &forward.schedule),
+        write_elements(reverse),
     )
 }
 
-fn write_direction(direction: &Direction) -> String {
-    let mut text = String::new();
-    if let Some(rate) = &direction.rate {
-        text += &format!("rate = {}\n", rate.to_toml());
-    }
-    text += &format!(
-        "delay = {}\nloss = {}\nqueue = {}\n",
-        direction.delay.to_toml(),
+fn write_rate(rate: Option<&LinkSpec>) -> String {
+    rate.map_or_else(String::new, |rate| format!("rate = {}\n", rate.to_toml()))
+}
+
+fn write_delay(delay: DelaySpec) -> String {
+    format!("delay = {}\n", delay.to_toml())
+}
+
+fn write_elements(direction: &Direction) -> String {
+    let mut text = format!(
+        "loss = {}\nqueue = {}\n",
         direction.loss.to_toml(),
         direction.queue.to_toml(),
     );

@@ -13,7 +13,7 @@ pub enum Heading {
     Reverse,
 }
 
-/// Where a path ends: a place, as a [`Heading`] is none.
+/// An end of a path: a place, whereas a [`Heading`] is a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Where it begins.

@@ -40,6 +40,7 @@ pub use pathcast_base::{Bandwidth, Probability, Size, Span, Time, UnitError, see
 
 pub use aggregation::{AggregationSpec, Aggregator};
 pub use channel::Channel;
+pub use file::Defaults;
 pub use heading::{End, Heading};
 pub use packet::{Arrival, Counters, DropReason, Dropped, Drops, PacketInfo, Queued};
 pub use path::{Change, Direction, Path};

@@ -1,4 +1,4 @@
-//! What the elements know of a packet, and what becomes of it.
+//! What the elements know about a packet, and what happens to it.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ pub(crate) const FULL_PACKET_BYTES: u64 = 1500;
 
 use pathcast_base::Time;
 
-/// What a path must know of a packet.
+/// What a path must know about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketInfo {
     /// Size with all headers, from the IP header on.
@@ -101,12 +101,12 @@ impl Counters {
     }
 }
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Clone, Debug)]
 pub struct Queued<P> {
     /// The packet.
     pub packet: P,
-    /// What the path knows of it.
+    /// What the path knows about the packet.
     pub info: PacketInfo,
     /// Whether a queue marked it.
     pub marked: bool,
@@ -126,7 +126,7 @@ impl<P> Queued<P> {
     }
 }
 
-/// Where elements put the packets that they drop: counted always, kept if someone wants them.
+/// Where elements put the packets that they drop. Drops are always counted, and kept on request.
 #[derive(Clone, Debug)]
 pub struct Drops<P> {
     pub(crate) counters: Counters,

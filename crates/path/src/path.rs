@@ -10,7 +10,7 @@ use crate::aggregation::{AggregationSpec, Aggregator};
 use crate::channel::Channel;
 use crate::delay::{Delay, DelaySpec};
 use crate::fast::FastChannel;
-use crate::file;
+use crate::file::{self, Defaults};
 use crate::link::{ConstantLink, LinkSpec, OpportunityLink, PoissonClock, SteppedLink, Steps};
 use crate::loss::LossSpec;
 use crate::packet::FULL_PACKET_BYTES;
@@ -105,8 +105,8 @@ impl Path {
     /// [`Path::parse_with`].
     ///
     /// # Errors
-    /// A [`PathError`] with line and column if the text is no TOML, a key is missing, unknown or of
-    /// the wrong type, a quantity lacks its unit or is out of range, or no packet could ever pass.
+    /// A [`PathError`] with line and column: the text is not TOML, a key is missing, unknown or of the
+    /// wrong type, a quantity lacks its unit or is out of range, or no packet could ever pass.
     pub fn parse(text: &str, file: &str) -> Result<Self, PathError> {
         Self::parse_with(text, file, &mut |_| {
             Err("expected no other files here, for the path was not read from a file".into())
@@ -117,7 +117,7 @@ impl Path {
     /// name as it stands in the path file.
     ///
     /// # Errors
-    /// As [`Path::parse`], or if a trace cannot be loaded or is none.
+    /// As [`Path::parse`], or a trace cannot be loaded or is not a trace.
     pub fn parse_with(text: &str, file: &str, load: &mut Loader<'_>) -> Result<Self, PathError> {
         document(text, file, |root| Self::read(root, 0, load))
     }
@@ -129,7 +129,7 @@ impl Path {
     pub fn read(root: &DeTable<'_>, at: usize, load: &mut Loader<'_>) -> Read<Self> {
         let path = file::path(root, at, load)?;
         path.check().map_err(|(direction, key, message)| {
-            // where the key stands, if it is no default
+            // the place of the key, if the file has it
             let table = match direction {
                 "reverse" => root
                     .get(direction)
@@ -271,12 +271,20 @@ impl Path {
 
     /// The path as TOML, every default and every trace written out. [`Path::parse`] reads it back.
     pub fn to_toml(&self) -> String {
-        file::write(self, "")
+        self.to_toml_with(Defaults::All)
     }
 
-    /// As [`Path::to_toml`], as the table `name` of a larger file.
-    pub fn to_toml_table(&self, name: &str) -> String {
-        format!("[{name}]\n{}", file::write(self, &format!("{name}.")))
+    /// As [`Path::to_toml`], with these defaults written out.
+    pub fn to_toml_with(&self, defaults: Defaults) -> String {
+        file::write(self, "", defaults)
+    }
+
+    /// As [`Path::to_toml_with`], as the table `name` of a larger file.
+    pub fn to_toml_table(&self, name: &str, defaults: Defaults) -> String {
+        format!(
+            "[{name}]\n{}",
+            file::write(self, &format!("{name}."), defaults)
+        )
     }
 }
 
@@ -286,6 +294,39 @@ mod tests {
 
     fn error(text: &str) -> String {
         Path::parse(text, "path.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_follows_the_forward_direction_still_does_after_a_change_of_the_text() {
+        let changed =
+            |text: &str| {
+                let path = Path::parse(text, "path.toml").unwrap();
+                let written = path.to_toml_with(Defaults::Independent);
+                assert_eq!(
+                    Path::parse(&written, "again.toml").unwrap(),
+                    path,
+                    "{written}"
+                );
+                let other = (written.replacen("delay = \"30 ms\"", "delay = \"70 ms\"", 1))
+                    .replacen("rate = \"12 Mbit/s\"", "rate = \"24 Mbit/s\"", 1);
+                Path::parse(&other, "other.toml").unwrap()
+            };
+        let link = "rate = '12 Mbit/s'\ndelay = '30 ms'\n";
+        let rtt_ms = |path: &Path| path.base_rtt().as_secs() * 1e3;
+        let both = changed(link);
+        assert_eq!(both.reverse.rate, both.forward.rate);
+        assert_eq!(rtt_ms(&both), 140.0);
+        let own = changed(&format!(
+            "{link}[reverse]\nrate = 'unlimited'\ndelay = '10 ms'\n"
+        ));
+        assert_eq!((own.reverse.rate.as_ref(), rtt_ms(&own)), (None, 80.0));
+        let schedule = "[[schedule]]\nat = '1 s'\ndelay = '5 ms'\nloss = 0.1\n";
+        let schedule = changed(&format!("{link}{schedule}"));
+        assert_eq!(schedule.reverse.schedule.len(), 1);
+        let fixed = changed(&format!(
+            "{link}reverse = {{ schedule = [] }}\n[[schedule]]\nat = '1 s'\ndelay = '5 ms'\n"
+        ));
+        assert!(fixed.reverse.schedule.is_empty());
     }
 
     #[test]

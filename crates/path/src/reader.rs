@@ -1,4 +1,4 @@
-//! Reads the values of a TOML file, each with the place where it stands, for errors that name it.
+//! Reads the values of a TOML file, each with its place in the file, for errors.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ pub const TIME: &str = "a time with its unit, such as \"30 ms\"";
 /// A size, in errors.
 pub const SIZE: &str = "a size with its unit, such as \"500 kB\"";
 
-/// Hands over the content of a file that a path file names, or says why not.
+/// Returns the content of a file that a path file names, or why it cannot.
 pub type Loader<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
 /// What is wrong, and the byte at which.
@@ -29,12 +29,12 @@ pub struct Trouble {
 /// What was read, or what is wrong.
 pub type Read<T> = Result<T, Trouble>;
 
-/// A path file, or another that describes a run, that cannot be used: which, where and why.
+/// Why a path file, or another file that describes a run, cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathError {
     /// The file, as the caller named it.
     pub file: String,
-    /// Line and column, from 1, where the trouble is; none if it is no single place.
+    /// Line and column of the error, from 1; none if the error has no single place.
     pub place: Option<(usize, usize)>,
     /// What was got and what was wanted.
     pub message: String,
@@ -54,7 +54,7 @@ impl std::error::Error for PathError {}
 /// Reads a whole file, of which `file` is the name in errors, by `read`, which gets the root table.
 ///
 /// # Errors
-/// The text is no TOML, or the error of `read`; with line and column.
+/// The text is not TOML, or `read` fails; with line and column.
 pub fn document<T>(
     text: &str,
     file: &str,
@@ -133,7 +133,7 @@ impl<'t, 'i> Table<'t, 'i> {
     /// The field of this key.
     ///
     /// # Errors
-    /// There is none.
+    /// The table has no such field.
     pub fn need(&self, key: &str) -> Read<Field<'t, 'i>> {
         self.get(key).ok_or_else(|| Trouble {
             at: self.at,
@@ -209,10 +209,10 @@ impl<'t, 'i> Field<'t, 'i> {
         }
     }
 
-    /// A span of more than nothing.
+    /// A span greater than zero.
     ///
     /// # Errors
-    /// As [`Field::quantity`], or no time.
+    /// As [`Field::quantity`], or the span is zero.
     pub fn some_time(&self) -> Read<Span> {
         match self.quantity(TIME)? {
             Span::ZERO => self.wrong("expected more than no time"),
@@ -350,8 +350,7 @@ impl<'t, 'i> Field<'t, 'i> {
         self.value.get_ref().is_table()
     }
 
-    /// The long form of a key: a table whose `kind` is one of `kinds`, with the keys that the kind
-    /// has besides.
+    /// The long form of a key: a table whose `kind` is one of `kinds`, with the other keys of that kind.
     ///
     /// # Errors
     /// Another type, another kind, or a key that the kind lacks.

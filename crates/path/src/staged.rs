@@ -1,7 +1,7 @@
-//! A channel of any elements: policer, queue, link, loss, delay and aggregation in a row.
+//! A channel of any elements: policer, queue, link, loss, delay and aggregation, in this order.
 //!
-//! What happens inside at some moment (the link becomes free, an opportunity comes) is an event, and
-//! is worked off in the order of time before anything that happens outside later.
+//! Internal events (the link becomes free, an opportunity comes) are processed in the order of time, before
+//! any later call from outside.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ impl<P> Wire<P> {
     }
 }
 
-/// What changes for packets that leave the link at some moment or later.
+/// A change for packets that leave the link at a moment or later.
 #[derive(Clone, Debug)]
 pub(crate) struct WireChange {
     pub(crate) at: Time,
@@ -148,7 +148,7 @@ impl<P> StagedChannel<P> {
             self.drops.counters.count(reason);
             return Err((packet.packet, reason));
         }
-        self.work(now); // an idle link takes it at once
+        self.work(now); // an idle link takes it immediately
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl<P> StagedChannel<P> {
         }
     }
 
-    /// Works off what happens at the link up to `now`.
+    /// Processes the link's events up to `now`.
     #[inline]
     fn work(&mut self, now: Time) {
         while let Some(at) = self.link_event() {
@@ -223,7 +223,7 @@ impl<P> StagedChannel<P> {
         }
     }
 
-    /// Puts a packet that has left the link on the wire; hands it back if it is lost there.
+    /// Puts a packet that has left the link on the wire; returns the packet if it is lost there.
     #[inline]
     fn depart(&mut self, sent: Time, packet: Queued<P>) -> Result<(), Queued<P>> {
         while self.changes.front().is_some_and(|change| change.at <= sent) {

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-/// Written one by one, for a trace may have millions.
+/// Writes items one by one, because a trace may have millions.
 pub(crate) fn join(items: impl Iterator<Item = impl Display>) -> String {
     let mut text = String::new();
     for (index, item) in items.enumerate() {

@@ -1,4 +1,4 @@
-//! What holds of every path, over random ones of all elements.
+//! Properties of every path, tested with random paths of all elements.
 
 use pathcast_path::{PacketInfo, Path, Span, Time};
 use proptest::prelude::*;

@@ -35,7 +35,7 @@ pub enum ProbeError {
         /// What it says.
         source: io::Error,
     },
-    /// The method that was asked for cannot be had.
+    /// The requested method is not available.
     #[error("{0}")]
     Unavailable(String),
     /// The trace could not be written.

@@ -48,7 +48,7 @@ impl Flow {
         }
     }
 
-    /// A flow of which only its packets tell.
+    /// A flow known from its packets only.
     pub(crate) fn unlisted(id: SocketId, now_ns: u64) -> Self {
         Self {
             id,
@@ -98,8 +98,8 @@ impl Flow {
         self.base.is_some()
     }
 
-    /// The row of an event of tcp_probe; none if it tells of no sender: of a segment that came while
-    /// nothing was on its way, and changed nothing.
+    /// The row of an event of tcp_probe; none if the event says nothing about a sender, because its segment
+    /// arrived while nothing was in flight and changed nothing.
     pub(crate) fn event(&mut self, event: &Event, origin_ns: u64) -> Option<Record> {
         self.stirred = true;
         let numbers = self.numbers.get_or_insert_with(|| Numbers::from(event));
@@ -149,7 +149,7 @@ impl Flow {
         Some(record)
     }
 
-    /// What the kernel lists says more than was known.
+    /// Adds what the kernel lists about the flow.
     pub(crate) fn learn(&mut self, socket: &Socket) {
         if self.scheme.is_none() || socket.scheme.is_some() {
             self.scheme.clone_from(&socket.scheme);
@@ -228,7 +228,7 @@ fn retransmits(last: &TcpInfo, base: &TcpInfo) -> u64 {
     last.total_retrans.wrapping_sub(base.total_retrans).into()
 }
 
-/// Whether two rows say the same, but for their times.
+/// Whether two rows are equal except for their times.
 fn same(a: &Record, b: &Record) -> bool {
     let time_s = a.time_s;
     *a == Record { time_s, ..*b }

@@ -2,7 +2,7 @@
 //!
 //! [`Probe`] watches sockets of this process and gives [`pathcast_trace::Record`]s. [`Watch`] watches
 //! the flows of any process, found by port, process, cgroup or address, those that are there and those
-//! that come. Both take them by one of four [`Method`]s:
+//! that come. Both use one of four [`Method`]s:
 //!
 //! | method | whose sockets | needs | a record for |
 //! |---|---|---|---|
@@ -11,7 +11,7 @@
 //! | `TcpInfo` | own | nothing | each 1 ms in which something changed |
 //! | `OptStats` | own | nothing | each write, when it is acknowledged |
 //!
-//! Retransmissions come from `TCP_INFO` with all of them but the last: the tracepoint does not tell
+//! Retransmissions come from `TCP_INFO` with all of them except the last: the tracepoint does not report
 //! them. `docs/results/measuring.md` says what each costs.
 //!
 //! ```no_run
@@ -57,10 +57,10 @@ mod tracepoint;
 mod watch;
 mod watcher;
 
-/// Another descriptor of what the number `fd` is open as, for callers of another language.
+/// Another descriptor of the open file `fd`, for callers in another language.
 ///
 /// # Errors
-/// It is no open descriptor.
+/// `fd` is not open.
 pub fn duplicate(fd: i32) -> std::io::Result<std::os::fd::OwnedFd> {
     sys::duplicate(fd)
 }

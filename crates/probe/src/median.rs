@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Width of a bin: 1 %, so that a median is right within half of that.
 const LOG_WIDTH: f64 = 0.009_950_330_853_168_083; // ln(1.01)
 
-/// The median of values above 0, each with a weight; as large as the values lie apart.
+/// The median of values above 0, each with a weight, in a histogram whose size grows with their spread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Median {
     bins: BTreeMap<i32, u64>,

@@ -13,9 +13,9 @@ pub enum Method {
     TcpProbe,
     /// `TCP_INFO` of own sockets: a look each millisecond, kept if something changed.
     TcpInfo,
-    /// The kernel's list of sockets: a look each two milliseconds, likewise; of any process.
+    /// The kernel's list of sockets, of any process: a look each two milliseconds.
     SockDiag,
-    /// What own sockets tell with the time stamp of an acknowledgment (`SO_TIMESTAMPING`).
+    /// What own sockets report with the timestamp of an acknowledgment (`SO_TIMESTAMPING`).
     OptStats,
 }
 

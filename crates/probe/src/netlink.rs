@@ -21,7 +21,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// The error that the kernel answers with, if that is what it is; 0 is none.
+    /// The error code in the kernel's answer, if the message is one; 0 means success.
     pub(crate) fn error(&self) -> Option<i32> {
         (self.kind == NLMSG_ERROR).then(|| u32_at(self.body, 0).map_or(0, |code| code as i32))
     }

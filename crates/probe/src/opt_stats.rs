@@ -1,4 +1,4 @@
-//! What a socket tells with the time stamp of an acknowledgment: `SO_TIMESTAMPING` with
+//! What a socket reports with the timestamp of an acknowledgment: `SO_TIMESTAMPING` with
 //! `SOF_TIMESTAMPING_OPT_STATS`, read from its error queue (Documentation/networking/timestamping.rst).
 
 use std::io;
@@ -20,7 +20,7 @@ const STATISTICS: i32 = 54;
 /// Room for two control messages and more statistics than any kernel has.
 const CONTROL_BYTES: usize = 2048;
 
-/// A socket that tells, until this is dropped.
+/// A socket that reports its state, until this is dropped.
 pub(crate) struct OptStats {
     socket: OwnedFd,
     /// Its `SO_TIMESTAMPING` before.
@@ -31,10 +31,10 @@ pub(crate) struct OptStats {
 }
 
 impl OptStats {
-    /// Lets `socket` tell from now on.
+    /// Makes `socket` report its state from now on.
     ///
     /// # Errors
-    /// What the kernel says: this needs Linux 4.18.
+    /// The kernel refuses: this needs Linux 4.18.
     pub(crate) fn of(socket: OwnedFd) -> io::Result<Self> {
         let before = sys::timestamping(socket.as_fd())?;
         sys::set_timestamping(socket.as_fd(), FLAGS)?;
@@ -46,10 +46,10 @@ impl OptStats {
         })
     }
 
-    /// Hands over what was told since the last call, with the time of the monotonic clock.
+    /// Passes on the reports since the last call, with the time of the monotonic clock.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(u64, TcpInfo)) {
         let offset_ns = realtime_offset_ns();
-        // an empty queue, or a socket that is none any more: nothing to take
+        // the queue is empty, or the socket is closed
         while let Ok(size) = sys::error_queue(self.socket.as_fd(), &mut self.control) {
             let Some(control) = self.control.get(..size) else {
                 self.lost += 1;
@@ -65,7 +65,7 @@ impl OptStats {
 impl Drop for OptStats {
     fn drop(&mut self) {
         let _ = sys::set_timestamping(self.socket.as_fd(), self.before);
-        self.drain(|_, _| {}); // what is still in the queue nobody else waits for
+        self.drain(|_, _| {}); // discard what is still in the queue
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Own {
 
 impl Own {
     /// # Errors
-    /// A socket that is no connected TCP socket, or a method that cannot be had.
+    /// A socket is not a connected TCP socket, or the method is not available.
     pub(crate) fn start(
         sockets: &[BorrowedFd<'_>],
         method: Option<Method>,

@@ -35,7 +35,7 @@ impl Process {
 /// The numbers of the sockets that a process has open.
 ///
 /// # Errors
-/// There is no such process, or it belongs to somebody else.
+/// There is no such process, or it belongs to another user.
 pub(crate) fn sockets_of(pid: u32) -> io::Result<BTreeSet<u32>> {
     let mut inodes = BTreeSet::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
@@ -119,7 +119,7 @@ impl Cgroup {
     /// The cgroup that `text` names.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No cgroup has this name.
     pub(crate) fn find(text: &str) -> Result<Self, ProbeError> {
         if let Ok(number) = text.parse() {
             return Ok(Self::Number(number));

@@ -22,9 +22,9 @@ pub(crate) struct Rings {
 struct Ring {
     event: OwnedFd,
     memory: PerfMemory,
-    /// Lost, as the records in the ring tell.
+    /// Lost records, as counted by the records in the ring.
     lost: u64,
-    /// The kernel counts what it could not write, and `read` tells (since Linux 6.0).
+    /// Whether the kernel counts what it could not write, and `read` returns the count (since Linux 6.0).
     counts_lost: bool,
 }
 
@@ -76,7 +76,7 @@ impl Rings {
                 let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
                 let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
                 if size < header.len() {
-                    tail = head; // never seen; better than to turn for ever
+                    tail = head; // never seen, but it ends the loop
                     ring.lost += 1;
                     break;
                 }

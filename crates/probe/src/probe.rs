@@ -25,7 +25,7 @@ use crate::tcp_probe::TcpProbe;
 /// How to watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Which method to try first; `TcpInfo` takes the place of a `TcpProbe` that cannot be had.
+    /// Which method to try first. Where `TcpProbe` is not available, `TcpInfo` replaces it.
     pub method: Method,
     /// `SCHED_FIFO` priority of the reading thread; none: an ordinary thread.
     pub fifo_priority: Option<i32>,
@@ -99,8 +99,8 @@ impl Probe {
     /// the flow's start if nothing has been sent yet.
     ///
     /// # Errors
-    /// A socket that is no connected TCP socket. That tcp_probe cannot be had is no error: the
-    /// sockets are polled instead, and [`Observation::fallback_because`] says why.
+    /// A socket is not a connected TCP socket. If tcp_probe is not available, the sockets are polled
+    /// instead, and [`Observation::fallback_because`] says why.
     pub fn attach(sockets: &[BorrowedFd<'_>], options: &Options) -> Result<Self, ProbeError> {
         let mut flows = Vec::with_capacity(sockets.len());
         let (mut cookies, mut peer_ports, mut ids) = (Vec::new(), Vec::new(), Vec::new());
@@ -241,7 +241,7 @@ impl Stopped {
                 (records_of_looks(&looks, &first, origin_ns), 0)
             }
             Source::OptStats(queues) => {
-                // each socket has a queue of its own
+                // each socket has its own queue
                 looks.sort_by_key(|look| look.time_ns);
                 let lost = queues.iter().map(|queue| queue.lost).sum();
                 (records_of_looks(&looks, &first, origin_ns), lost)
@@ -296,7 +296,7 @@ impl Watched {
             )
         };
         let changed = row(&info) != row(&self.last);
-        self.last = info;
+        self.last = info.with_mss_in_use(Some(&self.last));
         changed
     }
 
@@ -402,7 +402,7 @@ impl Watcher {
                     let socket = diag.socket(&ids[number]);
                     socket.ok().flatten().and_then(|socket| socket.info)
                 }
-                // a socket that was fine when we began stays a TCP socket until we let go of it
+                // a socket that was accepted at the start stays a TCP socket until it is closed here
                 _ => TcpInfo::of(flow.socket.as_fd()).ok(),
             };
             let Some(info) = info else { continue };
@@ -485,6 +485,28 @@ mod tests {
         );
         assert_eq!(seen.records_lost, 0);
         seen
+    }
+
+    #[test]
+    fn the_mss_is_that_of_the_data_that_was_acknowledged() {
+        let info = |acked_bytes, snd_mss| TcpInfo {
+            bytes_acked: Some(acked_bytes),
+            snd_mss,
+            ..TcpInfo::at_the_beginning()
+        };
+        let first = info(0, 536);
+        let mut watched = Watched {
+            socket: TcpListener::bind("127.0.0.1:0").unwrap().into(),
+            first,
+            last: first,
+            retransmits: Retransmits::default(),
+        };
+        // larger once the path is known, and 36 bytes after its device has disappeared
+        let looks = [(1448, 1448), (4344, 1448), (4344, 36), (4344, 36)];
+        for (time_ns, (acked_bytes, snd_mss)) in (1..).zip(looks) {
+            watched.look(info(acked_bytes, snd_mss), time_ns);
+        }
+        assert_eq!(watched.totals().last.snd_mss, 1448);
     }
 
     #[test]

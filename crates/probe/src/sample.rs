@@ -83,7 +83,7 @@ pub(crate) fn records_of_events(
     retransmits: &[Retransmits],
     origin_ns: u64,
 ) -> Vec<Record> {
-    // each processor's ring is in order; between them only the clock tells
+    // each processor's ring is in order; across rings, the clock gives the order
     events.sort_by_key(|event| event.time_ns);
     let mut numbers: Vec<Option<Numbers>> = vec![None; retransmits.len()];
     let row = |event: &Event| {

@@ -24,13 +24,13 @@ pub struct Selection {
     pub cgroup: Option<String>,
     /// Where the far end is.
     pub prefix: Option<Prefix>,
-    /// Whether to watch flows of other network namespaces too, of which only tcp_probe can tell.
+    /// Whether to watch flows of other network namespaces too, which only tcp_probe sees.
     pub all_namespaces: bool,
 }
 
 impl Selection {
     /// # Errors
-    /// A port that is 0, or process and cgroup in all namespaces: nobody can tell those of others.
+    /// A port is 0, or a process or cgroup is given for all namespaces, where owners of sockets are unknown.
     pub(crate) fn check(&self) -> Result<(), ProbeError> {
         for (name, port) in [
             ("port", self.port),

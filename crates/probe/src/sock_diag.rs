@@ -22,7 +22,7 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_CONG: u16 = 4;
 const INET_DIAG_CGROUP_ID: u16 = 21;
-/// What a request asks for beside addresses: `struct tcp_info`, the congestion control's name.
+/// What a request asks for in addition to addresses: `struct tcp_info`, and the congestion control's name.
 const EXTENSIONS: u8 = 1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1);
 /// `struct inet_diag_msg`.
 const MESSAGE_BYTES: usize = 72;
@@ -36,7 +36,7 @@ const CONNECTED: u32 = 1 << ESTABLISHED | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 
 /// Groups 1 and 3, TCP sockets over IPv4 and IPv6 that are destroyed, as bits.
 const DESTROYED: u32 = 1 << 0 | 1 << 2;
 
-/// The kernel answers at once; this is for a kernel that never does.
+/// The kernel answers immediately; this limit is for a kernel that never does.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// The kernel puts at most 32 kB into one piece of a long answer.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -115,14 +115,14 @@ pub(crate) struct Socket {
     pub(crate) id: SocketId,
     /// Of its file; 0 before it is accepted, or after it was closed.
     pub(crate) inode: u32,
-    /// None of what is no connection any more.
+    /// None if the connection has ended.
     pub(crate) info: Option<TcpInfo>,
     pub(crate) scheme: Option<String>,
     pub(crate) cgroup: Option<u64>,
 }
 
 impl Socket {
-    /// Reads `struct inet_diag_msg` and its attributes; none if it is too short or no socket of TCP.
+    /// Reads `struct inet_diag_msg` and its attributes; none if it is too short or not of a TCP socket.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         let id = SocketId::read(*body.first()?, body.get(4..52)?)?;
         let mut socket = Self {
@@ -262,7 +262,7 @@ impl Diag {
                 ))
             })?;
             for message in messages(bytes) {
-                // what a request that was given up still gets is nobody's
+                // ignore answers to a request that was abandoned
                 if message.number == self.number && take(&message)? {
                     return Ok(());
                 }
@@ -290,7 +290,7 @@ fn body_of_request(over_ipv6: bool, extensions: u8, states: u32, id: &SocketId) 
     body
 }
 
-/// Tells of sockets as the kernel destroys them, with their last state.
+/// Reports sockets as the kernel destroys them, with their last state.
 pub(crate) struct Destroyed {
     socket: OwnedFd,
     buffer: Vec<u8>,

@@ -25,7 +25,7 @@ pub(crate) fn set_fifo(priority: i32) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) }.into()).map(drop)
 }
 
-/// Timers of the calling thread are no longer gathered with others within 50 us.
+/// The kernel no longer coalesces timers of the calling thread within 50 us.
 pub(crate) fn set_fine_timer_slack() -> io::Result<()> {
     // SAFETY: this option takes a plain number and touches no memory of ours.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) }.into()).map(drop)
@@ -46,7 +46,7 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>, info: &mut [u8]) -> io::Result<us
 
 /// Another descriptor of what the number `fd` is open as.
 pub(crate) fn duplicate(fd: i32) -> io::Result<OwnedFd> {
-    // SAFETY: this touches no memory of ours, and a number that is nobody's is an error.
+    // SAFETY: this touches no memory of the process, and an unused number is an error.
     let copy = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }.into())?;
     // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(copy as i32) })

@@ -1,4 +1,4 @@
-//! `TCP_INFO`: what the kernel tells of a socket.
+//! `TCP_INFO`: what the kernel reports about a socket.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -11,7 +11,7 @@ use crate::sample::Event;
 use crate::tracefs::read_event;
 use crate::tracepoint::{Field, Layout};
 
-/// Why tcp_probe cannot be had on this machine or by this process.
+/// Why tcp_probe is not available on this machine or to this process.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("tcp_probe is not available: {0}")]
 pub struct Unavailable(String);
@@ -67,7 +67,7 @@ impl Sighting<'_> {
         self.fields.sock_cookie.read(self.record)
     }
 
-    /// What it says, of the flow that has the number `flow`; none if it is cut short.
+    /// The event of the flow with the number `flow`; none if the record is cut short.
     #[inline]
     pub(crate) fn event(&self, flow: u32) -> Option<Event> {
         let fields = self.fields;
@@ -203,8 +203,8 @@ fn event_of(sighting: Sighting<'_>, cookies: &[u64]) -> Option<Event> {
     sighting.event(flow as u32)
 }
 
-/// Passes events of senders to these ports, so that the kernel skips the rest cheaply; which flow
-/// an event belongs to is still told by its cookie.
+/// Passes events of senders to these ports, so that the kernel skips the rest cheaply. The cookie of an
+/// event identifies its flow.
 fn filter(peer_ports: &[u16]) -> String {
     let mut ports = peer_ports.to_vec();
     ports.sort_unstable();

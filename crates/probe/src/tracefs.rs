@@ -22,7 +22,7 @@ pub(crate) fn read_event(event: &str) -> Result<(u64, String), String> {
             Err(error) => trouble.push(format!("{place}: {error}")),
         }
     }
-    // a mount that hangs nowhere in the file tree: nobody else sees it, and it goes with the last
+    // a mount outside the file tree: other processes do not see it, and it disappears with the last
     // descriptor, so nothing needs to be undone
     match detached_tracefs().and_then(|root| read_event_below(&root, event)) {
         Ok(found) => return Ok(found),

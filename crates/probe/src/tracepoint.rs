@@ -1,4 +1,4 @@
-//! Where a tracepoint's fields lie in its records, as its `format` file tells.
+//! Where a tracepoint's fields are in its records, according to its `format` file.
 
 /// The layout of one tracepoint's records.
 #[derive(Clone, Debug, PartialEq, Eq)]

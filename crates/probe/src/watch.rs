@@ -25,15 +25,15 @@ use crate::sock_diag::{Destroyed, Diag};
 use crate::tcp_probe::Recording;
 use crate::watcher::{Owners, Seen, Watcher};
 
-/// Records handed to the writer at once, and how many such batches may wait for it.
+/// Records handed to the writer together, and how many such batches may wait for it.
 const BATCH: usize = 4096;
 const BATCHES_WAITING: usize = 64;
 
 /// How to watch, and what becomes of the records.
 #[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
-    /// Of any process's flows `TcpProbe` or `SockDiag`; without one, the first of them that can be
-    /// had. Of own sockets any; without one, `TcpProbe` or else `TcpInfo`.
+    /// For any process's flows `TcpProbe` or `SockDiag`; by default, the first of them that is available.
+    /// For own sockets any method; by default `TcpProbe`, or else `TcpInfo`.
     pub method: Option<Method>,
     /// What becomes of the records.
     pub keep: Keep,
@@ -114,8 +114,8 @@ impl Watch {
     /// Watches the flows of a selection, those that are there and those that come.
     ///
     /// # Errors
-    /// What is to be watched is not there or makes no sense, the kernel does not list its sockets,
-    /// the method that was asked for cannot be had, or a file cannot be written.
+    /// The selection does not exist or is inconsistent, the kernel does not list its sockets, the requested
+    /// method is not available, or a file cannot be written.
     pub fn start(selection: Selection, options: WatchOptions) -> Result<Self, ProbeError> {
         selection.check()?;
         let (method, recording, fallback_because) = open_method(&selection, options.method)?;
@@ -132,7 +132,7 @@ impl Watch {
                 None => None,
             },
         )?;
-        // that nobody may listen to the ends of flows is no trouble: they are then seen to be gone
+        // without permission to receive the ends of flows, flows that are no longer listed have ended
         let (diag, destroyed) = in_namespace_of(selection.pid, || {
             Ok((Diag::open()?, Destroyed::open().ok()))
         })?;
@@ -165,7 +165,7 @@ impl Watch {
     /// records are in memory until the end.
     ///
     /// # Errors
-    /// A socket that is no connected TCP socket, or the method that was asked for cannot be had.
+    /// A socket is not a connected TCP socket, or the requested method is not available.
     pub fn sockets(sockets: &[BorrowedFd<'_>], options: WatchOptions) -> Result<Self, ProbeError> {
         let own = Own::start(sockets, options.method)?;
         let counts = Counts::default();
@@ -256,7 +256,7 @@ impl Drop for Watch {
             && let (_, Some(Writer { messages, thread })) = threads.stop()
         {
             drop(messages);
-            let _ = thread.join(); // what it began is removed, and nobody wants to know more
+            let _ = thread.join(); // its unfinished file is removed, and its error is not needed
         }
     }
 }
@@ -396,7 +396,7 @@ impl Output {
     }
 }
 
-/// Writes records to `file` until the end is told; if it never is, nothing is left of it.
+/// Writes records to `file` until the end is reported; if it never is, the file is removed.
 fn write(file: &std::path::Path, messages: &Receiver<Message>) -> Result<(), TraceError> {
     write_beside(file, |file| {
         let mut rows = TableWriter::<Record>::new(file)?;

@@ -20,7 +20,7 @@ use crate::watch::Output;
 
 /// How often the kernel's list is read whole.
 const LIST_EVERY: Duration = Duration::from_millis(100);
-/// How often tcp_probe's records are taken, and flows that have any are looked at beside.
+/// How often tcp_probe's records are read, and the state of flows with records.
 const DRAIN_EVERY: Duration = Duration::from_millis(10);
 /// How often flows are looked at without tcp_probe, and the least time for each of them: a look costs
 /// 11 us, so that this is at most a twentieth of a processor.
@@ -43,14 +43,14 @@ pub(crate) struct Owners {
     pid: Option<u32>,
     cgroup: Option<Cgroup>,
     inodes: BTreeSet<u32>,
-    /// Ports at which the process listens: what it has not accepted yet is its already.
+    /// Ports at which the process listens: connections that it has not accepted yet belong to it already.
     ports: BTreeSet<u16>,
     groups: BTreeSet<u64>,
 }
 
 impl Owners {
     /// # Errors
-    /// There is no such process, or it is somebody else's.
+    /// There is no such process, or it belongs to another user.
     pub(crate) fn new(pid: Option<u32>, cgroup: Option<Cgroup>) -> Result<Self, ProbeError> {
         let inodes = pid.map_or(Ok(BTreeSet::new()), |pid| {
             sockets_of(pid).map_err(|source| ProbeError::Process { pid, source })
@@ -96,7 +96,7 @@ impl Owners {
     }
 }
 
-/// What is known of a socket.
+/// What is known about a socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Flow(u32),
@@ -108,7 +108,7 @@ pub(crate) struct Seen {
     pub(crate) report: WatchReport,
     pub(crate) kept: Option<Vec<Record>>,
     pub(crate) ended_ns: u64,
-    /// Why it could not go on.
+    /// Why the watcher could not continue.
     pub(crate) failed: Option<io::Error>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct Watcher {
     passed: usize,
     /// Records that are not in order yet, with the cookies of their sockets.
     held: Vec<(u64, Event)>,
-    /// Ends that were told since the last turn.
+    /// Ends that were reported since the last turn.
     ends: Vec<Socket>,
     began_ns: u64,
     last_s: f64,
@@ -287,7 +287,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Whether a socket of which tcp_probe told is one of our flows.
+    /// Decides whether a socket that tcp_probe reported is one of the selected flows.
     fn decide(&mut self, id: SocketId) -> io::Result<()> {
         let now_ns = monotonic_ns();
         let listed = self.diag.socket(&id)?;
@@ -341,7 +341,7 @@ impl Watcher {
         }
     }
 
-    /// Flows that the kernel says have ended, and those so short that only this tells of them.
+    /// Processes flows that the kernel reports as ended, also those so short that they were never listed.
     fn note_ends(&mut self) {
         if self.ends.is_empty() {
             return;
@@ -355,7 +355,7 @@ impl Watcher {
                 None => {
                     let (local, remote) = (socket.id.local, socket.id.remote);
                     let used = info.bytes_sent.max(info.bytes_received) > Some(0);
-                    // ends are told late: at first, of flows that the watch has not seen
+                    // ends are reported late: at first, also of flows from before the watch
                     let early = now_ns - self.began_ns < LIST_EVERY.as_nanos() as u64;
                     let wanted = used && !early && !self.owners.matter();
                     if !wanted || !self.selection.has(local, remote) {
@@ -408,7 +408,7 @@ impl Watcher {
                 continue;
             }
             let id = flow.id;
-            // one that is gone is seen to be so when all are listed, or told by its end
+            // a flow that has disappeared is found when all are listed, or by the report of its end
             if let Some(socket) = self.diag.socket(&id)? {
                 self.see(number as u32, &socket, monotonic_ns());
             }
@@ -435,7 +435,7 @@ impl Watcher {
             let now_ns = monotonic_ns();
             let number = match self.fates.get(&socket.id.cookie) {
                 Some(Fate::Flow(number)) => Some(*number),
-                // one that was passed over for its owner may have been handed to ours
+                // a socket that was passed over because of its owner may have been handed to a selected process
                 Some(Fate::Passed) | None => {
                     self.add(socket.id.cookie, Flow::listed(socket, began, now_ns))
                 }

@@ -108,7 +108,7 @@ fn send(stream: &mut TcpStream) {
     }
 }
 
-/// Waits until a watch knows of that many flows that have ended; the kernel tells of it in the background.
+/// Waits until a watch knows that many flows that have ended; the kernel reports ends in the background.
 fn wait_for_ends(watch: &Watch, number: u64) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while watch.progress().ended < number {
@@ -226,7 +226,7 @@ fn ipv4_over_an_ipv6_socket_is_ipv4() {
 fn what_is_too_short_to_be_listed_is_told_by_its_end() {
     let address = sink("127.0.0.1:0");
     let watch = start(port(address.port()), Method::SockDiag);
-    // ends that are told in the first tenth of a second may be of flows from before the watch
+    // ends that are reported in the first tenth of a second may be of flows from before the watch
     thread::sleep(Duration::from_millis(150));
     for _ in 0..5 {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -257,7 +257,7 @@ fn the_child_of_a_test() {
     let address: SocketAddr = std::env::var(ADDRESS).unwrap().parse().unwrap();
     let mut line = [0];
     match task.as_str() {
-        // begins when it is told to, and ends when its input does
+        // begins on a command, and ends when its input does
         "send" => {
             std::io::stdin().read_exact(&mut line).unwrap();
             let mut stream = TcpStream::connect(address).unwrap();

@@ -1,4 +1,4 @@
-//! Many simulations at once; results as an Arrow table.
+//! Many simulations in parallel; results as an Arrow table.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ pub fn check_simulations(specs: Vec<Spec<'_>>) -> PyResult<()> {
 }
 
 /// Runs many simulations over `threads` threads (0: one for each core); a row for each flow.
-/// `progress` is told how many runs have ended.
+/// `progress` receives how many runs have ended.
 #[pyfunction]
 #[pyo3(signature = (specs, threads=0, progress=None))]
 pub fn simulate_many(
@@ -143,7 +143,7 @@ struct Row<'a> {
     number: u32,
     spec: &'a Simulation,
     report: Option<Arc<RunReport>>,
-    /// Of a simulation that came to nothing, what is known all the same.
+    /// What is known about a simulation that failed.
     flow: FlowReport,
     error: Option<String>,
 }

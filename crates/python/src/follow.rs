@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::models::{Columns, congestion_control, model_error};
 
-/// What is known of a path at the end of its flows.
+/// What is known about a path at the end of its flows.
 #[derive(Serialize)]
 struct Followed {
     memory_bytes: usize,

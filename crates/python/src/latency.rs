@@ -100,7 +100,7 @@ pub fn latency(path: &str, transfers: &str) -> PyResult<String> {
     let has_law = cc.has_law();
     let path = LatencyPath {
         rtt_s: asked.rtt_s,
-        // without a window law nothing is known of what losses and a full queue do to the flow
+        // without a window law, the effect of losses and a full queue on the flow is unknown
         loss: match &asked.curve {
             Some(curve) if has_law => Loss::Curve(curve),
             None if has_law => Loss::Constant(asked.loss.unwrap_or(0.0)),

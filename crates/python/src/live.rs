@@ -167,7 +167,7 @@ mod linux {
             })
         });
         if let Some(error) = problem {
-            // who interrupts a run wants nothing of it
+            // an interrupted run leaves no files
             let files = [options.packets_file, options.messages_file];
             for file in files.into_iter().flatten() {
                 let _ = std::fs::remove_file(file);

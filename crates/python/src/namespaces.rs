@@ -10,7 +10,7 @@ mod linux {
     use super::*;
     use crate::errors::EmulatorError;
 
-    /// The device of this name; none: whichever can be had.
+    /// The device of this name; none: any that is available.
     pub fn device_kind(name: Option<&str>) -> PyResult<Option<DeviceKind>> {
         match name {
             None => Ok(None),
@@ -28,8 +28,8 @@ mod linux {
         py.detach(pathcast_emulator::may_make_namespaces)
     }
 
-    /// Moves this process, which must have but one thread, into a user namespace of its own, and has it
-    /// killed when process `parent`, which started it, ends.
+    /// Moves this process, which must have a single thread, into its own user namespace. The kernel kills
+    /// it when process `parent`, which started it, ends.
     #[pyfunction]
     pub fn enter_user_namespace(parent: i32) -> PyResult<()> {
         let entered = pathcast_emulator::enter_user_namespace();
@@ -37,7 +37,7 @@ mod linux {
         refused.map_err(|error| EmulatorError::new_err(error.to_string()))?;
         // after that: a change of privileges may forget it
         set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)?;
-        // a parent that died before that cannot tell any more
+        // a parent that died earlier sends no signal
         match getppid().map(Pid::as_raw_nonzero) {
             Some(pid) if pid.get() == parent => Ok(()),
             _ => Err(EmulatorError::new_err("no process waits for the result")),
@@ -50,7 +50,7 @@ mod linux {
     use super::*;
     use crate::errors::EmulatorError;
 
-    /// There are none to make; the emulator says so itself.
+    /// There are none on this system; the emulator reports that itself.
     #[pyfunction]
     pub fn may_make_namespaces() -> bool {
         true

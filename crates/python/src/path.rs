@@ -1,4 +1,4 @@
-//! Files beside path files, and paths in the words of other tools.
+//! Files in the folder of a path file, and paths in the formats of other tools.
 
 use std::io::Read;
 
@@ -84,7 +84,7 @@ pub fn from_netem(text: &str) -> PyResult<(String, Vec<String>)> {
     Ok((read.path.to_toml(), read.left_out))
 }
 
-/// The path that a configuration of rattan says, as TOML, and what was left out; traces are beside `file`.
+/// The path of a rattan configuration as TOML, and what was left out; traces are in the folder of `file`.
 #[pyfunction]
 pub fn from_rattan(text: &str, file: &str) -> PyResult<(String, Vec<String>)> {
     let read = foreign::rattan::read(text, &mut beside(file));

@@ -21,7 +21,7 @@ fn value_error(error: impl ToString) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Sends a train without the GIL, telling Python the share that is done; an exception there ends it.
+/// Sends a train without the GIL, and reports the finished share to Python; an exception there ends it.
 fn send<'py>(
     py: Python<'py>,
     progress: Option<&Py<PyAny>>,
@@ -106,7 +106,7 @@ impl WindowLoop {
         })
     }
 
-    /// The same as a fluid, in so many steps of a round trip.
+    /// The same as a fluid, in steps of a fraction of a round trip.
     #[pyo3(signature = (rate_pps, warm_up_s, duration_s, every_s, steps, seed, progress=None))]
     #[allow(clippy::too_many_arguments)] // Python calls it by name
     fn probe_fluid<'py>(

@@ -25,7 +25,7 @@ pub fn simulator_schemes() -> Vec<String> {
     all.map(|scheme| scheme.to_string()).collect()
 }
 
-/// Tells Python how far the run is; an exception there (Ctrl-C among them) is kept and ends the run.
+/// Reports the run's progress to Python; an exception there (such as Ctrl-C) is kept and ends the run.
 pub fn tell(progress: Option<&Py<PyAny>>, elapsed_s: f64, raised: &mut Option<PyErr>) -> bool {
     let told = Python::attach(|py| {
         py.check_signals()?;
@@ -39,7 +39,7 @@ pub fn tell(progress: Option<&Py<PyAny>>, elapsed_s: f64, raised: &mut Option<Py
     raised.is_none()
 }
 
-/// Runs `spec` and tells `recorder`; the outcome, and the processor and wall time it took.
+/// Runs `spec` with `recorder`; returns the outcome, and the processor and wall time it took.
 pub fn run_timed(
     spec: &Simulation,
     progress: Option<&Py<PyAny>>,
@@ -57,7 +57,7 @@ pub fn run_timed(
     match outcome {
         Ok(outcome) => Ok(outcome.report(thread_cpu_s() - cpu_s, wall.elapsed().as_secs_f64())),
         Err(error) => {
-            // a run that was stopped before anything arrived is no failure of its own
+            // a run that was stopped before anything arrived has not failed
             raised.get_or_insert_with(|| of_simulation("", &error));
             Err(error.to_string())
         }
@@ -73,7 +73,7 @@ fn metadata(spec: &Simulation) -> Metadata {
 
 /// Runs the simulator over a path, or, without schemes, a scenario: a run report as JSON, and the trace
 /// if `record`. `trace_file` and
-/// `packets_file` are written as the run goes on, in bounded memory, and so is `queues_file`: what waits in
+/// `packets_file` are written during the run, in bounded memory, and so is `queues_file`: what waits in
 /// each queue, each `queues_every_s`, and `capture_file`: the packets at the senders' side, as pcapng.
 #[pyfunction]
 #[pyo3(signature = (
@@ -150,10 +150,10 @@ fn run_whole(
     }
 }
 
-/// What a run may write beside the files of the senders and of packets.
+/// What a run may write in addition to the files of the senders and of packets.
 type Logs<'a, 'q, 'c> = (Option<&'a mut QueueLog<'q>>, Option<&'a mut CaptureLog<'c>>);
 
-/// Runs into the files of the senders and of packets, or without both into memory if `record`, and tells
+/// Runs into the files of the senders and of packets, or without both into memory if `record`, and into
 /// `logs`.
 fn run_into(
     spec: &Simulation,
@@ -260,7 +260,7 @@ mod linux {
     }
 
     /// Runs the emulator over a path, or, without schemes, a scenario: a run report as JSON, and the
-    /// trace. Files are written as the run goes on.
+    /// trace. Files are written during the run.
     #[pyfunction]
     #[pyo3(signature = (
         what, schemes, duration_s, seed, ipv6=false, device=None,
@@ -312,7 +312,7 @@ mod linux {
             pathcast_emulator::emulate_watched(&options, &watch, &stop)
         });
         if let Some(error) = raised.into_inner().expect("no panic holds it") {
-            // who interrupts a run wants nothing of it
+            // an interrupted run leaves no files
             for file in [packets_file, messages_file].into_iter().flatten() {
                 pathcast_trace::remove_written(&file);
             }

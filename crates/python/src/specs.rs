@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pathcast_path::{Path, Span};
+use pathcast_path::{Defaults, Path, Span};
 use pathcast_scenario::Scenario;
 use pathcast_sim::Simulation;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
@@ -53,7 +53,7 @@ impl PathSpec {
         self.path.to_toml()
     }
 
-    /// What plots and models want to know.
+    /// What plots and models need.
     fn summary(&self) -> PathSummary {
         let path = &self.path;
         let (bytes, packets) = path.queue_limits(&path.forward);
@@ -70,7 +70,7 @@ impl PathSpec {
 
     /// The same with other values of some keys; None takes a key away.
     fn replaced(&self, keys: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let mut table = table_of(&self.path.to_toml());
+        let mut table = table_of(&self.path.to_toml_with(Defaults::Independent));
         set(&mut table, keys)?;
         Self::parse(&text_of(&table), &self.file, false)
     }
@@ -91,7 +91,7 @@ impl ScenarioSpec {
     }
 
     fn changed(&self, change: impl FnOnce(&mut Table) -> PyResult<()>) -> PyResult<Self> {
-        let mut table = table_of(&self.scenario.to_toml());
+        let mut table = table_of(&self.scenario.to_toml_with(Defaults::Independent));
         change(&mut table)?;
         Self::parse(&text_of(&table), &self.file, false)
     }
@@ -128,7 +128,7 @@ impl ScenarioSpec {
         self.scenario.to_toml()
     }
 
-    /// What the command line and Python want to know.
+    /// What the command line and Python need.
     fn summary(&self) -> ScenarioSummary {
         let flows = self.scenario.flows().map(|flow| {
             let scheme = flow.spec.transport.scheme().to_string();

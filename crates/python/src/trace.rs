@@ -1,4 +1,4 @@
-//! Traces: columns as NumPy arrays, NaN where a source could not tell.
+//! Traces: columns as NumPy arrays, NaN where a source has no value.
 
 use std::path::PathBuf;
 
@@ -155,7 +155,7 @@ impl Trace {
         Ok(columns)
     }
 
-    /// What is known of the run, as JSON.
+    /// What is known about the run, as JSON.
     fn metadata_json(&self) -> String {
         serde_json::to_string(&self.0.metadata).expect("metadata is plain data")
     }

@@ -16,7 +16,7 @@ mod linux {
         ProbeError::new_err(error.to_string())
     }
 
-    /// A watch that goes on until it is finished or closed.
+    /// A watch that continues until it is finished or closed.
     #[pyclass(frozen, module = "pathcast._internal")]
     pub struct Watch(Mutex<Option<pathcast_probe::Watch>>);
 

@@ -20,10 +20,10 @@ use crate::ranges::Frontier;
 use crate::seal::{Noting, Seal};
 use crate::{Controller, Identity, QuicError};
 
-/// Content of streams: nobody reads it.
+/// Content of streams, which is never read.
 static CONTENT: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Answers to what is of no connection that wait at once.
+/// The most answers that wait to datagrams of no connection.
 const ANSWERS: usize = 16;
 
 /// The largest IP packet, Ethernet's.
@@ -36,10 +36,10 @@ const UDP_BYTES: u16 = 8;
 pub struct Settings {
     /// What controls congestion.
     pub controller: Controller,
-    /// The largest UDP payload: as much as the path carries, for the largest that passes is not
-    /// searched for. At least 1200.
+    /// The largest UDP payload. It must be what the path carries, because there is no MTU discovery. At
+    /// least 1200.
     pub datagram_bytes: u16,
-    /// What may be under way unacknowledged, or wait to be read.
+    /// The most bytes that may be in flight, or wait to be read.
     pub window_bytes: u64,
 }
 
@@ -138,8 +138,8 @@ impl Settings {
 
 /// One end of a connection with one stream each way.
 ///
-/// After each call that may change something, datagrams are to be taken by [`Endpoint::transmit`]
-/// until there are none, and [`Endpoint::timeout`] to be asked.
+/// After each call that may change something, take datagrams by [`Endpoint::transmit`] until there are
+/// none, and then read [`Endpoint::timeout`].
 pub struct Endpoint {
     endpoint: noq_proto::Endpoint,
     connection: Option<(ConnectionHandle, Connection)>,
@@ -343,7 +343,7 @@ impl Endpoint {
         self.confirmed && self.outgoing.is_some() && self.failed.is_none()
     }
 
-    /// Why the connection is no more, if so.
+    /// Why the connection has ended, if so.
     pub const fn failure(&self) -> Option<&QuicError> {
         self.failed.as_ref()
     }
@@ -357,10 +357,10 @@ impl Endpoint {
         }
     }
 
-    /// Writes up to `bytes` bytes; how many were taken. None are while the window is full.
+    /// Writes up to `bytes` bytes; returns how many were accepted. While the window is full, none are.
     ///
     /// # Errors
-    /// There is no connection, or no more.
+    /// There is no connection, or it has ended.
     pub fn write(&mut self, bytes: u64) -> Result<u64, QuicError> {
         let lost = |why: &str| QuicError::Lost(why.to_string());
         if let Some(failed) = &self.failed {
@@ -447,8 +447,7 @@ impl Endpoint {
         sender
     }
 
-    /// How often acknowledgments came, for whoever wants to know whether [`Endpoint::sender`] has
-    /// something new.
+    /// How many acknowledgments have arrived. A change means that [`Endpoint::sender`] has changed.
     pub fn acknowledgments(&self) -> u64 {
         self.ledger.lock().sender().acknowledgments
     }

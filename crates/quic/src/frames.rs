@@ -6,7 +6,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
-/// Tells `take` of the bytes in each `STREAM` frame of a packet's open payload.
+/// Calls `take` with the bytes in each `STREAM` frame of a packet's open payload.
 pub(crate) fn stream_bytes(
     payload: &[u8],
     mut take: impl FnMut(Range<u64>),

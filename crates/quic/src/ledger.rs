@@ -1,5 +1,5 @@
-//! What one end of a connection knows of the packets that it sent, written down as it happens: by the
-//! seal of each packet, and by what the congestion controller is told.
+//! What one end of a connection knows about the packets that it sent, recorded as it happens: from the seal
+//! of each packet, and from the calls to the congestion controller.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::ranges::Frontier;
 /// A packet with bytes of the stream, or with none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// By which it is known on its way.
+    /// The packet's seal, which identifies it in transit.
     pub seal: u64,
     /// The bytes of the stream in it, if any.
     pub bytes: Range<u64>,
@@ -33,7 +33,7 @@ pub struct Sender {
     pub slow_start_threshold_bytes: Option<u64>,
     /// Bytes in flight when acknowledgments last came.
     pub in_flight_bytes: u64,
-    /// What the controller wants packets to leave at, in bytes a second; none if it only has a window.
+    /// The controller's pacing rate in bytes a second; none if the controller only has a window.
     pub pacing_bytes_per_s: Option<u64>,
     /// Smoothed round-trip time.
     pub rtt: Duration,
@@ -77,7 +77,7 @@ impl Sender {
 pub(crate) struct Ledger {
     sender: Sender,
     acknowledged: Frontier,
-    /// Bytes of the stream in packets under way, by the packets' numbers.
+    /// Bytes of the stream in packets in flight, by the packets' numbers.
     under_way: BTreeMap<u64, Vec<Range<u64>>>,
     /// Whether packets are kept until they are taken, and those.
     keep: bool,
@@ -132,7 +132,7 @@ impl Ledger {
             sender.sent_bytes = sender.sent_bytes.max(bytes.end);
         }
         if self.keep {
-            // bytes sent again need not be in one piece: each piece is told
+            // retransmitted bytes need not be contiguous: report each piece
             let pieces = self.open.iter().cloned();
             let none = self.open.is_empty().then_some(0..0);
             let packets = pieces.chain(none).map(|bytes| Packet { seal, bytes });
@@ -167,7 +167,7 @@ impl SharedLedger {
     }
 }
 
-/// Makes controllers that write down what they are told.
+/// Makes controllers that record the calls that they receive.
 pub(crate) struct Watched<F: ?Sized> {
     pub(crate) ledger: SharedLedger,
     pub(crate) inner: Arc<F>,

@@ -1,15 +1,14 @@
 //! QUIC (RFC 9000, 9001, 9002) without I/O: one end of one connection with one stream each way, over
 //! noq-proto's state machines.
 //!
-//! An [`Endpoint`] takes datagrams and the time, and gives datagrams; who carries them is not its
-//! business. Beside that it tells what QUIC hides from whoever watches the packets: which bytes of the
-//! stream each packet held ([`Endpoint::take_packets`]), known by the packet's *seal*, and what the
-//! sender knew when acknowledgments came ([`Endpoint::sender`]).
+//! An [`Endpoint`] takes datagrams and the time, and returns datagrams; the caller transports them. It also
+//! reports what QUIC hides from an observer of packets: which bytes of the stream each packet held
+//! ([`Endpoint::take_packets`]), identified by the packet's *seal*, and what the sender knew when
+//! acknowledgments arrived ([`Endpoint::sender`]).
 //!
 //! A [`Pair`] is both ends in one process, in virtual time.
 //!
-//! Each datagram is a packet: there is no segmentation offload, and its largest size is given, not
-//! searched for.
+//! Each datagram is a packet: there is no segmentation offload, and no MTU discovery.
 
 mod endpoint;
 mod frames;
@@ -39,7 +38,7 @@ pub enum Controller {
     Bbr3,
 }
 
-/// Why an endpoint cannot be made, or is no more.
+/// Why an endpoint cannot be made, or has ended.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum QuicError {
     /// The certificate or the settings are not as they must be.

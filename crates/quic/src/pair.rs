@@ -12,15 +12,15 @@ use crate::{Endpoint, Identity, QuicError, Settings};
 /// What the handshake may take, as in the emulator.
 const CONNECT_WITHIN: Duration = Duration::from_secs(40);
 
-/// Datagrams under way: when they arrive, their number, where, and what they are.
+/// Datagrams in transit: when they arrive, their number, their destination, and their content.
 type Way = BinaryHeap<Reverse<(Instant, u64, usize, Vec<u8>)>>;
 
 /// The ends of a connection. Time 0 is when both know that they are connected; as in the emulator, the last
-/// datagrams of the handshake are still under way then.
+/// datagrams of the handshake are still in transit then.
 ///
-/// Packets of data are not encrypted, for nobody could read them but this process; they have the size of
-/// encrypted ones. The same seed gives the same packets and the same timers, but for BBR: noq draws when
-/// it probes from the system.
+/// Packets of data are not encrypted, because they do not leave this process; they have the size of
+/// encrypted ones. The same seed gives the same packets and timers, except with BBR: noq draws the times of
+/// its probes from the system's randomness.
 pub struct Pair {
     ends: [Endpoint; 2],
     zero: Instant,
@@ -29,11 +29,11 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Connects a client, end 0, with a server, end 1. A datagram of so many bytes that leaves an end arrives after
-    /// `travel(end, bytes)`; none is lost.
+    /// Connects a client, end 0, with a server, end 1. A datagram of `bytes` bytes that leaves `end`
+    /// arrives after `travel(end, bytes)`; none is lost.
     ///
     /// # Errors
-    /// The settings are not as they must be, or the handshake takes more than 40 s.
+    /// The settings are invalid, or the handshake takes more than 40 s.
     pub fn connect(
         settings: &Settings,
         identity: &Identity,

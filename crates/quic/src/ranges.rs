@@ -7,7 +7,7 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default)]
 pub struct Frontier {
     whole: u64,
-    /// Beyond a gap: first byte and end, apart from each other.
+    /// Disjoint ranges beyond a gap: first byte and end.
     beyond: BTreeMap<u64, u64>,
 }
 

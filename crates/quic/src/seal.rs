@@ -1,8 +1,8 @@
-//! Looks at packets just before they are sealed: what is in them, and by what they are known later.
+//! Reads packets just before they are sealed: their content, and the seal that identifies them later.
 //!
-//! A packet ends with the tag of its authenticated encryption. Nobody on the way changes it, and no
-//! two packets have the same but by a chance of 2^-64, so its end is a name by which the packet is found
-//! again among those that crossed the path.
+//! A packet ends with the tag of its authenticated encryption. It does not change in transit, and two
+//! packets have the same with a probability of 2^-64. So the end of the tag identifies the packet among
+//! those that crossed the path.
 
 use noq_proto::crypto::{
     self, CryptoError, ExportKeyingMaterialError, KeyPair, Keys, PacketKey, Session,

@@ -34,7 +34,7 @@ struct Wire {
     link: Option<(f64, Duration)>,
     /// When the link is free.
     free: Instant,
-    /// By when they arrive, then by when they were sent: reversed, for the heap has the largest first.
+    /// In order of arrival, then of sending: reversed, because the heap returns the largest first.
     way: BinaryHeap<(Order, usize, Vec<u8>)>,
     sent: u64,
     lost: u64,
@@ -115,7 +115,7 @@ impl Wire {
         Some(self.free - self.now)
     }
 
-    /// Goes on to the next event, which may be none.
+    /// Continues to the next event, if there is one.
     fn step(&mut self) -> bool {
         self.send();
         let arrival = self.way.peek().map(|(at, ..)| at.0.0);
@@ -177,7 +177,7 @@ fn all_bytes_arrive_once_both_ways_over_a_path_that_loses_reorders_and_doubles()
         for from in [0, 1] {
             wire.transfer(from, 1_000_000);
             for _ in 0..200 {
-                wire.step(); // what is still under way must not be counted again
+                wire.step(); // what is still in flight must not be counted again
             }
             assert_eq!(wire.ends[1 - from].read(), 1_000_000);
             let sender = wire.ends[from].sender();

@@ -108,7 +108,7 @@ impl Application {
         None
     }
 
-    /// The response to `request`; for a backend whose requests tell what to respond.
+    /// The response to `request`; for a backend whose requests say what to respond.
     pub fn respond(&mut self, request: &Message) -> Message {
         self.answered += 1;
         Message {

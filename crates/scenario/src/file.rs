@@ -1,5 +1,5 @@
-//! The text form of a scenario: its keys, and how it is written. Those of transports and
-//! workloads stand with these.
+//! The text form of a scenario: reads and writes its keys. Those of transports and workloads are in their
+//! modules.
 //!
 //! `docs/reference/scenario-file.md` is the reference.
 
@@ -7,14 +7,14 @@ use std::fmt::Display;
 use std::fmt::Write as _;
 
 use pathcast_path::reader::{Field, Loader, Read, TIME, Table, Trouble};
-use pathcast_path::{Heading, Path, Span};
+use pathcast_path::{Defaults, Heading, Path, Span};
 use toml::de::DeTable;
 
 use crate::scenario::{FlowSpec, Link, Scenario};
 use crate::transport::Transport;
 use crate::workload::{Bulk, Workload};
 
-/// The most that is written at once as datagrams: a frame of a film is less.
+/// The most bytes of one write as datagrams: a frame of a film is smaller.
 const MAX_DATAGRAMS_BYTES: u64 = 1_000_000;
 
 const FLOW_KEYS: [&str; 9] = [
@@ -91,7 +91,7 @@ fn path_of_file(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Path> {
     let Ok(text) = String::from_utf8(content) else {
         return field.wrong(format_args!("{name}: is not text"));
     };
-    // traces lie beside the path file that names them
+    // trace files are in the folder of the path file that names them
     let folder = name.rfind('/').map_or("", |slash| &name[..=slash]);
     let mut load = |trace: &str| load(&format!("{folder}{trace}"));
     match Path::parse_with(&text, name, &mut load) {
@@ -196,8 +196,8 @@ fn route(field: Field<'_, '_>, links: &[Link]) -> Read<Vec<usize>> {
     Ok(route)
 }
 
-/// The scenario as TOML, every default written out.
-pub fn write(scenario: &Scenario) -> String {
+/// The scenario as TOML.
+pub fn write(scenario: &Scenario, defaults: Defaults) -> String {
     let mut text = format!("name = {}\n", quoted(&scenario.name));
     if let Some(duration) = scenario.duration {
         let _ = writeln!(text, "duration = \"{duration}\"");
@@ -206,11 +206,12 @@ pub fn write(scenario: &Scenario) -> String {
         let _ = write!(
             text,
             "\n{}",
-            path.to_toml_table(&format!("links.{}", quoted(name)))
+            path.to_toml_table(&format!("links.{}", quoted(name)), defaults)
         );
     }
     for flow in &scenario.flows {
-        let _ = write!(text, "\n[[flows]]\n{}", write_flow(flow, &scenario.links));
+        let flow = write_flow(flow, &scenario.links, defaults);
+        let _ = write!(text, "\n[[flows]]\n{flow}");
     }
     text
 }
@@ -230,7 +231,7 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
+fn write_flow(flow: &FlowSpec, links: &[Link], defaults: Defaults) -> String {
     let mut text = format!("scheme = {}\n", quoted(flow.transport.scheme()));
     let mut line = |key: &str, value: &dyn Display| {
         let _ = writeln!(text, "{key} = {value}");
@@ -256,7 +257,7 @@ fn write_flow(flow: &FlowSpec, links: &[Link]) -> String {
             line(key, &format_args!("\"{span}\""));
         }
     }
-    flow.transport.write_keys(&mut line);
+    flow.transport.write_keys(defaults, &mut line);
     text
 }
 

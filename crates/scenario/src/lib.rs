@@ -1,9 +1,9 @@
-//! What runs over which links: links, flows and their workloads, described once (a TOML file) and
-//! run in any world.
+//! What runs over which links: links, flows and their workloads, described once (a TOML file) and run by
+//! any backend.
 //!
 //! [`Scenario`] is the description. [`Network`] carries packets over its links, and [`Application`] is the
-//! application of a flow, which says when it writes what, and when it is complete. Both are pure, so that
-//! the simulator (virtual time), the emulator and `live` (real time) run the same.
+//! application of a flow: what it writes and when, and when it is complete. Both are pure, so that the
+//! simulator (virtual time), the emulator and `live` (real time) run the same.
 //!
 //! ```
 //! use pathcast_scenario::Scenario;

@@ -8,7 +8,7 @@ use pathcast_path::{Channel, Counters, DropReason, Dropped, Heading, PacketInfo,
 use crate::scenario::Scenario;
 use crate::timers::Timers;
 
-/// A packet on its way, how many nodes of its route it has passed, and whether it was marked.
+/// A packet in transit, how many nodes of its route it has passed, and whether it was marked.
 #[derive(Clone, Debug)]
 struct Travelling<P> {
     packet: P,
@@ -48,7 +48,7 @@ pub const fn route(group: usize, heading: Heading) -> u32 {
 /// channel, it owns no clock.
 #[derive(Clone, Debug)]
 pub struct Network<P> {
-    /// Node 2 i is link i outwards, 2 i + 1 its way back.
+    /// Node 2 i is the forward direction of link i, and 2 i + 1 its reverse direction.
     channels: Vec<Channel<Travelling<P>>>,
     /// The nodes after them.
     delays: Vec<OwnDelay<P>>,

@@ -1,4 +1,4 @@
-//! The messages on their way over a connection of TCP or QUIC.
+//! The messages in transit over a connection of TCP or QUIC.
 
 use std::collections::VecDeque;
 
@@ -52,8 +52,8 @@ impl Pipe {
         self.ends.pop_front()
     }
 
-    /// Writes messages, in chunks of `most` bytes at most, by `take`, which is told whether a chunk is its
-    /// message's last and says how many bytes it took, until it takes none.
+    /// Writes messages by `take` in chunks of at most `most` bytes, until `take` accepts none. `take`
+    /// receives whether a chunk is the last of its message, and returns how many bytes it accepted.
     ///
     /// # Errors
     /// Those of `take`.

@@ -32,10 +32,10 @@ impl QuicScheme {
         Self::ALL.into_iter().find(|scheme| scheme.name() == name)
     }
 
-    /// What is wrong with a name that begins as those of QUIC but is none of them.
+    /// Checks a name that begins like those of QUIC's schemes.
     ///
     /// # Errors
-    /// What was got, and what there is.
+    /// No scheme has the name. The error states what was got and which schemes exist.
     pub fn check(name: &str) -> Result<(), String> {
         if !name.starts_with(Self::PREFIX) || Self::by_name(name).is_some() {
             return Ok(());

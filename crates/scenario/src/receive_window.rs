@@ -20,7 +20,7 @@ pub enum ReceiveWindow {
     /// It is never in the way.
     #[default]
     Unlimited,
-    /// So many bytes.
+    /// A fixed number of bytes.
     Fixed {
         /// The most that it takes.
         bytes: u64,

@@ -2,7 +2,7 @@
 
 use pathcast_path::reader::document;
 use pathcast_path::seed::{generator, uniform};
-use pathcast_path::{Heading, Loader, Path, PathError, Span, Time};
+use pathcast_path::{Defaults, Heading, Loader, Path, PathError, Span, Time};
 
 use crate::file;
 use crate::transport::Transport;
@@ -33,10 +33,10 @@ pub struct FlowSpec {
     pub route: Vec<usize>,
     /// Which way their data goes.
     pub heading: Heading,
-    /// Delay of each direction of their own, on top of that of the links, at the near end.
+    /// The flows' own delay in each direction, added to that of the links at the near end.
     pub delay: Span,
-    /// When the first begins; none: the first of the scenario at 0, all others at random within the
-    /// first round-trip time, for flows that begin at one moment would run in step for ever.
+    /// When the first begins. None: the first of the scenario at 0, and all others at random within the
+    /// first round-trip time, because flows that begin together would stay synchronized.
     pub start: Option<Span>,
     /// From the beginning of one to that of the next; none: all at random within a round-trip time
     /// after the first.
@@ -133,7 +133,7 @@ impl Scenario {
     /// `{ kind = "transfer", size = "5 MB" }`.
     ///
     /// # Errors
-    /// It is no workload, or one that a flow's transport cannot carry.
+    /// The text is not a workload, or a flow's transport cannot carry it.
     pub fn set_workload(&mut self, text: &str) -> Result<(), String> {
         let workload = Workload::of_value(text)?;
         for flow in &mut self.flows {
@@ -156,11 +156,16 @@ impl Scenario {
     /// The scenario as TOML, every default and every recording written out; [`Scenario::parse`] reads
     /// it back.
     pub fn to_toml(&self) -> String {
-        file::write(self)
+        self.to_toml_with(Defaults::All)
     }
 
-    /// The one path, if all that the scenario says beside it are bulk flows that are alike but for
-    /// their scheme.
+    /// As [`Scenario::to_toml`], with these defaults written out.
+    pub fn to_toml_with(&self, defaults: Defaults) -> String {
+        file::write(self, defaults)
+    }
+
+    /// The path of a scenario with one link and bulk flows that differ only in their scheme, and the
+    /// schemes.
     pub fn as_bulk(&self) -> Option<(&Path, Vec<&str>)> {
         let [link] = &self.links[..] else { return None };
         let schemes = self.flows.iter().map(|flow| {
@@ -170,7 +175,7 @@ impl Scenario {
         Some((&link.path, schemes.collect::<Option<_>>()?))
     }
 
-    /// The round-trip time of `flow` when nothing else is under way.
+    /// The round-trip time of `flow` on an idle network.
     pub fn base_rtt(&self, flow: &FlowSpec) -> Span {
         let links = flow
             .route
@@ -179,7 +184,7 @@ impl Scenario {
         links.fold(flow.delay + flow.delay, |rtt, link| rtt + link)
     }
 
-    /// The round-trip time of `flow` for packets of `bytes` each way when nothing else is under way: the
+    /// The round-trip time of `flow` for packets of `bytes` in each direction on an idle network: the
     /// delays, and the transmission over each link.
     pub fn idle_rtt(&self, flow: &FlowSpec, bytes: u32) -> Span {
         let directions = (flow.route.iter()).flat_map(|&link| {
@@ -191,13 +196,13 @@ impl Scenario {
         self.base_rtt(flow) + Span::from_secs(sending_s)
     }
 
-    /// The longest round-trip time of a flow when nothing else is under way.
+    /// The longest round-trip time of a flow on an idle network.
     pub fn longest_rtt(&self) -> Span {
         let rtts = self.flows.iter().map(|spec| self.base_rtt(spec));
         rtts.max().unwrap_or(Span::ZERO)
     }
 
-    /// The most bytes that can be on their way at once: bandwidth-delay products and queues.
+    /// The most bytes that can be in transit at the same time: bandwidth-delay products and queues.
     pub fn bytes_on_the_way(&self) -> u64 {
         let rtt_s = self.longest_rtt().as_secs();
         let links = self.links.iter().map(|link| {
@@ -211,7 +216,7 @@ impl Scenario {
         links.fold(0, u64::saturating_add)
     }
 
-    /// The largest buffers of a connection's ends: twice what can be on its way, and twice again because
+    /// The largest buffers of a connection's ends: twice what can be in transit, and twice again because
     /// kernels count their own overhead too.
     pub fn buffer_bytes(&self) -> u64 {
         const LEAST: u64 = 16 << 20;

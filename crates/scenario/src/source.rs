@@ -40,7 +40,7 @@ impl Source {
         self.next
     }
 
-    /// Whether it writes no more, whatever arrives. What it wrote may still be under way.
+    /// Whether it writes no more, whatever arrives. What it wrote may still be in transit.
     #[inline]
     pub const fn is_finished(&self) -> bool {
         self.left == 0

@@ -26,7 +26,7 @@ impl Timers {
         }
     }
 
-    /// Timer `id` wants to be woken at `deadline`, or later if it changes its mind.
+    /// Timer `id` expires at `deadline`, or before that if an earlier deadline was set.
     #[inline]
     pub fn want(&mut self, id: u32, deadline: Option<Time>) {
         if let Some(deadline) = deadline

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use pathcast_path::Size;
 use pathcast_path::reader::{Read, SIZE, Table};
+use pathcast_path::{Defaults, Size};
 
 use crate::quic::QuicScheme;
 use crate::receive_window::ReceiveWindow;
@@ -30,7 +30,7 @@ pub enum Transport {
         slow_start_after_idle: bool,
         /// Whether queues may mark its packets instead of dropping them.
         ecn: bool,
-        /// Payload of a full packet, in bytes, beside 52 of headers.
+        /// Payload of a full packet, in bytes, without the 52 bytes of headers.
         mss_bytes: u32,
         /// Whether the connection opens over the links when the flow begins, and ends with a FIN; else it is
         /// open when the run begins.
@@ -152,8 +152,9 @@ impl Transport {
         })
     }
 
-    /// Hands the keys beside `scheme`, with their values, to `line`.
-    pub(crate) fn write_keys(&self, line: &mut impl FnMut(&str, &dyn Display)) {
+    /// Hands the keys beside `scheme`, with their values, to `line`. Defaults of TCP depend on `scheme`: other
+    /// transports refuse these keys.
+    pub(crate) fn write_keys(&self, defaults: Defaults, line: &mut impl FnMut(&str, &dyn Display)) {
         if let Self::Tcp {
             initial_window_packets,
             receive_window,
@@ -170,10 +171,19 @@ impl Transport {
             if *receive_window != ReceiveWindow::Unlimited {
                 line("receive_window", receive_window);
             }
-            line("slow_start_after_idle", slow_start_after_idle);
-            line("ecn", ecn);
-            line("mss", &format_args!("\"{mss_bytes} B\""));
-            line("handshake", handshake);
+            let all = defaults == Defaults::All;
+            if all || !slow_start_after_idle {
+                line("slow_start_after_idle", slow_start_after_idle);
+            }
+            if all || *ecn {
+                line("ecn", ecn);
+            }
+            if all || *mss_bytes != DEFAULT_MSS_BYTES {
+                line("mss", &format_args!("\"{mss_bytes} B\""));
+            }
+            if all || *handshake {
+                line("handshake", handshake);
+            }
         }
     }
 }

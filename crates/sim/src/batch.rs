@@ -24,8 +24,8 @@ pub fn check_many(simulations: &[Simulation]) -> Result<(), (usize, SimError)> {
 /// Runs all of `simulations` on rayon's current pool and returns their outcomes in the same order:
 /// the same specs give the same results whatever the number of threads.
 ///
-/// `stop` ends the batch early: runs that had not begun, and those under way, are `None`. `done`
-/// counts the runs that have ended. A run that can make no progress leaves its error in its place.
+/// `stop` ends the batch early: runs that had not ended are `None`. `done` counts the runs that have ended.
+/// A run that can make no progress has its error in its place.
 ///
 /// # Errors
 /// The error of the first simulation that cannot be run, with its index; nothing is run then.

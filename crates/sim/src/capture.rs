@@ -62,7 +62,7 @@ impl Places {
         (seq * mss).saturating_sub(missing)
     }
 
-    /// Forgets packets long before `una`, but for what they were short of in all.
+    /// Forgets packets long before `una`, except by how many bytes they were short in total.
     fn forget(&mut self, una: u64) {
         while self.missing.len() > 1 && self.missing[1].0 + REMEMBERED < una {
             self.missing.pop_front();
@@ -113,7 +113,7 @@ impl End {
     }
 }
 
-/// Writes a capture as the run goes on.
+/// Writes a capture during the run.
 pub struct CaptureLog<'a> {
     writer: CaptureWriter<'a>,
     flows: Vec<Flow>,

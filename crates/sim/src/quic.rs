@@ -1,4 +1,4 @@
-//! A flow over QUIC: both ends, what is written into them, and their datagrams under way.
+//! A flow over QUIC: both ends, what is written into them, and their datagrams in transit.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub const SINK: usize = Side::Sink as usize;
 /// What is due now has its next turn after all else, as in the emulator.
 const SOON: Span = Span::from_nanos(1000);
 
-/// A datagram under way.
+/// A datagram in transit.
 struct Parcel {
     datagram: Vec<u8>,
     sent: Time,
@@ -26,7 +26,7 @@ struct Parcel {
     pieces: Vec<Range<u64>>,
 }
 
-/// Datagrams under way in one direction, by their numbers.
+/// Datagrams in transit in one direction, by their numbers.
 #[derive(Default)]
 struct Under {
     first: u64,
@@ -50,7 +50,7 @@ impl Under {
     }
 }
 
-/// Messages of one flow on their way through stacks and network.
+/// Messages of one flow that are passing through stacks and network.
 struct Followed {
     flow: u32,
     splitter: Splitter,
@@ -124,7 +124,7 @@ impl QuicFlow {
         acknowledgments != std::mem::replace(&mut self.acknowledgments, acknowledgments)
     }
 
-    /// Why it can go on no more, if so.
+    /// Why the connection cannot continue, if so.
     pub fn failure(&self) -> Option<String> {
         let failures = [SOURCE, SINK].map(|end| self.pair.end(end).failure());
         let failure = failures.into_iter().flatten().next();
@@ -196,7 +196,7 @@ impl QuicFlow {
         self.pipes[1 - end].arrived = self.pair.end(end).read();
     }
 
-    /// Datagram `number` of `end` was dropped under way.
+    /// Datagram `number` of `end` was dropped in transit.
     pub fn lose(&mut self, end: usize, number: u64) {
         if let Some(parcel) = self.under[end].take(number) {
             self.spare.push(parcel.datagram);
@@ -221,7 +221,7 @@ impl QuicFlow {
         }
     }
 
-    /// Tells of a message that was read.
+    /// Reports a message that was read.
     pub fn tell(&mut self, read: Read, take: impl FnMut(MessageRecord)) {
         if let Some(followed) = &mut self.followed {
             followed.splitter.read(read);

@@ -1,4 +1,4 @@
-//! What a simulation tells as it runs.
+//! What a simulation reports while it runs.
 
 use std::fs::File;
 
@@ -20,22 +20,22 @@ pub struct Crossing {
     pub size_bytes: u32,
 }
 
-/// Is told what happens. The constants say what it wants to hear; what it does not costs nothing.
+/// Receives what happens. The constants select the kinds of events; others cost nothing.
 pub trait Recorder {
-    /// Whether it wants a record of the sender after each acknowledgment.
+    /// Whether it receives a record of the sender after each acknowledgment.
     const ACKS: bool;
-    /// Whether it wants each event of each data packet.
+    /// Whether it receives each event of each data packet.
     const PACKETS: bool;
-    /// Whether it wants each message over TCP that has arrived whole.
+    /// Whether it receives each message over TCP that has arrived completely.
     const MESSAGES: bool = false;
-    /// Whether it wants to look at the queues now and then.
+    /// Whether it samples the queues.
     const QUEUES: bool = false;
 
-    /// Whether it wants what crosses the senders' side of the network: each packet that leaves a sender and each that
-    /// reaches one.
+    /// Whether it receives what crosses the senders' side of the network: each packet that leaves a sender,
+    /// and each that reaches one.
     const CAPTURE: bool = false;
 
-    /// A sender, just after it acted upon an acknowledgment.
+    /// A sender, just after it processed an acknowledgment.
     fn ack(&mut self, record: Record);
 
     /// An event of a data packet.
@@ -58,7 +58,7 @@ pub trait Recorder {
     /// A queue at the moment of `next_look`.
     fn queue(&mut self, _: QueueRecord) {}
 
-    /// It was told all queues of that moment.
+    /// All queues of that moment have been reported.
     fn looked(&mut self) {}
 }
 
@@ -103,7 +103,7 @@ impl Recorder for TableWriter<'_, PacketRecord> {
     }
 }
 
-/// Queues at equal intervals, to a file as the run goes on.
+/// Writes the queues at equal intervals to a file during the run.
 pub struct QueueLog<'a> {
     rows: TableWriter<'a, QueueRecord>,
     every: Span,

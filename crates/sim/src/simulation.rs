@@ -1,4 +1,4 @@
-//! What to simulate, and what came of it.
+//! What to simulate, and the outcome.
 
 use std::ops::ControlFlow;
 
@@ -164,7 +164,7 @@ impl Simulation {
         }
     }
 
-    /// Runs to the end. `progress` is told the virtual time now and then, and may stop the run.
+    /// Runs to the end. `progress` receives the virtual time from time to time, and may stop the run.
     ///
     /// # Errors
     /// A [`SimError`] if there is nothing to run, or the run can make no progress.
@@ -175,8 +175,8 @@ impl Simulation {
         self.run_recorded(progress, &mut NoRecorder)
     }
 
-    /// As [`run`](Self::run), and tells `recorder` what happens. A run without one is compiled
-    /// without the telling.
+    /// As [`run`](Self::run), and reports to `recorder` what happens. A run without a recorder is compiled
+    /// without reports.
     ///
     /// # Errors
     /// As [`run`](Self::run).

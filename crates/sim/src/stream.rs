@@ -18,7 +18,7 @@ struct Piece {
     /// One past its last packet; [`u64::MAX`] while it has no end.
     end: u64,
     bytes: u64,
-    /// None: it was written as much as is taken, and nobody waits for it.
+    /// None: bulk data, which is no message.
     message: Option<Message>,
     way: Way,
 }
@@ -285,7 +285,7 @@ mod tests {
         // 128 KiB were written at first: 90 packets, of which 12 had been sent
         assert_eq!(stream.stop(12), 90);
         assert_eq!(stream.write(message(Time::ZERO, 5)), 1);
-        assert_eq!(stream.take_delivered(90), None); // nobody waits for it
+        assert_eq!(stream.take_delivered(90), None); // bulk data is no message
         assert!(!stream.is_delivered());
         assert_eq!(stream.take_delivered(91).unwrap().message.bytes, 5);
         assert_eq!(stream.end_of_message(90), Some(1443));

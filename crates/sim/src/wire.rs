@@ -20,10 +20,10 @@ pub const HANDSHAKE_BYTES: u32 = SYN_BYTES;
 /// Payload of a full packet.
 pub const MSS_BYTES: u32 = MTU_BYTES - HEADER_BYTES;
 
-/// A data packet under way.
+/// A data packet in transit.
 #[derive(Clone, Copy, Debug)]
 pub struct Data {
-    /// Whose it is.
+    /// The number of its flow.
     pub flow: u32,
     /// What it says.
     pub segment: DataSegment,
@@ -42,7 +42,7 @@ impl Data {
         }
     }
 
-    /// What the path sees of it. Flows are told apart (FQ-CoDel).
+    /// What the path sees of the packet. It can distinguish flows (FQ-CoDel).
     #[inline]
     pub fn info(&self) -> PacketInfo {
         PacketInfo {
@@ -53,10 +53,10 @@ impl Data {
     }
 }
 
-/// An acknowledgment under way, or a datagram of QUIC against the data.
+/// An acknowledgment in transit, or a datagram of QUIC in the opposite direction of the data.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
-    /// Whose it is.
+    /// The number of its flow.
     pub flow: u32,
     /// The size as an IP packet of a datagram, whose number is `segment.cumulative`; 0 of TCP.
     pub datagram_bytes: u32,
@@ -108,5 +108,5 @@ impl Ack {
     }
 }
 
-// each packet is copied several times on its way
+// each packet is copied several times in transit
 const _: () = assert!(size_of::<Data>() == 32 && size_of::<Ack>() == 56 && size_of::<Body>() == 56);

@@ -68,7 +68,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         for (id, flow) in (2 * connections.len() as u32..).zip(&flows) {
             timers.want(id, flow.application.next_write());
         }
-        // the run may end when nothing is under way, which takes counting all drops
+        // the run may end when nothing is in transit, so all drops must be counted
         let datagrams = scenario
             .flows
             .iter()
@@ -235,7 +235,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
     }
 
-    /// Tells applications of the messages of `connection` that are whole now.
+    /// Reports to applications the messages of `connection` that are now complete.
     fn deliver_messages(&mut self, now: Time, connection: u32) {
         let flows = self.flows.len() as u32;
         let requests = connection >= flows;
@@ -288,7 +288,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         }
         let is_carried = match &self.connections[flow as usize].framing {
             Framing::Bulk => false,
-            Framing::Datagrams(_) => true, // nobody repairs them
+            Framing::Datagrams(_) => true, // losses are not repaired
             Framing::Messages(stream) => stream.is_delivered() && !application.is_waiting(),
             Framing::Quic(quic) => quic.is_delivered() && !application.is_waiting(),
         };

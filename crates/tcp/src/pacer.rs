@@ -1,7 +1,8 @@
 //! Pacing: when the next packets may leave (as Linux's internal pacing, without the fq scheduler).
 //!
-//! Packets leave in small bursts, a millisecond's worth or two packets, and the next burst may leave
-//! when this one is paid for. A burst that leaves late gets up to half of its own time back.
+//! Packets leave in small bursts: a millisecond's worth or two packets. The next burst may leave when the
+//! pacing rate allows for the bytes of this one. A burst that leaves late gets up to half of its own time
+//! back.
 
 use pathcast_base::{Span, Time};
 
@@ -47,7 +48,7 @@ impl Pacer {
         self.rate.map(|_| self.burst_packets)
     }
 
-    /// When the next burst may leave; in the past if it may at once.
+    /// When the next burst may leave; a moment in the past if it may leave now.
     #[inline]
     pub const fn next(&self) -> Time {
         self.next

@@ -41,7 +41,7 @@ impl ProportionalRateReduction {
             let limit = self.delivered.saturating_sub(self.sent).max(delivered);
             (limit + u64::from(progress)).min(self.ssthresh - in_flight)
         };
-        // the first retransmission goes out at once
+        // the first retransmission leaves immediately
         in_flight + allowed.max(u64::from(self.sent == 0))
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn after_many_losses_it_climbs_back_to_ssthresh() {
         let mut prr = ProportionalRateReduction::new(100.0, 50.0);
-        let mut in_flight = 10u64; // 60 lost at once
+        let mut in_flight = 10u64; // 60 lost together
         for _ in 0..60 {
             in_flight -= 1;
             let cwnd = prr.cwnd(1, in_flight, true);

@@ -35,14 +35,13 @@ impl DeliveryRate {
         self.lost += packets;
     }
 
-    /// A packet is about to be sent on a connection with nothing on its way: idle time is no part of
-    /// any sample.
+    /// A packet is about to be sent on a connection with nothing in flight: samples exclude idle time.
     #[inline]
     pub fn restart(&mut self, now: Time) {
         (self.first_sent_at, self.delivered_at) = (now, now);
     }
 
-    /// The sender has no more data while `in_flight` packets are on their way.
+    /// The sender has no more data while `in_flight` packets are in flight.
     #[inline]
     pub fn on_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);

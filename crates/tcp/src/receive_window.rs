@@ -60,7 +60,7 @@ pub(crate) const fn stamp(now: Time) -> u16 {
 #[derive(Clone, Debug)]
 pub(crate) struct GrowingWindow {
     mss: u64,
-    /// Windows are told in units of two to this power (RFC 7323, section 2).
+    /// Windows are announced in units of two to this power (RFC 7323, section 2).
     scale: u32,
     /// The part of the buffer that payload may take.
     share: u64,
@@ -134,7 +134,7 @@ impl GrowingWindow {
         room > 0
     }
 
-    /// The first full packet tells how much memory packets take.
+    /// The first full packet shows how much memory packets occupy.
     fn learn_overhead(&mut self) {
         let share = self.mss * PARTS / PACKET_BYTES;
         if share != self.share {
@@ -206,8 +206,9 @@ impl GrowingWindow {
         (self.counted_at, self.counted_from) = (now, next);
     }
 
-    /// Makes room for a round trip that brings `read` bytes: for twice as many, since the count is a round trip late,
-    /// and for its growth twice over, since the sender may be doubling. Packets past a gap take room beside.
+    /// Makes room for a round trip that brings `read` bytes: twice as many, since the count is a round trip
+    /// late, and twice its growth, since the sender may be doubling. Packets past a gap need room in
+    /// addition.
     fn grow(&mut self, read: u64, beyond: u64) {
         let twice = 2 * read;
         let before = std::mem::replace(&mut self.space, read).max(1);

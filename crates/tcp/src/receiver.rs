@@ -34,7 +34,7 @@ const TICK_NS: u64 = 1_000_000;
 /// the RTO, which the receiver of a bulk flow knows from the handshake).
 const IDLE_VARIATION: Span = Span::from_millis(200);
 const IDLE_ROUND_TRIPS: u64 = 2;
-/// The round trip taken for that where the handshake is not known.
+/// The assumed round-trip time if that of the handshake is not known.
 const UNKNOWN_RTT: Span = Span::from_millis(50);
 
 /// What a receiver takes.
@@ -42,9 +42,9 @@ const UNKNOWN_RTT: Span = Span::from_millis(50);
 pub struct ReceiverConfig {
     /// Its buffer in packets, if that does not grow.
     pub window_packets: u32,
-    /// A buffer that grows with what arrives, of an application that reads at once.
+    /// A buffer that grows with what arrives; its application reads immediately.
     pub buffer: Option<GrowingBuffer>,
-    /// Whether the application reads by [`Receiver::read`] only, instead of at once.
+    /// Whether the application reads by [`Receiver::read`] only, instead of immediately.
     pub reads_on_demand: bool,
     /// Whether the connection opens by a SYN; else it is open from the start.
     pub accepts: bool,
@@ -53,7 +53,7 @@ pub struct ReceiverConfig {
 }
 
 impl Default for ReceiverConfig {
-    /// No limit, and an application that reads at once.
+    /// No limit, and an application that reads immediately.
     fn default() -> Self {
         Self {
             window_packets: u32::MAX,
@@ -193,7 +193,7 @@ impl Receiver {
         seq < self.next || self.blocks.get(at).is_some_and(|block| block.start <= seq)
     }
 
-    /// Bytes in order, at `mss_bytes` a packet but for a shorter last one.
+    /// Bytes received in order: `mss_bytes` for each packet except a shorter last one.
     pub fn delivered_bytes(&self, mss_bytes: u32) -> u64 {
         (self.next * u64::from(mss_bytes)).saturating_sub(u64::from(self.tail_short_by_bytes))
     }
@@ -207,8 +207,8 @@ impl Receiver {
         }
     }
 
-    /// The application reads up to `packets` that wait; returns an acknowledgment if the window has
-    /// grown so much that the sender should know (twice what it was told, as Linux).
+    /// The application reads up to `packets` that wait; returns an acknowledgment if the window has grown
+    /// so much that the sender should know (to twice the announced window, as in Linux).
     pub fn read(&mut self, packets: u64) -> Option<AckSegment> {
         self.read += packets.min(self.unread());
         let told = self.edge - self.next;
@@ -221,7 +221,7 @@ impl Receiver {
         free as u32
     }
 
-    /// Takes a packet that arrived at `now`; returns an acknowledgment if one is due at once.
+    /// Takes a packet that arrived at `now`; returns an acknowledgment if one is due immediately.
     #[inline(always)]
     pub fn on_data(&mut self, now: Time, segment: &DataSegment) -> Option<AckSegment> {
         match self.growing {
@@ -238,7 +238,7 @@ impl Receiver {
             if segment.seq == self.next {
                 growing.on_next(now, segment, self.next);
             }
-            // an acknowledgment tells of it at once (Linux's tcp_grow_window)
+            // announce the window immediately (Linux's tcp_grow_window)
             self.quick |= u32::from(growing.open());
         }
         let mut answer = self.take(now, segment);
@@ -284,7 +284,7 @@ impl Receiver {
         if segment.short_by_bytes() > 0 {
             self.tail_short_by_bytes = segment.short_by_bytes();
         }
-        // a block that no acknowledgment has told yet must not be forgotten for a new one
+        // a block that no acknowledgment has reported yet must not be dropped for a new one
         let is_crowded = self.compressed > 0 && self.blocks.len() >= READY_BLOCKS;
         let crowded = (is_crowded && !self.touches_block(seq)).then(|| self.acknowledge());
         if seq == self.next {
@@ -385,8 +385,8 @@ impl Receiver {
         segment
     }
 
-    /// Past a gap the receiver acknowledges each of the first three packets at once, so that the sender learns
-    /// of the gap, and then several packets together (Linux's __tcp_ack_snd_check).
+    /// Past a gap, the receiver acknowledges each of the first three packets immediately, so that the
+    /// sender detects the gap, and then several packets together (Linux's __tcp_ack_snd_check).
     fn acknowledge_past_gap(&mut self, now: Time) -> Option<AckSegment> {
         self.duplicates += 1;
         let told = self.duplicates > SINGLE_DUPLICATES && self.quick == 0;
@@ -459,8 +459,8 @@ impl Receiver {
             self.syn_ack()
         } else {
             if self.compressed == 0 {
-                // it waited in vain: the next may wait longer, or not for a reply (Linux's
-                // tcp_delack_timer_handler)
+                // no second packet or reply came in time: the next may wait longer, or not for a reply
+                // (Linux's tcp_delack_timer_handler)
                 self.delay = match std::mem::take(&mut self.interactive) {
                     true => MIN_DELAY,
                     false => (self.delay + self.delay).min(MAX_DELAY),
@@ -509,7 +509,7 @@ impl Receiver {
         true
     }
 
-    /// Whether `seq` lies in order, or in or beside a block.
+    /// Whether `seq` lies in order, or in or next to a block.
     fn touches_block(&self, seq: u64) -> bool {
         let at = self.blocks.partition_point(|block| block.end < seq);
         let beside = (self.blocks.get(at)).is_some_and(|block| block.start <= seq + 1);

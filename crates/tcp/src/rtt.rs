@@ -13,9 +13,9 @@ const MAX_RTO: Span = Span::from_millis(120_000);
 
 /// Smoothed and smallest round-trip time, and the timeout that follows.
 ///
-/// The variation is the largest mean deviation of a round trip: it rises at once and falls by a quarter of
-/// the difference once a round trip; a sample below the mean moves the deviation by a 32nd in place of a
-/// quarter if it would raise it (as Linux's tcp_rtt_estimator).
+/// The variation is the largest mean deviation of a round trip. It rises immediately, and falls by a
+/// quarter of the difference once a round trip. A sample below the mean that would raise the deviation
+/// moves it by a 32nd instead of a quarter (as Linux's tcp_rtt_estimator).
 #[derive(Clone, Debug, Default)]
 pub struct RttEstimator {
     srtt_ns: f64,

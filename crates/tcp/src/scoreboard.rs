@@ -1,8 +1,8 @@
-//! What the sender knows of each packet in flight, and RACK: which of them are lost (RFC 8985).
+//! What the sender knows about each packet in flight, and RACK: which of them are lost (RFC 8985).
 //!
-//! The work is constant for each packet on average, however large the window: SACK blocks are
-//! compared with those of the acknowledgment before, and losses are looked for in the order of
-//! transmission, where the oldest packet comes first.
+//! The work for each packet is constant on average, however large the window. SACK blocks are compared with
+//! those of the previous acknowledgment, and losses are searched in the order of transmission, oldest
+//! packet first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -74,7 +74,7 @@ impl Scoreboard {
         self.una + self.packets.len() as u64
     }
 
-    /// Packets on their way, as far as is known (RFC 6675's pipe).
+    /// Packets in flight, as far as the sender knows (RFC 6675's pipe).
     #[inline]
     pub fn in_flight(&self) -> u64 {
         self.packets.len() as u64 + self.retransmitted - self.sacked - self.lost
@@ -103,7 +103,7 @@ impl Scoreboard {
         self.sacked
     }
 
-    /// Copies on their way of packets that were lost.
+    /// Copies in flight of packets that were lost.
     #[inline]
     pub const fn retransmitted(&self) -> u64 {
         self.retransmitted
@@ -186,7 +186,7 @@ impl Scoreboard {
     /// Takes an acknowledgment that arrived at `now`.
     pub fn on_ack(&mut self, now: Time, ack: &AckSegment, min_rtt: Option<Span>) -> Delivery {
         let mut delivery = Delivery::default();
-        // an acknowledgment of what was never sent is nobody's we know
+        // ignore acknowledgments of what was never sent
         let cumulative = ack.cumulative.min(self.next());
         while self.una < cumulative {
             let packet = self.packets.pop_front().expect("una < next");
@@ -195,7 +195,7 @@ impl Scoreboard {
                 self.forget(packet.flags);
             }
             if packet.flags & SACKED == 0 {
-                // the timestamp of the packet that fills a hole tells the original from its copy
+                // the timestamp of the packet that fills a hole distinguishes the original from its copy
                 let original = ack.echo < packet.sent_at;
                 self.take_delivery(now, self.una, packet, original, min_rtt, &mut delivery);
             }
@@ -334,7 +334,7 @@ impl Scoreboard {
     /// was sent again since.
     #[inline]
     fn on_its_way(&self, (transmission, seq): (u32, u32)) -> Option<(u64, Sent)> {
-        // a packet before una comes out as one far past next, and is none
+        // a packet before una yields a number far past next, which is no packet's
         let ahead = seq.wrapping_sub(self.una as u32);
         let packet = *self.packets.get(ahead as usize)?;
         let current = packet.transmission == transmission
@@ -343,7 +343,7 @@ impl Scoreboard {
         current.then_some((self.una + u64::from(ahead), packet))
     }
 
-    /// Of the packets on their way that were sent before the newest that has arrived, the one sent last.
+    /// Of the packets in flight that were sent before the newest that has arrived, the one sent last.
     fn last_that_may_be_lost(&self) -> Option<Sent> {
         let newest = self.rack_transmission;
         let earlier =
@@ -365,7 +365,7 @@ impl Scoreboard {
         }
     }
 
-    /// The retransmission timer expired: what was not SACKed is lost, but for packets after the first that
+    /// The retransmission timer expired: what was not SACKed is lost, except packets after the first that
     /// were sent within the last round trip (RFC 8985, section 6.3; Linux's tcp_timeout_mark_lost).
     pub fn mark_lost_on_timeout(&mut self, now: Time) {
         for seq in self.una..self.next() {
@@ -393,7 +393,7 @@ impl Scoreboard {
         Some(seq)
     }
 
-    /// Nothing was lost after all: all that did not arrive is on its way.
+    /// Nothing was lost: everything that did not arrive is in flight.
     pub fn unmark_all_lost(&mut self) {
         self.to_retransmit.clear();
         self.order.clear();

@@ -2,7 +2,7 @@
 
 use pathcast_base::Time;
 
-/// SACK blocks that fit beside the timestamp option (RFC 2018, section 3).
+/// SACK blocks that fit together with the timestamp option (RFC 2018, section 3).
 pub const MAX_SACK_BLOCKS: usize = 3;
 
 /// What a data packet says about congestion (RFC 3168, section 5).
@@ -64,7 +64,7 @@ impl DataSegment {
         self
     }
 
-    /// As one that ends what the application wrote at once (PSH), or not.
+    /// Sets whether the segment ends a write of the application (PSH).
     #[inline]
     pub const fn with_pushed(self, pushed: bool) -> Self {
         self.with(PUSHED, pushed)
@@ -125,7 +125,7 @@ impl DataSegment {
         self.word as u16
     }
 
-    /// Whether it ends what the application wrote at once.
+    /// Whether the segment ends a write of the application.
     #[inline]
     pub const fn is_pushed(&self) -> bool {
         self.word & PUSHED != 0
@@ -214,7 +214,8 @@ pub struct AckSegment {
     pub echo: Time,
     /// Packets past `cumulative` that the receiver takes.
     pub window_packets: u32,
-    /// When it was sent, in milliseconds; 0 of a receiver whose window does not grow, for nobody needs it then.
+    /// When the segment was sent, in milliseconds; 0 from a receiver whose window does not grow, which
+    /// needs no stamp.
     pub stamp: u16,
     /// It answers a SYN.
     pub is_syn: bool,

@@ -200,7 +200,7 @@ impl Sender {
         is_limited.then(|| self.receive_edge - self.scoreboard.una())
     }
 
-    /// Packets on their way, as far as is known.
+    /// Packets in flight, as far as the sender knows.
     pub fn in_flight(&self) -> u64 {
         self.scoreboard.in_flight()
     }
@@ -240,7 +240,7 @@ impl Sender {
         let delivery = self.scoreboard.on_ack(now, segment, self.rtt.min());
         self.update_receive_edge(segment);
         self.echo = segment.stamp;
-        // the timestamp tells the round-trip time of a packet sent twice too
+        // the timestamp gives the round-trip time also of a packet that was sent twice
         let echoed = || delivery.advanced.then(|| now.since(segment.echo));
         if let Some(rtt) = delivery.first_rtt.or_else(echoed) {
             let (una, next) = self.una_and_next();
@@ -309,8 +309,8 @@ impl Sender {
         }
     }
 
-    /// Tells the controller of an acknowledgment, before which `prior_in_flight` packets were in flight, and
-    /// which showed `lost` of them to be lost.
+    /// Reports an acknowledgment to the controller. `prior_in_flight` packets were in flight before; the
+    /// acknowledgment showed that `lost` of them are lost.
     #[inline(always)]
     fn tell_controller(
         &mut self,
@@ -381,7 +381,7 @@ impl Sender {
         );
     }
 
-    /// When `on_timer` and then `poll_transmit` want to be called next, if at all.
+    /// When to call `on_timer` and then `poll_transmit` next, if at all.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
         let earliest = [

@@ -6,7 +6,7 @@ use pathcast_base::{Span, Time};
 pub const SACKED: u8 = 1;
 /// Lost, as far as is known; sent again or not.
 pub const LOST: u8 = 2;
-/// Lost, and a copy is on its way.
+/// Lost, and a copy is in flight.
 pub const RETRANSMITTED: u8 = 4;
 /// Sent more than once.
 pub const EVER_RETRANSMITTED: u8 = 8;
@@ -16,8 +16,8 @@ pub const APP_LIMITED: u8 = 16;
 /// Times before sending are kept in units of 2^6 ns, up to 274 s.
 const TICK_BITS: u32 = 6;
 
-/// A packet and what was known when it was last sent. Counts are the low bits of the connection's
-/// own, so they are told by difference.
+/// A packet, and the sender's counts when the packet was last sent. They are the low bits of the
+/// connection's counts, so only differences have a meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// When it was last sent.
@@ -51,7 +51,7 @@ impl Sent {
         }
     }
 
-    /// With what had been delivered and lost, and how many packets were on their way.
+    /// Sets how many packets had been delivered and lost, and how many were in flight.
     #[inline]
     pub const fn with_counts(mut self, delivered: u64, lost: u64, in_flight: u64) -> Self {
         self.delivered = delivered as u32;
@@ -119,7 +119,7 @@ impl Sent {
         Span::from_nanos((self.since_first_sent as u64) << TICK_BITS)
     }
 
-    /// Packets that were on their way when it was sent, itself included.
+    /// Packets in flight when this one was sent, itself included.
     #[inline]
     pub const fn in_flight(&self) -> u64 {
         let [a, b, c] = self.in_flight;

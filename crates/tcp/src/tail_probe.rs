@@ -1,5 +1,5 @@
-//! The tail loss probe: when nothing was heard for two round trips, one packet finds out whether the
-//! end of what was sent is lost, before the retransmission timer does (RFC 8985, section 7).
+//! The tail loss probe: after two round trips without an acknowledgment, one packet detects whether the end
+//! of what was sent is lost, before the retransmission timer expires (RFC 8985, section 7).
 
 use pathcast_base::{Span, Time};
 
@@ -8,7 +8,7 @@ const LONE_PACKET: Span = Span::from_millis(200);
 /// Allowance otherwise (Linux's TCP_TIMEOUT_MIN, two ticks at 1000 Hz).
 const SEVERAL_PACKETS: Span = Span::from_millis(2);
 
-/// The probe's timer, and the probe that is under way.
+/// The probe's timer, and the probe in flight.
 #[derive(Clone, Debug, Default)]
 pub struct TailProbe {
     at: Option<Time>,
@@ -22,10 +22,10 @@ struct Probe {
     retransmission: bool,
 }
 
-/// What an acknowledgment says of the probe under way.
+/// What an acknowledgment says about the probe in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing yet, or there is none.
+    /// Nothing yet, or no probe is in flight.
     Open,
     /// The packet and its probe both arrived, or the probe was new data: nothing was lost.
     NothingLost,

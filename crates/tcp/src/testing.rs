@@ -118,7 +118,7 @@ impl<F: FnMut(u64, u32) -> bool> Wire<F> {
     }
 }
 
-/// What a [`Spy`] was told.
+/// What a [`Spy`] has received.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub acks: Vec<Ack>,
@@ -128,7 +128,7 @@ pub struct Report {
     pub windows: Vec<(f64, f64)>,
 }
 
-/// A controller of fixed window and pace that writes down what it is told.
+/// A controller with a fixed window and pace that records what it receives.
 #[derive(Clone, Debug, Default)]
 pub struct Spy {
     pub cwnd: f64,
@@ -138,7 +138,7 @@ pub struct Spy {
 }
 
 impl Spy {
-    /// What it was told so far.
+    /// What it has received so far.
     pub fn read(&self) -> Report {
         self.report.lock().expect("not poisoned").clone()
     }

@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 #: Version of the JSON.
 SCHEMA = 1
-#: A file of more points than this is none of ours.
+#: The most points of a file that is read.
 _MOST_POINTS = 100_000
 
 
@@ -30,10 +30,10 @@ class Point:
         stationary: whether delays have a steady state; where not, nothing that follows is known.
         delay_s: the delay that is exceeded with probability `epsilon`.
         delay_low_s: lower bound of it.
-        delay_high_s: upper bound; None: too few samples to tell.
+        delay_high_s: upper bound; None: too few samples.
         epsilon: of this rate.
         samples: independent ones that it rests on.
-        spacing_s: how far they lie apart.
+        spacing_s: the time between them.
         probed_s: for how long was probed, in seconds, all trains and warm-ups.
         buffered: share of messages that waited for the window.
         median_delay_s: of all samples.
@@ -100,12 +100,12 @@ class AttainableRate:
 
     @property
     def long_term_rate(self) -> float:
-        """The largest rate with a steady state, in units a second; 0 if there is none."""
+        """The largest rate with a steady state, in units a second; 0 if no rate has one."""
         return max((point.rate for point in self.used), default=0.0)
 
     @property
     def unstable_rate(self) -> float | None:
-        """The smallest rate without one; None if there is none: the long-term rate may be larger."""
+        """The smallest rate without a steady state; None if none was probed: the long-term rate may be larger."""
         rates = [point.rate for point in self.points if not point.stationary]
         return min(rates, default=None)
 
@@ -140,7 +140,7 @@ class AttainableRate:
             return np.where(times > 0, self.service(times, bound) / times, 0.0)
 
     def convergence_s(self, share: float) -> float:
-        """The time on which this share of the long-term rate is attainable, in seconds; infinity if there is none."""
+        """The time on which this share of the long-term rate is attainable, in seconds; else infinity."""
         if not self.used or not 0 < share < 1:
             return math.inf
         wanted = share * self.long_term_rate
@@ -170,7 +170,7 @@ class AttainableRate:
 
         Equation 6 for each rate by itself, r (t - d(r)), and of these the smallest: which rate is best for a message
         follows from when the application writes, not from what happens, so that its probability is that of one rate
-        and no union bound is needed. (The curve of all rates holds for all of them at once, with `epsilon`.)
+        and no union bound is needed. (The curve of all rates holds for all of them together, with `epsilon`.)
 
         Args:
             written_s: when each is written, in seconds, in order.

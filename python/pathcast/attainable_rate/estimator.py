@@ -4,9 +4,9 @@ Lübben and Fidler, section III-B: rates ascend in equal steps; of each, delays 
 tested for stationarity and independence; a train whose samples are stationary but not independent is extended, and
 the samples are thinned; the first rate without a steady state is the last.
 
-Beyond it: a pilot run estimates the lag at which delays decorrelate, so that few trains are sent in vain; `steady` makes
-one decision of all tests of all trains, which also look at large delays, halves and trains; quantiles have bounds; and
-rates can be chosen by what they add to the curve.
+Beyond it: a pilot run estimates the lag at which delays decorrelate, so that few trains are wasted;
+`steady` makes one decision of all tests of all trains, which also look at large delays, halves and trains;
+quantiles have bounds; and rates can be chosen by what they add to the curve.
 
 Results follow from the options alone: the number of processors decides how many trains run at the same time, not how
 many there are.
@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 
 #: Samples of a pilot train, from which the distance of independent ones is read.
 _PILOT_SAMPLES = 2000
-#: A train is at least so many times as long as its samples' distance.
+#: A train is at least this many times as long as the distance of its samples.
 _SPACINGS = 60
 #: Samples of a pilot train that are tested for a unit root.
 _UNIT_ROOT_SAMPLES = 200
@@ -78,7 +78,8 @@ class Options:
         """Check them.
 
         Raises:
-            ProbingError: one is out of range, or the samples are too few for `epsilon`: it says how many are needed.
+            ProbingError: an option is out of range, or the samples are too few for `epsilon`; the error
+            says how many are needed.
 
         """
         if not 0 <= self.epsilon < 1:
@@ -129,7 +130,8 @@ class Probed:
     windows: Floats = field(default_factory=lambda: np.zeros(0))
 
 
-#: Told a rate, the seconds that are probed of it so far, about how many it will be (None: not known yet).
+#: Receives a rate, how many seconds of it have been probed, and about how many there will be (None: not
+#: known yet).
 Watch = Callable[[float, float, float | None], None]
 
 
@@ -178,7 +180,7 @@ class _Rate:
             )
 
         sent: list[Train] = []
-        # what runs in other threads is told at its next look
+        # work in other threads stops at its next check
         with threads.pool(_at_once(self.prober, self.options), self.stops[-1].set) as pool:
             futures = [pool.submit(send, seed) for seed in numbers]
             for future in futures:
@@ -203,7 +205,7 @@ class _Rate:
                 spacing = decorrelation(self._coarse(pilot))
                 if spacing * _SPACINGS <= len(pilot.delay_s):
                     break
-                # too short to tell how far apart samples must be
+                # too short to estimate how far apart samples must be
                 why = f"delays hang together for more than {spacing * every_s:.3g} s"
             longer_s = 4 * duration_s
             if duration_s < self.most_of_train_s < longer_s:
@@ -248,7 +250,7 @@ class _Rate:
         return max(1, math.ceil(seconds / gap_s * (1 - 1e-9))) * gap_s
 
     def _sample(self, spacing_s: float) -> tuple[list[Train], list[Floats]]:
-        """As many samples as are wanted, at this distance."""
+        """The requested number of samples, at this distance."""
         options = self.options
         # few enough that each is long
         count = max(1, min(options.trains, math.floor(options.samples / _SPACINGS)))
@@ -383,12 +385,12 @@ def estimate(
         rates: ascending, in the prober's units a second.
         options: how exact it is to be.
         kept: asked for each rate first, so that what was probed before is not probed again.
-        keep: told each rate that was probed.
-        watch: told how far a rate is; may raise to stop.
+        keep: receives each rate that was probed.
+        watch: receives the progress of a rate; may raise to stop.
         stop: set, from another thread, it ends the probing with an error.
 
     Returns:
-        The curve, and what was seen at each rate.
+        The curve, and what was measured at each rate.
 
     Raises:
         ProbingError: no rates, or they do not ascend; a train that cannot be sent.
@@ -490,9 +492,9 @@ def estimate_adaptively(
     watch: Watch | None = None,
     stop: threading.Event | None = None,
 ) -> tuple[AttainableRate, list[Probed]]:
-    """Probe rates that add most to what is known of the curve, instead of all in equal steps.
+    """Probe the rates that add most to what is known about the curve, instead of all in equal steps.
 
-    First a greedy source tells about where the largest rate with a steady state must lie, and it is searched for
+    First a greedy source shows about where the largest rate with a steady state is, and a search begins
     downwards from there, since rates near it take longest. Then a rate is added where the curve may be furthest above
     what is known: between two rates r1 < r2 delays lie between d(r1) and d(r2), since more load does not make them
     smaller, so that no rate between them adds more than r2 (t - d(r1)) to the maximum.
@@ -522,7 +524,7 @@ def estimate_adaptively(
     greedy = None
     if most is None:
         greedy = greedy_rate(prober, greedy_s or options.most_s / 100, options)
-        # beyond what a greedy source gets, what waits grows for ever
+        # beyond what a greedy source gets, the backlog grows without bound
         most = greedy[0]
     found: dict[float, Probed] = {}
 

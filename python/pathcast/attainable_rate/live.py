@@ -17,9 +17,9 @@ from pathcast.trace import Trace
 
 #: Payload of a full packet in the tunnel, in bits.
 TUNNEL_MESSAGE_BITS = 8 * 1348
-#: What a server takes that nobody told otherwise; see `pathcast.live.serve`.
+#: What a server accepts by default; see `pathcast.live.serve`.
 DEFAULT_LONGEST_S = 600.0
-#: What may be sent in all, in bytes, if nobody says.
+#: What may be sent in total by default, in bytes.
 DEFAULT_BUDGET_BYTES = 1e9
 
 
@@ -62,7 +62,7 @@ class LiveProber(RealTimeProber):
     """Probes the path to a server of `pathcast live server`.
 
     Attributes:
-        scenario: as of any prober; the real path takes the place of its link. `over` makes one.
+        scenario: as of any prober; the real path replaces its link. `over` makes one.
         flow: see there.
         server: `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
         key: the file with the server's key.
@@ -81,7 +81,7 @@ class LiveProber(RealTimeProber):
         """One flow that probes, to the server or from it."""
         path = Path.parse(
             "rate = '1 Gbit/s'\ndelay = '1 ms'\n", "live"
-        )  # the real one takes its place
+        )  # the real path replaces it
         scenario = Scenario.over(path, [scheme], probing(scheme, TUNNEL_MESSAGE_BITS))
         if reverse:
             scenario = scenario.replace_flow(0, direction="reverse")
@@ -109,7 +109,7 @@ class LiveProber(RealTimeProber):
 
     def _run(self, scenario: Scenario, duration_s: float, seed: int) -> runs.RunReport:
         for again in range(ATTEMPTS):
-            # nobody knows what it will send: it may begin if there is anything left
+            # its amount is unknown in advance: it may begin if anything is left of the budget
             if self.budget.left_bytes <= 0:
                 raise BudgetSpent(
                     f"all of the {self.budget.total_bytes / 1e6:.4g} MB that may be sent were sent"
@@ -126,7 +126,7 @@ class LiveProber(RealTimeProber):
 
 
 def _notes(report: live.LiveReport) -> tuple[str, ...]:
-    """What spoils delays without making them useless."""
+    """What makes delays less accurate without making them useless."""
     clock = report.clock
     notes = [
         f"clocks are compared to within {1e3 * clock.error_s:.3g} ms at worst, {1e3 * clock.jitter_s:.2g} ms if the idle "

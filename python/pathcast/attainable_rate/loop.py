@@ -18,17 +18,18 @@ class WindowLoop:
     """Window flow control without a transport, as in section III-C: `crates/sim/src/window_loop`.
 
     Packets cross a network of a rate and a latency and are acknowledged after a delay; no more than a window of them
-    are under way. The window is fixed, or, with marks, grows by one packet for each window of acknowledgments and is
-    halved by a mark.
+    are in flight. The window is fixed, or, with marks, grows by one packet for each window of
+    acknowledgments and is halved by a mark.
 
     Attributes:
         latency_s: of the network, in seconds.
-        acknowledgment_s: of the way back.
+        acknowledgment_s: delay of the reverse direction.
         window_packets: the static window.
         mark_probability: instead, that a packet is marked, whatever the others.
-        mark_every: instead, every so many packets.
+        mark_every: instead, the number of packets from mark to mark.
         rate_pps: capacity in packets a second; None: no limit.
-        fluid_steps: send trains as a fluid, in so many steps of a round trip, instead of packet by packet: delays are
+        fluid_steps: send trains as a fluid, in this number of steps of a round trip, instead of packet by
+        packet: delays are
             right to within some steps, and a hundred times as long trains take no longer. Only without a capacity.
 
     Example:
@@ -70,7 +71,7 @@ class WindowLoop:
         """Refuse a loop that cannot be.
 
         Raises:
-            ProbingError: it says which number is wrong.
+            ProbingError: a number is out of range; the error says which.
 
         """
         self._inner()
@@ -116,7 +117,7 @@ class WindowLoop:
         )
 
     def greedy(self, duration_s: float, seed: int) -> float:
-        """What a source gets that always has a packet, in packets a second, over so many seconds.
+        """The rate of a source that always has a packet, in packets a second, over `duration_s` seconds.
 
         Raises:
             ProbingError: no such loop.
@@ -141,7 +142,7 @@ class WindowLoop:
             seed: of the marks.
 
         Returns:
-            Arrivals, in seconds. The window had lived for 50 marks before; nothing was under way.
+            Arrivals, in seconds. The window has passed 50 marks before; nothing is in flight.
 
         """
         warm_up = 0

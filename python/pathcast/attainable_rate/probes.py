@@ -1,8 +1,9 @@
-"""Trains of packets at a constant rate, and the worlds that carry them.
+"""Trains of packets at a constant rate, and the backends that carry them.
 
-A prober sends a train and tells of some of its messages when they were written, where they spent their time and when
-they arrived. There is one for window flow control alone (`loop`), for scenarios in the simulator and in the
-emulator (`scenarios`), and for real paths (`live`). What a message is: a packet of the loop, a write of one full packet over TCP.
+A prober sends a train and reports for some of its messages when they were written, where they spent their
+time and when they arrived. There is one for window flow control alone (`loop`), for scenarios in the
+simulator and in the emulator (`scenarios`), and for real paths (`live`). What a message is: a packet of the
+loop, a write of one full packet over TCP.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import numpy.typing as npt
 from pathcast.exceptions import ProbingError
 
 Floats = npt.NDArray[np.float64]
-#: Told the share that is done, 0 to 1; may raise to stop.
+#: Receives the finished share, 0 to 1; may raise to stop.
 Progress = Callable[[float], None]
 
 #: Payload of a probe over TCP, in bits: a full packet.
 MESSAGE_BITS = 8 * 1448
-#: Over QUIC and IPv4, likewise.
+#: Over QUIC and IPv4.
 QUIC_MESSAGE_BITS = 8 * 1442
 #: How often a train is sent until it can be used.
 ATTEMPTS = 5
@@ -37,7 +38,7 @@ _TOLERANCE_S = 1e-6
 
 @dataclass(frozen=True)
 class Train:
-    """What is known of one train. Arrays have an entry for each message that was sampled.
+    """What is known about one train. Arrays have an entry for each message that was sampled.
 
     Attributes:
         rate: at which it was sent, in the prober's units a second.
@@ -104,7 +105,7 @@ class Plan:
 
     @property
     def lasts_s(self) -> float:
-        """How long a run goes on so that what was written last may arrive."""
+        """How long a run continues so that the last message can arrive."""
         return self.end_s + max(5.0, 0.02 * self.duration_s)
 
 
@@ -115,7 +116,7 @@ class Prober(Protocol):
     unit: str
     #: Whether a train takes as long as it lasts.
     real_time: bool
-    #: Delays are right to within so many seconds; what differs by less is the same.
+    #: The resolution of delays in seconds; delays that differ by less count as equal.
     resolution_s: float
 
     @property
@@ -136,7 +137,7 @@ class Prober(Protocol):
         """What a source gets instead that always has something to send, in units a second."""
 
     def least_s(self, rate: float) -> float:
-        """No shorter train tells anything, in seconds: rare events that are known would not be in it."""
+        """The shortest useful train, in seconds: a shorter one would miss known rare events."""
 
 
 def fingerprint(prober: Prober) -> str:
@@ -157,7 +158,7 @@ def check(plan: Plan) -> None:
     """Refuse a train that cannot be.
 
     Raises:
-        ProbingError: it says which number is wrong.
+        ProbingError: a number is out of range; the error says which.
 
     """
     for what, value in (
@@ -173,7 +174,7 @@ def check(plan: Plan) -> None:
 
 
 def at_random(count: int, mean_gap: int, seed: int) -> npt.NDArray[np.int64]:
-    """Some of `count` messages, so many apart on average: their numbers."""
+    """Draw some of `count` messages, on average `mean_gap` apart; return their numbers."""
     gaps = np.random.default_rng(seed).integers(1, 2 * mean_gap, size=count // mean_gap * 2 + 2)
     at = np.cumsum(gaps) - 1
     return at[at < count]

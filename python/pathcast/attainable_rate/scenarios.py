@@ -32,7 +32,7 @@ from pathcast.trace import Trace
 
 @dataclass(frozen=True)
 class ScenarioProber(ABC):
-    """A flow of a scenario that sends the trains, beside whatever else the scenario has.
+    """A flow of a scenario that sends the trains, together with the scenario's other flows.
 
     Attributes:
         scenario: of which the flow called by `flow` must have a workload of constant rate over TCP; it sends from the
@@ -77,7 +77,7 @@ class ScenarioProber(ABC):
         """What the flow gets when it sends as much as is taken, in bits a second from its start on.
 
         Raises:
-            EmulatorError: the emulator cannot run here, or the run slipped.
+            EmulatorError: the emulator cannot run here, or the run is not valid.
             SimulationError: nothing that is sent arrives.
 
         """
@@ -85,7 +85,7 @@ class ScenarioProber(ABC):
         return self._run(greedy, duration_s, seed).flows[self.flow].goodput_bps
 
     def least_s(self, rate: float) -> float:
-        """Nothing is known of it."""
+        """No minimum duration."""
         del rate
         return 0.0
 
@@ -98,7 +98,7 @@ def _probing_flow(scenario: Scenario, flow: int) -> dict[str, Any]:
     """The keys of the flow that probes.
 
     Raises:
-        ProbingError: there is no such flow, or it is none that probes.
+        ProbingError: there is no such flow, or it cannot probe.
 
     """
     try:
@@ -131,14 +131,14 @@ def _bytes(size: str) -> int:
 
 
 def probing(scheme: str, message_bits: int | None = None) -> str:
-    """The workload of a flow of this scheme that probes, in TOML: writes of one full packet each, if not told otherwise."""
+    """The workload of a flow of this scheme that probes, in TOML: by default, each write is one full packet."""
     if message_bits is None:
         message_bits = QUIC_MESSAGE_BITS if scheme.startswith("quic-") else MESSAGE_BITS
     return f"{{ kind = 'constant-rate', rate = '1 Mbit/s', portion = '{message_bits // 8} B' }}"
 
 
 def _of_time(progress: Progress | None, plan: Plan) -> Progress | None:
-    """The same told in seconds of the run."""
+    """The same in seconds of the run."""
     return None if progress is None else lambda now_s: progress(min(1.0, now_s / plan.lasts_s))
 
 
@@ -197,7 +197,7 @@ class RealTimeProber(ScenarioProber):
     resolution_s = 1e-3
 
     def train(self, plan: Plan, progress: Progress | None = None) -> Train:
-        """Send one train; see `Plan`. A run that slipped says so in `invalid_because`.
+        """Send one train; see `Plan`. A run that is not valid gives the reasons in `invalid_because`.
 
         Raises:
             ProbingError: no such train.

@@ -1,4 +1,4 @@
-"""Statistics of delays: stationary, independent, a quantile and what is known of it.
+"""Statistics of delays: tests of stationarity and independence, and a quantile with its bounds.
 
 The test of Elliott, Rothenberg and Stock 1996 is that of `arch`; Lübben and Fidler use it in section III-B. `steady`
 combines it with the other tests of one decision.
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 #: Level at which a unit root is rejected.
 SIGNIFICANCE = 0.01
-#: Tests of fewer samples tell nothing.
+#: Tests of fewer samples are not meaningful.
 FEWEST_SAMPLES = 20
 #: Delays that differ by less than this are the same: the simulator's clock has nanoseconds.
 SAME_S = 1e-9
@@ -68,12 +68,12 @@ def is_stationary(samples: Floats) -> bool:
 
 @dataclass(frozen=True)
 class Quantile:
-    """A quantile of which samples tell, and what is known of it.
+    """A quantile estimated from samples, with its bounds.
 
     Attributes:
         value: the estimate; the unit is the samples'.
         low: with half of `confidence` on each side, it is not below this.
-        high: it is not above this; infinity if the samples are too few to tell.
+        high: upper bound; infinity if the samples are too few.
         samples: how many there were.
 
     """
@@ -95,7 +95,7 @@ def upper_quantile(samples: Floats, epsilon: float, confidence: float = 0.95) ->
         confidence: of the bounds, both sides together.
 
     Raises:
-        ProbingError: too few samples: it says how many are needed.
+        ProbingError: too few samples; the error says how many are needed.
 
     """
     count = len(samples)
@@ -124,14 +124,14 @@ def upper_quantile(samples: Floats, epsilon: float, confidence: float = 0.95) ->
 def samples_needed(epsilon: float) -> int:
     """How many samples an estimate of the value takes that a share of `epsilon` exceeds.
 
-    So many that five of them are expected beyond it; below that the estimate is the largest sample or the next, and
-    has no bound above.
+    Five samples are expected beyond the quantile. With fewer, the estimate is the largest sample or the
+    next, and has no bound above.
     """
     return FEWEST_SAMPLES if epsilon == 0 else max(FEWEST_SAMPLES, math.ceil(5 / epsilon))
 
 
 def share_bounds(share: float, count: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return bounds of a probability of which a share was seen in so many independent samples (Clopper and Pearson)."""
+    """Return bounds of a probability from its share in independent samples (Clopper and Pearson)."""
     beta = library("scipy.stats").beta
     seen, tail = share * count, (1 - confidence) / 2
     low = 0.0 if seen <= 0 else float(beta.ppf(tail, seen, count - seen + 1))
@@ -140,7 +140,7 @@ def share_bounds(share: float, count: int, confidence: float = 0.95) -> tuple[fl
 
 
 def exceedance(samples: Floats, points: int = 200) -> tuple[Floats, Floats]:
-    """The CCDF of samples: values, ascending, and the share of samples that is larger; at most so many points.
+    """The CCDF of samples: values, ascending, and the share of samples that is larger; at most `points` points.
 
     Points lie evenly on the logarithm of the share, so that rare values have as many as common ones.
     """

@@ -39,7 +39,7 @@ PERMUTATIONS = 999
 _PIECE = 2_000_000
 #: The highest share of samples that counts as extreme.
 _TAIL = 0.1
-#: Exceedances are bunched if another follows within so many samples.
+#: Exceedances are bunched if another follows within this many samples.
 _WITHIN = (1, 4)
 
 UNIT_ROOT = "the test of Elliott, Rothenberg and Stock finds a unit root"
@@ -82,7 +82,7 @@ def decide(
 
     Args:
         trains: delays of each train in the order of time, in seconds; at least `FEWEST_SAMPLES` in all.
-        epsilon: probability with which the wanted quantile is exceeded.
+        epsilon: probability with which the quantile is exceeded.
         seed: of the permutations.
         dependence_level: at which dependence is found; the other tests have `PERMUTATION_LEVEL`.
 
@@ -139,7 +139,7 @@ def permutation_test(trains: Sequence[Floats], epsilon: float, seed: int = 0) ->
 
     Args:
         trains: delays of each train in the order of time, in seconds; at least `FEWEST_SAMPLES` in all.
-        epsilon: probability with which the wanted quantile is exceeded.
+        epsilon: probability with which the quantile is exceeded.
         seed: of the permutations.
 
     """
@@ -245,7 +245,7 @@ def _statistics(
     found.append(("halves", _kolmogorov(in_first, ordered)))
     upper = cutoffs.tail[0] if cutoffs.tail else cutoffs.middle[0]
     large = in_first[:, ordered > upper]
-    # half of them are expected in the first half, but for trains of odd length
+    # half of them are expected in the first half, except with trains of odd length
     expected = large.shape[1] * layout.first_half.mean()
     found.append(("halves", np.abs(np.count_nonzero(large, axis=1) - expected)))
     if len(layout.spans) > 1:
@@ -262,7 +262,7 @@ def _runs(above: npt.NDArray[np.bool_], layout: _Layout) -> Floats:
 
 
 def _followed(large: npt.NDArray[np.bool_], layout: _Layout) -> list[Floats]:
-    """Pairs of large samples in one train that lie at most so many samples apart, for each of `_WITHIN`."""
+    """Pairs of large samples in one train that are at most this many samples apart, for each of `_WITHIN`."""
     count = np.zeros(len(large))
     found: list[Floats] = []
     for lag in range(1, max(_WITHIN) + 1):

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 #: Kinds of frames of a group, in the order of coding.
 _GROUP = "IPBBPBBPBBPB"
-#: Mean sizes beside each other.
+#: Mean sizes relative to each other.
 _MEANS = {"I": 4.0, "P": 2.0, "B": 1.0}
 #: Standard deviation of the logarithm of a frame's size, and of its scene's.
 _OF_FRAME = 0.25
@@ -32,8 +32,8 @@ _FRAMES_PER_S = 25.0
 def video(mean_packets_per_s: float, packets: int, seed: int = 1) -> Floats:
     """When the packets of a video are written, in seconds from 0.
 
-    The packets of a frame are written at once. So many frames as `packets` take, scaled so that their mean rate is
-    what is wanted.
+    The packets of a frame are written together. So many frames as `packets` take, scaled so that their mean
+    rate is what is wanted.
 
     Args:
         mean_packets_per_s: above 25: frames have a packet or more.

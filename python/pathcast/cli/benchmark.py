@@ -20,7 +20,7 @@ app = typer.Typer(help="Compare whole configurations.", no_args_is_help=True)
 
 @app.callback()
 def main() -> None:
-    """Compare whole configurations."""
+    """Compare estimators over many configurations."""
 
 
 @app.command(name="attainable-rate")
@@ -74,7 +74,10 @@ def attainable_rate(
     ] = FilePath("benchmark"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """One probe beside nine greedy flows: buffers, queue management, losses, congestion control."""
+    """Probe one flow beside nine greedy ones, over several buffers, queues, losses and controllers.
+
+    Example: pathcast benchmark attainable-rate --configuration base
+    """
     if world is World.LIVE:
         raise ProbingError("the benchmark's links are not real: --world simulator or emulator")
     configurations = benchmark.chosen(configuration, world)
@@ -91,7 +94,7 @@ def attainable_rate(
         each_s = 8 * _GREEDY_S / 5 + len(rates) * samples * 2.0
         hours = len(configurations) * each_s / 3600 / max(1, at_once)
         err.print(
-            f"in real time: about {hours:.1f} h if samples may lie 2 s apart; Ctrl-C stops, the same command goes on"
+            f"in real time: about {hours:.1f} h if samples may lie 2 s apart; Ctrl-C stops, the same command continues"
         )
     with progress_bar("benchmark", len(configurations), "configurations") as progress:
         try:

@@ -23,7 +23,7 @@ _BITS = {
     "bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "B": 8.0, "kB": 8e3, "MB": 8e6, "GB": 8e9,
 }  # fmt: skip
 _COLUMNS = ("time_s", "size_bytes")
-#: A file of a trace is no larger than this, in bytes.
+#: The largest file of a trace that is read, in bytes.
 _MOST_TRACE = 1 << 27
 #: Quantiles of the packets' delay bounds.
 _LEVELS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -33,7 +33,7 @@ def parse_bits(text: str, name: str, *, rate: bool = False) -> float:
     """Bits (bit/s if `rate`) of `10 Mbit/s`, `500 kbit`, `64 kB` or a number.
 
     Raises:
-        ModelError: it is none of them.
+        ModelError: the text is neither.
 
     """
     found = re.fullmatch(r"\s*([0-9.]+(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-z]*)(/s)?\s*", text)

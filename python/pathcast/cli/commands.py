@@ -158,7 +158,13 @@ COMMANDS: dict[str, Command] = {
         "Infer the path of a flow from its trace: rate, delay, queue and loss, each with its uncertainty.",
         "trace.parquet -o path.toml",
     ),
-    "path": Command("shell", "paths_app", MEASURE, "Show path files.", None),
+    "path": Command(
+        "shell",
+        "paths_app",
+        MEASURE,
+        "List the paths that come with Pathcast, and show paths.",
+        None,
+    ),
     "predict": Command(
         "predict",
         "",
@@ -285,10 +291,14 @@ class Commands(TyperGroup):
 
 
 def _is_file(argument: str) -> bool:
-    """Whether an argument in the place of a command is a file, or is meant to be one."""
-    return not argument.startswith("-") and (
-        os.path.sep in argument or "." in argument or FilePath(argument).is_file()
-    )
+    """Whether an argument in the place of a command is a file or the name of a built-in one, or looks like a file."""
+    if argument.startswith("-"):
+        return False
+    if os.path.sep in argument or "." in argument or FilePath(argument).is_file():
+        return True
+    from pathcast.path import built_in
+
+    return argument in built_in()
 
 
 app = typer.Typer(

@@ -87,7 +87,7 @@ def progress_bar(what: str, total: float, unit: str = "s") -> Iterator[Callable[
 
 @contextlib.contextmanager
 def _shown_progress(what: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
-    # here, since without a terminal nobody should wait for it
+    # imported here, since it is not needed without a terminal
     from rich.progress import (
         BarColumn,
         Progress,

@@ -1,4 +1,4 @@
-"""`pathcast curve`: the loss curve of a client, from what is known of others."""
+"""`pathcast curve`: the loss curve of a client, from what is known about others."""
 
 from __future__ import annotations
 

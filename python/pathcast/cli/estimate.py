@@ -25,7 +25,7 @@ from pathcast.short_flow import (
 
 _UNITS = {"": 1, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _COLUMNS = ("time_s", "received_bytes")
-#: A file of a timeline is no larger than this, in bytes.
+#: The largest file of a timeline that is read, in bytes.
 _MOST_TIMELINE = 1 << 25
 
 
@@ -33,7 +33,7 @@ def parse_size(text: str) -> float:
     """Bytes of `5e6`, `5 MB` or `1448 B`.
 
     Raises:
-        ModelError: it is none of them.
+        ModelError: the text is not a size.
 
     """
     found = re.fullmatch(r"\s*([0-9.]+(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-z]*)\s*", text)
@@ -51,7 +51,7 @@ def read_timeline(file: FilePath) -> tuple[list[float], list[float]]:
     """The columns `time_s` and `received_bytes` of a CSV file with a header line.
 
     Raises:
-        ModelError: it cannot be read, has no such columns, or something else than numbers in them.
+        ModelError: the file cannot be read, lacks the columns, or has something other than numbers in them.
 
     """
     try:

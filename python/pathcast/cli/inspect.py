@@ -1,4 +1,4 @@
-"""`pathcast inspect FILE`, and `pathcast FILE`: what a file is, and what takes it."""
+"""`pathcast inspect FILE`, and `pathcast FILE`: what a file is, and which commands take it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from rich.table import Table
 from pathcast.cli.console import mbps, out, print_json
 from pathcast.cli.options import Json
 from pathcast.exceptions import PathFileError
+from pathcast.path import built_in
 
 #: Flows of a trace that are listed; `--json` has all.
 MOST_FLOWS = 20
 
-#: By kind of file: what one may want, and the command, `{}` being the file.
+#: By kind of file: tasks, each with its command; `{}` stands for the file.
 _NEXT = {
     "path": (
         ("run a flow over it in the simulator", "simulate {} -o trace.parquet"),
@@ -50,7 +51,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Describe a path, scenario or trace, and list the commands that take it."""
-    if not file.exists():
+    if not file.exists() and str(file) not in built_in():
         raise PathFileError(
             f"{file}: there is no such file, and no such command; `pathcast --help` lists the commands"
         )
@@ -75,7 +76,7 @@ def inspect(
 
 def _facts(file: FilePath) -> tuple[str, dict[str, Any]]:
     """The kind of a file, and what is in it."""
-    if file.suffix.lower() != ".toml":
+    if file.suffix.lower() != ".toml" and (file.is_file() or str(file) not in built_in()):
         return "trace", _of_trace(file)
     from pathcast.scenario import Scenario, load
 

@@ -30,7 +30,10 @@ KeyFile = Annotated[
 def key(
     file: Annotated[FilePath, typer.Argument(metavar="FILE", help="A file that is not there yet.")],
 ) -> None:
-    """Write a new key; copy it to the other host, where only its owner may read it, too."""
+    """Write a new key; copy it to the other host, where only its owner may read it, too.
+
+    Example: pathcast live key key
+    """
     live.write_key(file)
     out.print(f"key written to {file}", soft_wrap=True)
 
@@ -51,7 +54,10 @@ def server(
     ] = 600.0,
     once: Annotated[bool, typer.Option("--once", help="End after the first client.")] = False,
 ) -> None:
-    """Wait for clients that have the key, and run flows with them, until Ctrl-C."""
+    """Wait for clients that have the key, and run flows with them, until Ctrl-C.
+
+    Example: pathcast live server --key key --listen 0.0.0.0:5600
+    """
 
     def say(line: str) -> None:
         err.print(line, markup=False, soft_wrap=True)
@@ -104,7 +110,10 @@ def run(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
-    """Run flows with a server, which may send or receive, also from behind a NAT."""
+    """Run flows with a server, which may send or receive, also from behind a NAT.
+
+    Example: pathcast live run server.example --key key --duration 20
+    """
     for written in (output, packets, messages):
         if written is not None:
             check_output(written)

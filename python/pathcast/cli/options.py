@@ -37,7 +37,7 @@ KeptIn = Annotated[
     FilePath,
     typer.Option("--output", "-o", metavar="FOLDER", help="Runs are kept here, and not run again."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of all that is random.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of all random elements.", min=0)]
 Cc = Annotated[
     str | None,
     typer.Option(help="Congestion control; default: what the trace says, else guessed."),
@@ -67,7 +67,7 @@ FromRattan = Annotated[
 Device = Annotated[
     DeviceKind,
     typer.Option(
-        "--device", help="What packets go through; auto: TUN if it can be had, else veth."
+        "--device", help="Devices that packets pass; auto: TUN where it is available, else veth."
     ),
 ]
 SuperPackets = Annotated[

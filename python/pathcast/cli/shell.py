@@ -1,4 +1,4 @@
-"""`pathcast shell` and `path show`: a command inside a path, a path in the words of other tools."""
+"""`pathcast shell`, `path list` and `path show`: commands behind a path; paths, also in other tools' formats."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Annotated
 
 import typer
 
-from pathcast import runs, shell
+from pathcast import runs, scenario, shell
+from pathcast.cli.console import out
 from pathcast.cli.options import Device, FromMahimahi, FromNetem, FromRattan, Seed, SuperPackets
 from pathcast.exceptions import PathcastError
+from pathcast.path import built_in
 
-paths_app = typer.Typer(help="Show paths.", no_args_is_help=True)
+paths_app = typer.Typer(
+    help="List the paths that come with Pathcast, and show paths.", no_args_is_help=True
+)
 
 
 def run_shell(
@@ -47,7 +51,9 @@ def run_shell(
     report_file: Annotated[
         FilePath | None, typer.Option("--report", help="Write what crossed here, as JSON.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing at the end.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print no report at the end.")
+    ] = False,
 ) -> None:
     """Run a shell or a command behind an emulated path (Linux; without root: --outside)."""
     code = shell.enter(
@@ -66,12 +72,24 @@ def run_shell(
     raise typer.Exit(code)
 
 
+@paths_app.command(name="list")
+def list_paths() -> None:
+    """List the paths and scenarios that come with Pathcast; commands take their names.
+
+    Example: pathcast path list
+    """
+    names = built_in()
+    width = max(map(len, names))
+    for name, file in names.items():
+        out.print(f"{name:<{width}}  {scenario.load(file).name}", soft_wrap=True)
+
+
 @paths_app.command(name="show")
 def show_path(
     path_file: Annotated[
         FilePath | None, typer.Argument(metavar="PATH.toml", help="See `pathcast help path-file`.")
     ] = None,
-    form: Annotated[shell.Form, typer.Option("--as", help="In whose words.")] = shell.Form.TOML,
+    form: Annotated[shell.Form, typer.Option("--as", help="The format.")] = shell.Form.TOML,
     from_mahimahi: FromMahimahi = None,
     from_netem: FromNetem = None,
     from_rattan: FromRattan = None,
@@ -85,10 +103,13 @@ def show_path(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail if anything cannot be said in these words.")
+        bool, typer.Option("--strict", help="Fail if the format cannot express everything.")
     ] = False,
 ) -> None:
-    """Show a path with all defaults, or in the words of another tool."""
+    """Show a path with all defaults, or in the format of another tool.
+
+    Example: pathcast path show demo --as netem
+    """
     links = shell.Links.given(from_mahimahi, from_netem, from_rattan)
     if (path_file is None) == (links is None):
         raise PathcastError(

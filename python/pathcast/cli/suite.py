@@ -221,7 +221,7 @@ def _duration(seconds: float) -> str:
 def _running(
     planned: Plan[AnyCell], output: FilePath
 ) -> Iterator[Callable[[Status[AnyCell]], None]]:
-    """Show how far the runs are; after Ctrl-C, say how to go on."""
+    """Show the progress of the runs; after Ctrl-C, say how to continue."""
     told = 0
     with Progress(
         BarColumn(bar_width=16),

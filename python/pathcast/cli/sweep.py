@@ -1,4 +1,4 @@
-"""`pathcast sweep`: many simulations at once."""
+"""`pathcast sweep`: many simulations in parallel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Scheme = Annotated[
 
 
 def _mean(values: npt.NDArray[np.float64]) -> float | None:
-    """The mean of those that are there; None if there is none."""
+    """The mean of the values that are not NaN; None if all are NaN."""
     there = values[~np.isnan(values)]
     return float(there.mean()) if there.size else None
 

@@ -82,7 +82,7 @@ def watch(
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """What ends a service ends a watch as Ctrl-C does: what was seen is kept."""
+    """SIGTERM ends a watch as Ctrl-C does: the records are kept."""
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt

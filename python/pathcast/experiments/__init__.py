@@ -1,4 +1,5 @@
-"""What papers and users compare: each experiment is cases that run in a world, kept in a folder, judged, on a page.
+"""Experiments of papers and users: each has cases that a backend runs, a folder that keeps them, verdicts
+and a page.
 
 `engine` is what they stand on; each other folder is one experiment.
 """

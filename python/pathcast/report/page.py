@@ -11,7 +11,7 @@ _templates = templates("pathcast.report")
 
 
 def render(result: Result) -> str:
-    """The report as one HTML page that needs nothing beside it."""
+    """The report as one HTML page that needs no other file."""
     measured, evaluation = result.measured, result.evaluation
     flow = result.fit.flows[0]
     losses = [(epoch.end_s, epoch.end_cwnd) for epoch in flow.epochs]

@@ -17,7 +17,7 @@ from pathcast.foreign import visible_lines
 from pathcast.models import NO_OPPONENTS, Evaluation, HorizonScore, LossCurve
 from pathcast.trace import FlowSeries
 
-# Okabe and Ito's colors, which most colour-blind readers can tell apart
+# Okabe and Ito's colors, which most color-blind readers can distinguish
 BLUE, ORANGE, GREEN, VERMILION, GRAY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#8a8f98"
 LIGHT_BLUE = "#8ec1e0"
 
@@ -50,7 +50,7 @@ _MAX_POINTS = 4000
 
 def svg(width_in: float, height_in: float, draw: Callable[[Figure], None]) -> str:
     """A picture as SVG text that goes into a page."""
-    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # it wants literal keys
+    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # it expects literal keys
         figure = Figure(figsize=(width_in, height_in), layout="constrained")
         draw(figure)
         _take_literally(figure)
@@ -80,7 +80,7 @@ def _take_literally(figure: Figure) -> None:
 
 
 def alone(picture: str) -> str:
-    """A picture of `svg`, which was made for a page, as a file of its own."""
+    """A picture of `svg`, which was made for a page, as a separate file."""
     return f'<?xml version="1.0" encoding="utf-8"?>\n{picture}'
 
 
@@ -191,7 +191,7 @@ def band_plot(evaluation: Evaluation, mss_bytes: int | None) -> str:
             p.time_s, p.quantiles[:, 1] * scale, p.quantiles[:, -2] * scale,
             color=BLUE, alpha=0.28, lw=0, label="forecast, 25 to 75 %",
         )  # fmt: skip
-        # a line through one or two points is none
+        # a line through few points is hard to see
         dots: dict[str, Any] = {"marker": ".", "ms": 5} if len(p.time_s) < 4 else {}
         forecast, truth = p.forecast["pathcast"] * scale, p.truth * scale
         axes.plot(p.time_s, forecast, color=BLUE, lw=1.5, label="forecast", **dots)
@@ -223,7 +223,7 @@ def error_plot(evaluation: Evaluation) -> str:
         for axes, score in zip(panels, evaluation.horizons, strict=True):
             errors = [score.median_error_pct[model] for model in models]
             lengths = [np.nan if error is None else error for error in errors]
-            # what is left of Pathcast without a part is lighter
+            # Pathcast without one of its parts is lighter
             named = dict.fromkeys(NO_OPPONENTS, LIGHT_BLUE) | {"pathcast": BLUE, "econ": ORANGE}
             colors = [named.get(model, GRAY) for model in models]
             bars = axes.barh(labels, lengths, height=0.7, color=colors)

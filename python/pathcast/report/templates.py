@@ -1,4 +1,5 @@
-"""Pages are made from templates beside the code that fills them; all extend `base.html.j2`, with one style."""
+"""Pages are made from templates in the folder of the code that fills them; all extend `base.html.j2`, with
+one style."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ const POLICED_LOSS: f64 = 0.01;
 /// Seconds over which the probabilities of now are averaged.
 const NOW_S: f64 = 2.0;
 
-/// What a tracker is told at the start.
+/// The options of a tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitOptions {
     /// Whether the scheme paces by a model of the path instead of filling its window, as BBR does.

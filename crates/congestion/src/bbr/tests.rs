@@ -101,7 +101,7 @@ fn recovery_begins_with_packet_conservation_and_ends_with_the_window_before() {
     event.in_flight = 110;
     bbr.on_ack(&event);
     assert_eq!(bbr.cwnd(), 121.0);
-    // the next recovery begins with the acknowledgment that ends this one: it goes on
+    // the next recovery begins with the acknowledgment that ends this one, so recovery continues
     bbr.on_congestion(&crate::controller::tests::loss());
     event.in_flight = 90;
     bbr.on_ack(&event);

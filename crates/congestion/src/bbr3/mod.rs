@@ -1,6 +1,6 @@
-//! BBR, version 3 (draft-ietf-ccwg-bbr-04): version 1's model, bounded by what losses say.
+//! BBR, version 3 (draft-ietf-ccwg-bbr-04): version 1's model, bounded by losses.
 //!
-//! Beside the rate and the RTT the model has two volumes and a second rate:
+//! In addition to the rate and the RTT, the model has two volumes and a second rate:
 //!
 //! ```text
 //! bw  = min(max_bw, bw_shortterm)
@@ -15,11 +15,10 @@
 //! need, to REFILL and UP, where it probes for more. ProbeRTT comes every five seconds and halves the
 //! window only.
 //!
-//! Where this differs from the draft: the transport reports losses by number and not packet by
-//! packet, so that the volume at which losses crossed the threshold is taken from the packet whose
-//! acknowledgment showed them, and runs of lost packets are counted as acknowledgments that showed
-//! losses (which Linux does too). ECN, which the draft leaves out and Linux has off unless the path is
-//! known for shallow marks, is not there. Packets are paced one by one.
+//! Where this differs from the draft: the transport reports how many packets were lost, not which. So the
+//! volume at which losses crossed the threshold is that of the packet whose acknowledgment showed them, and
+//! a run of losses is an acknowledgment that showed losses (as in Linux). There is no ECN: the draft leaves
+//! it out, and Linux uses it only on paths known for shallow marks. Packets are paced one by one.
 
 mod model;
 mod states;
@@ -59,7 +58,7 @@ pub struct Bbr3 {
     /// Largest rate of this probing cycle and of the one before.
     max_bw: RoundMax<2>,
     cycle: u64,
-    /// Samples of packets sent before this many were delivered are no measure (ProbeRTT).
+    /// Ignores samples of packets sent before this many were delivered (ProbeRTT).
     limited_until: u64,
 
     full_bw: f64,

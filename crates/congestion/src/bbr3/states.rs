@@ -19,7 +19,7 @@ const UP_CWND_GAIN: f64 = 2.25;
 pub(super) const PROBE_RTT_CWND_GAIN: f64 = 0.5;
 /// Losses in a round trip that end Startup (BBRStartupFullLossCnt).
 const STARTUP_LOSSES: u32 = 6;
-/// Growth below this, for so many rounds, says that the path is full (section 5.3.1.2).
+/// If growth stays below this for `FULL_BW_ROUNDS` rounds, the path is full (section 5.3.1.2).
 const FULL_BW_GROWTH: f64 = 1.25;
 const FULL_BW_ROUNDS: u32 = 3;
 /// ProbeRTTDuration.

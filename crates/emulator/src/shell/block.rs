@@ -1,4 +1,4 @@
-//! The addresses that a shell has, apart from those of all others.
+//! The addresses of a shell, distinct from those of all others.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,9 +9,9 @@ use pathcast_netns::{Shape, ipv4_address};
 use crate::addresses::SHAPE;
 use crate::error::EmulatorError;
 
-/// Addresses of shells: 198.18.0.0/15, which is set aside for measuring networks (RFC 2544, appendix
-/// C.2.2), so that it is nobody's. Each shell has a block of it, in which shells inside have theirs:
-/// whoever is outside knows the way to all of them by one route.
+/// Addresses of shells: 198.18.0.0/15, which is reserved for benchmarking networks (RFC 2544, appendix
+/// C.2.2). Each shell has a block of it, and nested shells have blocks within. So one route outside leads
+/// to all of them.
 const NETWORK: u32 = 198 << 24 | 18 << 16;
 const NETWORK_BITS: u32 = 17;
 /// Bits of a block in which no other is, and how many fewer those inside it have.
@@ -98,7 +98,7 @@ impl Block {
         Ipv4Addr::from_bits((self.first >> BLOCK_BITS << BLOCK_BITS) + 1)
     }
 
-    /// What tells commands of these addresses and of TCP inside, and `more`.
+    /// The environment variables with these addresses and the settings of TCP inside, and `more`.
     pub(super) fn environment(
         self,
         scheme: Option<&str>,

@@ -60,7 +60,7 @@ pub(crate) struct Learned {
     robust_mpc: RobustMpc,
     dash_js: TwoSpeeds,
     hls_js: TwoSpeeds,
-    /// So many samples are the training window.
+    /// The training window, in samples.
     training_samples: usize,
     /// Of the training window.
     curve: Option<LossCurve>,
@@ -328,7 +328,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Goes on to the next whole second after the first record; false at the end of the trace.
+    /// Advances to the next whole second after the first record; false at the end of the trace.
     pub(crate) fn next_second(&mut self) -> Result<bool, ForecastError> {
         let now_s = self.series.start_s() + f64::from(self.second + 1) * SAMPLE_S;
         if now_s > self.series.end_s() {
@@ -392,7 +392,7 @@ impl<'a> Walk<'a> {
             Quantity::PacketsPerS if !mean.is_nan() => mean,
             _ => self.truth.cwnd.mean(from_s, now_s) * (now_s - from_s) / rtt_s,
         };
-        // without a loss, where "none in so many packets" has even odds, as in the curve
+        // without a loss, the rate at which no loss in this many packets has even odds, as in the curve
         let losses = (fit.losses.len() as f64).max(std::f64::consts::LN_2);
         self.learned.loss = (losses / packets.max(1.0)).min(1.0);
         self.learned.curve = Some(fit.curve);

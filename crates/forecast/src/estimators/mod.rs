@@ -29,7 +29,7 @@ pub struct EstimatorOptions {
     pub horizons_s: Vec<f64>,
     /// Length and age of the samples that history-based models see.
     pub protocol: Protocol,
-    /// All models learn on so many seconds alone, within [`WINDOWS_S`]; `None`: on what suits each.
+    /// All models learn on this many past seconds, within [`WINDOWS_S`]; `None`: each on what suits it.
     pub window_s: Option<f64>,
 }
 
@@ -92,11 +92,11 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// Learns from a trace. Takes each moment's forecast on the way, to know what they were off by.
+    /// Learns from a trace. It makes the forecast of each moment, to know the models' errors.
     ///
     /// # Errors
-    /// [`ForecastError`] for a horizon or a round-trip time that is no positive time, or a training window out
-    /// of range.
+    /// [`ForecastError`] for a horizon or round-trip time that is not positive, or a training window out of
+    /// range.
     pub fn fit(
         model: Model,
         series: &Series,

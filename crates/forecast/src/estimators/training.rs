@@ -14,7 +14,7 @@ use crate::types::{ForecastError, PAPER_SAMPLE_S, Protocol, SAMPLE_S, TRAINING_S
 /// Samples of a window in the paper's protocol: 10 of 10 s where it has 100 s.
 const PAPER_SAMPLES: f64 = TRAINING_S / PAPER_SAMPLE_S;
 
-/// Refuses a window that is none.
+/// Refuses a window out of range.
 pub(super) fn check(window_s: Option<f64>) -> Result<(), ForecastError> {
     match window_s {
         Some(got) if !(WINDOWS_S.0..=WINDOWS_S.1).contains(&got) => {
@@ -25,7 +25,7 @@ pub(super) fn check(window_s: Option<f64>) -> Result<(), ForecastError> {
 }
 
 impl Walk<'_> {
-    /// At an update, takes what the window holds for all that is known.
+    /// At an update, learns from the records in the window alone.
     pub(super) fn learn_window(&mut self, now_s: f64, window_s: f64) -> Result<(), ForecastError> {
         let updates = self.second.is_multiple_of(REFIT_S);
         let past_s = self.past_s();
@@ -35,7 +35,7 @@ impl Walk<'_> {
         };
         if updates || self.learned.protocol == Protocol::Fair {
             let truth = &self.truth;
-            // a sample of a window that is no whole number of samples is lost, not one for rounding
+            // a partial sample of the window is dropped, but not a whole one because of rounding
             let count = (window_s.min(past_s) / sample_s + 1e-9) as u32;
             let ago_s = |samples: u32| now_s - f64::from(samples) * sample_s;
             let samples = (0..count)
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_came_before_the_window_has_no_part_in_any_forecast() {
         let (one, other) = (sawtooth(200), sawtooth(120));
-        // sums over the past are told apart by rounding; what does not suit is NaN in both
+        // sums over the past differ by rounding; what does not apply is NaN in both
         let same = |model: Model, (one, other): &(Vec<Prediction>, Vec<Prediction>)| {
             let pairs = one.iter().zip(other);
             let mut pairs = pairs.map(|(a, b)| (a.forecast[model], b.forecast[model]));

@@ -18,9 +18,9 @@ pub enum OnBreak {
     /// An error; the record is not taken. Right for files, where it says that the file is wrong.
     #[default]
     Refuse,
-    /// The flow goes on from there, for a service that must. Steps back of up to 50 ms are evened out;
-    /// after others the flow's state and samples begin anew, while losses, experts' errors and the
-    /// round-trip time are kept. Forecasts then carry [`Note::ClockStep`] or [`Note::CounterReset`].
+    /// The flow continues from there, for a service that must not stop. Steps back of up to 50 ms are
+    /// smoothed. After others, the flow's state and samples start again, while losses, experts' errors and
+    /// the round-trip time are kept. Forecasts then carry [`Note::ClockStep`] or [`Note::CounterReset`].
     Restart,
 }
 

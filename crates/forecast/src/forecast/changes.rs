@@ -16,7 +16,7 @@ const ERRORS_KEPT: f64 = 0.6;
 const REFITS_AFTER: u32 = 10;
 
 impl Forecaster {
-    /// Takes the next record, with the losses found in it, and lets go of the past if the path changed.
+    /// Takes the next record, with the losses found in it, and drops the past if the path changed.
     pub(super) fn follow_changes(&mut self, record: &Observation, losses: u32) {
         let gap_s = self.last.map_or(0.0, |last| record.time_s - last.time_s);
         if gap_s > SILENCE_S {

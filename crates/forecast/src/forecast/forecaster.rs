@@ -101,7 +101,7 @@ impl Forecaster {
     /// A forecaster that has seen nothing yet.
     ///
     /// # Errors
-    /// [`ForecastError::BadHorizon`] and [`ForecastError::BadRtt`] on what is no positive time.
+    /// [`ForecastError::BadHorizon`] and [`ForecastError::BadRtt`] for times that are not positive.
     pub fn new(options: &ForecasterOptions) -> Result<Self, ForecastError> {
         let bad = |time: f64| !(time.is_finite() && time > 0.0);
         if let Some(&got) = options.horizons_s.iter().find(|&&horizon| bad(horizon)) {
@@ -222,8 +222,8 @@ impl Forecaster {
         self
     }
 
-    /// Forecasts this from the first record on, whether or not that carries a sequence number: for a flow of which
-    /// it is known whether its records will.
+    /// Forecasts this quantity from the first record on, whether or not that record has a sequence number.
+    /// For a flow whose records are known to have numbers, or to have none.
     #[must_use]
     pub fn of_quantity(mut self, quantity: Quantity) -> Self {
         self.quantity = quantity;

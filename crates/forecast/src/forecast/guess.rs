@@ -16,7 +16,7 @@ const SHORT_SAMPLES: usize = 30;
 /// No expert widens the band more than if it were off by so much in ln: one that says that nothing will be sent is off
 /// by any amount.
 const DISAGREEMENT_MAX: f64 = 0.7;
-/// The rate now is that of the last round trip, but of so many seconds at least.
+/// The present rate is that of the last round trip, but at least of this many seconds.
 const RATE_NOW_S: f64 = 0.1;
 /// Spread in ln before the first table.
 const ASSUMED_SPREAD: f64 = 0.1;

@@ -69,9 +69,9 @@ pub(super) struct Summary {
     pub(super) spread: f64,
 }
 
-/// The part of the mass whose narrowest range tells what is likely. A flow that meets no loss does just
-/// what the law says, and that is where most of the mass may be: beside it the median, drawn away by
-/// losses that may come, is right for none of the outcomes. From 0.3 to 0.5 the errors differ little.
+/// The part of the mass whose narrowest range is taken as likely. A flow without a loss follows the law
+/// exactly, and most of the mass may be there. The median, shifted by possible losses, would then match
+/// none of the outcomes. From 0.3 to 0.5 the errors differ little.
 const LIKELY_PART: f64 = 0.4;
 
 /// Summarizes a mixture. Each piece stands as three points that have its mean and variance

@@ -4,10 +4,10 @@
 //! whose truth is known by then):
 //! 1. *State*: the window law from where the flow is now, averaged over when the next losses come
 //!    ([`crate::renewal`]), with loss chances learned on this path ([`pathcast_analysis::hazard`]).
-//! 2. *Experts*: the state's median beside the history-based forecasts, pooled in logarithms and
-//!    weighed by how well each did lately at this horizon on this path. Where the law explains the
-//!    flow, the state takes all the weight; where the path is noise, means over the past do.
-//! 3. *Bands*: quantiles of what the pooled forecast was off by, scaled with how sure it was
+//! 2. *Experts*: the state's median and the history-based forecasts, pooled in logarithms and weighted by
+//!    their recent errors at this horizon on this path. Where the law explains the flow, the state gets all
+//!    the weight; where the path is noise, means over the past do.
+//! 3. *Bands*: quantiles of the pooled forecast's past errors, normalized by the predicted spread
 //!    (normalized conformal prediction, Papadopoulos 2008, with older residuals fading out).
 
 mod breaks;

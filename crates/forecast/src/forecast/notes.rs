@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 #[serde(rename_all = "snake_case")]
 #[repr(u16)]
 pub enum Note {
-    /// No loss was seen: the forecast rests on growth, on the past's means and on the bound that so many
-    /// packets without a loss set.
+    /// No loss was seen: the forecast rests on growth, on means of the past, and on the bound that follows
+    /// from the number of packets without a loss.
     NoLoss,
     /// One loss was seen: how often they come is known to a factor of ten.
     OneLoss,

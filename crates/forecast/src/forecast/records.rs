@@ -63,7 +63,7 @@ impl Forecaster {
                 .last_loss_s()
                 .map_or(f64::INFINITY, |loss| t - loss);
             let packets = self.last_level * (t - last.time_s) / self.rtt_s;
-            // while a loss is being repaired there is no other: no exposure
+            // during recovery, further losses are the same event: no exposure
             if age_s >= self.rtt_s {
                 self.hazard.sent(self.last_level, packets, age_s);
             }

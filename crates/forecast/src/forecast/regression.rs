@@ -1,20 +1,20 @@
-//! One expert made of the others: a regression of what happened on what they said.
+//! One expert that combines the others: a regression of the truth on their forecasts.
 //!
-//! Where a flow shares its path, neither its window nor its last second tells the next ten: the rate
-//! comes back to a mean, at a speed that depends on the path. All in logarithms and relative to the mean
-//! of the training window,
+//! Where a flow shares its path, neither its window nor its last second determines the next ten: the rate
+//! returns to a mean, at a speed that depends on the path. All in logarithms and relative to the mean of
+//! the training window,
 //!
 //! `ln truth = ln mean + b0 + b1 (ln state - ln mean) + b2 (ln last - ln mean) + b3 (ln short mean - ln mean)`
 //!
-//! with the coefficients learned at each horizon by ridge regression towards a prior. Errors are weighed by
-//! one over their size, so that it is the median that is regressed and not the mean (iteratively
-//! reweighted least squares, one step a sample).
+//! with the coefficients learned at each horizon by ridge regression towards a prior. Errors are weighted
+//! by one over their size, so the regression estimates the median, not the mean (iteratively reweighted
+//! least squares, one step a sample).
 
 use crate::experts::{ByExpert, Expert};
 
 /// Seconds after which an observation counts 1/e, plus three horizons.
 const MEMORY_S: f64 = 300.0;
-/// The experts regressed upon, and the coefficient assumed of each.
+/// The experts in the regression, and the coefficient assumed for each.
 const FEATURES: [(Expert, f64); 3] = [
     (Expert::State, 0.7),
     (Expert::LastSample, 0.15),
@@ -28,7 +28,7 @@ const QUEUE_PRIOR: (f64, f64) = (0.9, 5.0);
 const PRIOR_SPREAD: f64 = 0.3;
 /// Standard deviation of the intercept's prior, in ln.
 const PRIOR_BIAS: f64 = 0.05;
-/// Errors are not told apart below this, in ln.
+/// Smaller errors count as this, in ln.
 const ERROR_FLOOR: f64 = 0.01;
 /// No observation is further from what was expected than this, in ln.
 const ERROR_MAX: f64 = 0.7;
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::experts::EXPERTS;
 
-    /// Experts that all say `mean`, but for the state and the last sample.
+    /// Experts that all forecast `mean`, except the state and the last sample.
     fn said(mean: f64, state: f64, last: f64) -> ByExpert {
         let mut ln_value = [mean; EXPERTS.len()];
         ln_value[Expert::State as usize] = state;

@@ -34,7 +34,7 @@ pub(super) fn learn(
         f64::INFINITY
     };
     if limit.is_finite() {
-        // with a standing queue only the least of all tell the path without it
+        // with a standing queue, only the shortest round trips show the path without it
         short_s = trips[trips.len() / 20].min(least_rtt_s);
     }
     // what is left over (headers of the trace, pacing) is taken up by one factor

@@ -16,7 +16,7 @@ const LOSS_MEMORY_S: f64 = 400.0;
 const RTT_ESTIMATES: usize = 30;
 
 impl Forecaster {
-    /// Tells that no record came up to and at `now_s`: samples are closed and forecasts resolved.
+    /// Declares that no record came up to `now_s`, so that samples are closed and forecasts resolved.
     pub fn advance(&mut self, now_s: f64) {
         if self.last.is_some() {
             self.tick_until(now_s, true);
@@ -35,8 +35,8 @@ impl Forecaster {
         }
     }
 
-    /// After a long silence what was pending and sampled is stale, and ticking through it would take
-    /// for ever: go on near its end, with what was learned of losses and errors.
+    /// After a long silence, pending forecasts and samples are stale, and processing each second would take
+    /// too long. Continues near its end, with what was learned about losses and errors.
     fn skip_silence(&mut self, now_s: f64) {
         let due = ((now_s - self.start_s) / SAMPLE_S).floor();
         if due - f64::from(self.ticks) <= SILENCE_S / SAMPLE_S {
@@ -92,7 +92,7 @@ impl Forecaster {
         self.horizons = horizons;
     }
 
-    /// A second's value, with its mean window; one that is not known is none.
+    /// Takes a second's value with its mean window; skips an unknown value.
     fn take_sample(&mut self, sample: f64, window: f64) {
         if sample.is_nan() {
             return;

@@ -10,7 +10,7 @@ use pathcast_analysis::rtt::RttSource;
 use pathcast_analysis::series::Series;
 use pathcast_window_law::Cc;
 
-/// What a forecaster is told at the start.
+/// The options of a forecaster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForecasterOptions {
     /// Congestion control.

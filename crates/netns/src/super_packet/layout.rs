@@ -54,7 +54,7 @@ impl Layout {
         if self.protocol == TCP { 16 } else { 6 }
     }
 
-    /// The sum of the pseudo header but for the length (RFC 9293, section 3.1; RFC 8200, section 8.1).
+    /// The sum of the pseudo header without the length (RFC 9293, section 3.1; RFC 8200, section 8.1).
     pub(crate) fn pseudo_sum(&self, packet: &[u8]) -> u64 {
         let addresses = if self.v6 { 8..40 } else { 12..20 };
         add(u64::from(self.protocol), &packet[addresses])

@@ -17,8 +17,8 @@ const FLAGS: usize = 13;
 pub struct Segment {
     /// Its size, headers included.
     pub size_bytes: usize,
-    /// Whether its checksum is the sum of its pseudo header only: nobody needs more, for
-    /// [`Device::write_unsummed`](crate::Device::write_unsummed) says so to the kernel.
+    /// Whether its checksum is the sum of its pseudo header only.
+    /// [`Device::write_unsummed`](crate::Device::write_unsummed) passes such packets to the kernel.
     pub unsummed: bool,
 }
 

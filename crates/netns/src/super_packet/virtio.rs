@@ -11,7 +11,7 @@ const GSO_NONE: u8 = 0;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_UDP: u8 = 5;
-/// Set beside the kinds of TCP where the first packet says that the window was reduced (CWR).
+/// Set in addition to the kind of TCP if the first packet has CWR, which reports a reduced window.
 const GSO_ECN: u8 = 0x80;
 
 /// What to do with the bytes that follow.
@@ -96,8 +96,8 @@ impl VirtioHeader {
     }
 }
 
-/// What stands before `packet`, whose checksum is the sum of its pseudo header; none if there is no such
-/// checksum in it.
+/// The header for `packet`, whose checksum is the sum of its pseudo header; none if it has no such
+/// checksum.
 #[inline]
 pub(crate) fn unsummed_header(packet: &[u8]) -> Option<VirtioHeader> {
     Layout::of(packet).map(|layout| VirtioHeader::unsummed(&layout))

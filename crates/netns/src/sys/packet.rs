@@ -82,7 +82,7 @@ fn set_option<T: Copy>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -
     checked(result as isize).map(|_| ())
 }
 
-/// `socket` is no longer shown what it sent itself.
+/// `socket` no longer receives what it sent itself.
 pub(crate) fn ignore_own(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::PACKET_IGNORE_OUTGOING, &1i32)
 }
@@ -123,8 +123,8 @@ pub(crate) struct Ring {
     next: Mutex<usize>,
 }
 
-// SAFETY: the memory is no thread's own, stays mapped as long as the ring lives, and is looked at by one
-// thread at a time only, that which holds `next`.
+// SAFETY: the memory belongs to no thread, stays mapped as long as the ring lives, and is accessed by one
+// thread at a time: the one that holds `next`.
 unsafe impl Send for Ring {}
 // SAFETY: as above.
 unsafe impl Sync for Ring {}
@@ -148,7 +148,7 @@ impl Ring {
             tp_frame_nr: (size_bytes / frame_bytes) as u32,
         };
         set_option(socket.as_fd(), libc::PACKET_RX_RING, &request)?;
-        // SAFETY: a new mapping, where the kernel likes; it takes the place of no other.
+        // SAFETY: a new mapping at an address of the kernel's choice; it replaces no other.
         let memory = unsafe {
             mmap(
                 std::ptr::null_mut(),

@@ -72,7 +72,7 @@ impl Delay {
         }
     }
 
-    /// From now on, delays of another kind. Packets that are on their way keep theirs.
+    /// From now on, delays of another kind. Packets in transit keep theirs.
     pub const fn change(&mut self, spec: DelaySpec) {
         self.spec = spec;
     }

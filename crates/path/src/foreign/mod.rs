@@ -1,7 +1,6 @@
 //! Paths as other tools describe them: their command lines and files, read and written.
 //!
-//! What another tool cannot express is left out or put as near as it can be, and each such thing is
-//! told.
+//! What another tool cannot express is left out or approximated. Each such case is reported.
 
 pub mod mahimahi;
 pub mod netem;
@@ -52,7 +51,7 @@ impl Foreign {
         delay.base()
     }
 
-    /// Independent loss in place of any; 0 if there is none.
+    /// Approximates any loss by independent loss; 0 if there is none.
     fn independent_loss(&mut self, name: &str, loss: &LossSpec) -> f64 {
         let mean = loss.mean();
         match loss {
@@ -82,7 +81,7 @@ fn directions(path: &Path) -> [(&'static str, &Direction); 2] {
     [("forward", &path.forward), ("reverse", &path.reverse)]
 }
 
-/// A span as tools want it: nanoseconds, microseconds, milliseconds, whichever is whole.
+/// A span in the largest of milliseconds, microseconds and nanoseconds in which it is a whole number.
 fn time(span: Span) -> String {
     match span.as_nanos() {
         nanos if nanos % 1_000_000 == 0 => format!("{}ms", nanos / 1_000_000),

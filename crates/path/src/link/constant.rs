@@ -7,8 +7,8 @@ use pathcast_base::{Bandwidth, Span, Time};
 pub struct ConstantLink {
     /// Nanoseconds a byte, in units of 2^-16 ns.
     cost_per_byte: u64,
-    /// Part of a nanosecond owed from earlier packets, in the same units: without it, a rate that is
-    /// no divisor of 8 GHz would be off by up to half a nanosecond a packet.
+    /// The part of a nanosecond left over from earlier packets, in the same units. Without it, a rate that
+    /// does not divide 8 GHz would be off by up to half a nanosecond a packet.
     carry: u64,
     free_at: Time,
 }

@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::reader::{Field, Loader, Read, Table};
 use crate::writer::join;
 
-/// A trace file larger than this is no trace: two hours at 100 Mbit/s.
+/// The largest trace file that is read: two hours at 100 Mbit/s.
 pub const MAX_TRACE_BYTES: usize = 32 << 20;
 
 /// A trace that cannot be used.
@@ -20,7 +20,7 @@ pub enum TraceError {
     Line {
         /// From 1.
         line: usize,
-        /// What was got and what was wanted.
+        /// What was got and what was expected.
         message: String,
     },
     /// Something of the whole.
@@ -39,8 +39,8 @@ impl MahimahiTrace {
     /// A trace of these moments.
     ///
     /// # Errors
-    /// If there are none, they are not in order, or the last is zero, so that time would stand
-    /// still. The line is the number of the moment, from 1.
+    /// There are no moments, they are not in order, or the last is zero, so the trace would have no
+    /// duration. The line is the number of the moment, from 1.
     pub fn new(opportunities_ms: &[u32]) -> Result<Self, TraceError> {
         let Some(last) = opportunities_ms.last() else {
             return Err(TraceError::Whole(
@@ -70,7 +70,7 @@ impl MahimahiTrace {
     /// Reads a trace file.
     ///
     /// # Errors
-    /// With the line, if one is no whole number of milliseconds; and see [`MahimahiTrace::new`].
+    /// A line is not a whole number of milliseconds, or as [`MahimahiTrace::new`]; with the line.
     pub fn parse(content: &[u8]) -> Result<Self, TraceError> {
         if content.len() > MAX_TRACE_BYTES {
             return Err(TraceError::Whole(format!(
@@ -181,7 +181,7 @@ pub fn traces_to_files(toml: &str) -> (String, Vec<(String, String)>) {
     let mut files: Vec<(String, String)> = Vec::new();
     let mut text = String::with_capacity(toml.len());
     for line in toml.lines() {
-        // a name has no line of its own, so a line that begins so is a rate
+        // a name never starts a line, so a line that begins like this is a rate
         let moments = (line.strip_prefix("rate = "))
             .and_then(|value| value.strip_prefix(WRITTEN_OUT)?.strip_suffix("] }"));
         match moments {

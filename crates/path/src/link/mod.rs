@@ -24,7 +24,7 @@ use crate::reader::{Field, Loader, RATE, Read};
 /// A link as a path file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkSpec {
-    /// The same rate for ever.
+    /// A constant rate.
     Constant(Bandwidth),
     /// Opportunities that are a Poisson process with this mean rate.
     Poisson(Bandwidth),

@@ -1,9 +1,9 @@
-//! A link that sends a number of bytes at each of a row of moments, as mahimahi's `link_queue`.
+//! A link that sends a number of bytes at each of a list of moments, as mahimahi's `link_queue` does.
 //!
-//! An opportunity carries 1504 bytes: a packet of 1500 bytes and the 4 bytes that the TUN device
-//! puts before each. Small packets share an opportunity, a large one goes on in the next, and what
-//! is left when nothing waits is lost. A packet that comes at the very moment of an opportunity is
-//! too late for it.
+//! An opportunity carries 1504 bytes: a packet of 1500 bytes and the 4 bytes that the TUN device puts
+//! before each. Small packets share an opportunity, and a large packet continues in the next one. The rest
+//! of an opportunity is lost when the queue is empty. A packet that arrives at the very moment of an
+//! opportunity is too late for it.
 
 use pathcast_base::Time;
 
@@ -13,7 +13,7 @@ use super::poisson::PoissonClock;
 /// Bytes that an opportunity carries.
 pub const OPPORTUNITY_BYTES: u32 = 1504;
 
-/// Bytes that each packet takes up beside its own.
+/// Bytes that each packet occupies in addition to its own.
 pub(crate) const HEADER_BYTES: u32 = 4;
 
 /// Where the moments come from.

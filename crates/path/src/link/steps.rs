@@ -10,7 +10,7 @@ use crate::writer::join;
 pub struct Steps {
     /// When each piece begins, and its rate; none: an outage. The first begins at zero.
     steps: Vec<(Time, Option<Bandwidth>)>,
-    /// After which the pieces begin anew; none: the last one lasts for ever.
+    /// The period after which the pieces repeat; none: the last piece has no end.
     period: Option<Span>,
 }
 
@@ -18,9 +18,8 @@ impl Steps {
     /// These pieces; see the fields.
     ///
     /// # Errors
-    /// Says what was expected, if there is no piece, the first does not begin at zero, they are not
-    /// in order, the period ends before the last begins, or nothing could be sent from some moment
-    /// on.
+    /// There is no piece, the first does not begin at zero, they are not in order, the period ends before
+    /// the last begins, or from some moment on nothing could be sent. The error says what was expected.
     pub fn new(
         steps: Vec<(Time, Option<Bandwidth>)>,
         period: Option<Span>,
@@ -138,7 +137,7 @@ impl SteppedLink {
     }
 
     /// Sends `size_bytes` as soon as the link is free, `now` at the earliest: returns the moments
-    /// at which the transmission begins and ends. A transmission goes on through a change of rate.
+    /// at which the transmission begins and ends. A transmission continues across changes of rate.
     pub fn transmit(&mut self, now: Time, size_bytes: u32) -> (Time, Time) {
         if self.free_at < now {
             self.carry_ns = 0.0;
@@ -183,7 +182,7 @@ impl SteppedLink {
             at = end;
             self.next_piece();
             if let (0, Some(period)) = (self.index, self.steps.period) {
-                // a packet may take any number of periods; all whole ones but the last at once
+                // a packet may take any number of periods: skip all whole ones but the last in one step
                 let bits = self.steps.bits_within(period);
                 let periods = (bits_left / bits).floor() - 1.0;
                 if periods >= 1.0 {

@@ -5,7 +5,7 @@ use pathcast_base::{Span, Time};
 use crate::reader::{Field, Read, TIME, Table};
 use crate::writer::join;
 
-/// What is lost. Both lists are sorted and their ranges lie apart.
+/// What is lost. Both lists are sorted, and their ranges do not overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bursts {
     /// First and last packet of each burst; the first packet of all is number 1.
@@ -14,7 +14,7 @@ pub struct Bursts {
     pub times: Vec<(Time, Time)>,
 }
 
-/// The list, as far as it has been worked off.
+/// The list, and how far it has been processed.
 #[derive(Clone, Debug)]
 pub struct BurstLoss {
     spec: Bursts,

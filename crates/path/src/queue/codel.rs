@@ -130,7 +130,7 @@ impl Control {
                 self.take(now, fifo, beside_bytes).map(|(packet, _)| packet)
             };
             self.dropping = true;
-            // soon after the last dropping state, go on where that ended
+            // soon after the last dropping state, continue where it ended
             let delta = self.count - self.last_count;
             let recently = now.since(self.drop_next) < self.spec.interval.mul_div(16, 1);
             self.count = if delta > 1 && recently { delta } else { 1 };

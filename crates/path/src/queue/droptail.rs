@@ -53,8 +53,8 @@ impl<P> DropTail<P> {
 
 /// Accounts for a first-in first-out queue before a link that never idles while packets wait.
 ///
-/// The start of each packet's transmission is known when it arrives, so the queue needs no event of
-/// its own: it forgets, on the next arrival, the packets whose transmission has begun.
+/// The start of each packet's transmission is known when the packet arrives, so the queue needs no events.
+/// On the next arrival, it forgets the packets whose transmission has begun.
 #[derive(Clone, Debug)]
 pub struct VirtualDropTail {
     limit_bytes: u64,

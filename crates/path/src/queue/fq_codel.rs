@@ -38,7 +38,7 @@ impl Default for FqCoDelSpec {
     }
 }
 
-/// Packets dropped at once from the longest queue, at most (RFC 8290, section 4.1.3).
+/// The most packets dropped together from the longest queue (RFC 8290, section 4.1.3).
 const BATCH: usize = 64;
 
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ pub(super) const AQM_LIMIT: QueueLimit = QueueLimit::Packets(1000);
 /// What a table with this `kind` may have, and how it is read, to the parameters of a discipline.
 pub(super) struct Kind<T> {
     pub(super) name: &'static str,
-    /// The keys beside `kind`.
+    /// The keys in addition to `kind`.
     pub(super) keys: &'static [&'static str],
     /// `limit` where it is left out; none: what it is for a queue without `kind`.
     pub(super) limit: Option<QueueLimit>,

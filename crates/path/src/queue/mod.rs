@@ -112,7 +112,7 @@ macro_rules! disciplines {
             /// Takes in a packet at `now`. Others that must make room for it go to `drops`.
             ///
             /// # Errors
-            /// Hands the packet back with the reason if it is dropped at once.
+            /// Returns the packet with the reason if it is dropped on arrival.
             #[inline]
             pub fn enqueue(
                 &mut self,
@@ -125,8 +125,8 @@ macro_rules! disciplines {
                 }
             }
 
-            /// The packet to send at `now`; those that are dropped in its stead go to `drops`, so that
-            /// there may be none even if some waited.
+            /// The packet to send at `now`. Packets that are dropped instead go to `drops`, so there may be
+            /// no packet to send although some waited.
             #[inline]
             pub fn dequeue(&mut self, now: Time, drops: &mut Drops<P>) -> Option<Queued<P>> {
                 match self {

@@ -48,7 +48,7 @@ impl Default for PieSpec {
     }
 }
 
-/// Updates that are caught up with at most after a silence: 0.98^2048 is nothing.
+/// The most updates to catch up on after a silence: 0.98^2048 is negligible.
 const MOST_UPDATES: u32 = 2048;
 /// A queue this short is left alone (RFC 8033, section 4.1: two packets of mean size).
 const SHORT_BYTES: u64 = 2 * 1500;
@@ -85,7 +85,7 @@ impl<P> Pie<P> {
         }
     }
 
-    /// Makes up for the updates since the last packet.
+    /// Performs the updates that were due since the last packet.
     fn catch_up(&mut self, now: Time) {
         for _ in 0..MOST_UPDATES {
             if now < self.update_at {

@@ -203,7 +203,7 @@ impl<P> Red<P> {
         let outcome = if !self.fifo.has_room(packet.info.size_bytes, self.limits) {
             Err((packet, DropReason::Queue))
         } else if chosen
-            // above the upper threshold packets are dropped even so (RFC 3168, section 7)
+            // above the upper threshold, packets are dropped in spite of ECN (RFC 3168, section 7)
             && !(self.spec.ecn && self.average < self.max && drops.mark(&mut packet))
         {
             Err((packet, DropReason::Aqm))
@@ -352,7 +352,7 @@ mod tests {
         Red::new(spec, packets(1000), rate, generator(1, "queue"))
     }
 
-    /// A queue that follows its length at once, so that the average is known.
+    /// A queue whose average is its present length, so the average is known.
     fn without_memory(ecn: bool) -> Red<u64> {
         let weight = Probability::new(1.0);
         red(

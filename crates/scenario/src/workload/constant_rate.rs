@@ -24,7 +24,7 @@ pub struct ConstantRate {
 /// How the writes of a source of constant rate lie in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// One interval apart.
+    /// At equal intervals.
     Periodic,
     /// A Poisson process.
     Poisson,

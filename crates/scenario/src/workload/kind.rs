@@ -11,16 +11,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub enum Write<M = u64> {
     /// It writes a message.
     Message(M),
-    /// From now on it writes as much as is taken.
+    /// From now on it writes as much as the transport accepts.
     Endless,
-    /// What was not sent by now it does not want to send any more.
+    /// It discards what has not been sent yet.
     Stop,
 }
 
 /// What the writes of an application depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// On what the transport takes: it writes no messages, but as much as that.
+    /// On what the transport accepts: the application writes no messages, but as much as the transport accepts.
     Greedy,
     /// On the time alone, so that it needs no transport that answers.
     Open,
@@ -40,12 +40,12 @@ pub(crate) enum Next {
     Finished,
 }
 
-/// The parameters of a kind of workload, which know how they are read and written, and what an
-/// application does by them. Several of its messages may be under way.
+/// The parameters of a kind of workload: how they are read and written, and how an application with them
+/// behaves. Several of its messages may be in transit.
 pub(crate) trait Kind: Sized {
     /// Its name in a scenario file.
     const NAME: &'static str;
-    /// Its keys beside `kind`.
+    /// Its keys in addition to `kind`.
     const KEYS: &'static [&'static str];
     /// Where an application stands; the default is before its first step.
     type State: Clone + Debug + Default;
@@ -53,12 +53,12 @@ pub(crate) trait Kind: Sized {
     /// Reads `table`, the value of `field`.
     fn read(field: Field<'_, '_>, table: Table<'_, '_>, load: &mut Loader<'_>) -> Read<Self>;
 
-    /// All keys beside `kind`, with their values.
+    /// All keys except `kind`, with their values.
     fn keys_to_toml(&self) -> String;
 
     fn pace(&self) -> Pace;
 
-    /// The most that it writes at once, if that is the same whatever it draws.
+    /// The size of its largest write, if that does not depend on random draws.
     fn largest_write(&self) -> Option<Size> {
         None
     }

@@ -71,7 +71,7 @@ macro_rules! workloads {
                 }
             }
 
-            /// The most that it writes at once, if that is the same whatever it draws.
+            /// The size of its largest write, if that does not depend on random draws.
             pub(crate) fn largest_write(&self) -> Option<Size> {
                 match self {
                     $(Self::$name(kind) => kind.largest_write(),)*
@@ -187,7 +187,7 @@ impl Workload {
             let mut load = |_: &str| Err("expected no file here".to_string());
             Self::read(root.need("workload")?, &mut load)
         });
-        // the place would be one in a file that nobody wrote
+        // leave out the place, which would be in a generated file
         found.map_err(|error| {
             let message = error.message;
             let example = "{ kind = 'transfer', size = '5 MB' }";

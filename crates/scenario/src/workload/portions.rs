@@ -11,7 +11,7 @@ pub(super) fn read_portion(table: Table<'_, '_>) -> Read<Size> {
     table.or("portion", full, |field| field.quantity(SIZE))
 }
 
-/// A rate at which portions can be told apart: at most one each 10 ns.
+/// A rate at which portions have distinct times: at most one each 10 ns.
 pub(super) fn read_rate(field: Field<'_, '_>, portion: Size) -> Read<Bandwidth> {
     let rate: Bandwidth = field.quantity(RATE)?;
     if interval_s(rate, portion) < 1e-8 {

@@ -77,7 +77,7 @@ impl Replay {
             if !(0.0..=1e6).contains(&at) || size > 1_000_000_000_000 {
                 return Err(wrong());
             }
-            // an empty write is none
+            // skip empty writes
             if let Some(size) = Size::from_bytes(size) {
                 writes.push((Span::from_secs(at), size));
                 lines.push(number);

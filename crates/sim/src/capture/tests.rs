@@ -83,7 +83,7 @@ fn a_growing_window_is_told_in_units_of_its_scale() {
     let (records, read) = captured(text, 4.0);
     assert_eq!(read.warnings, [""; 0]);
     let theirs = &read.trace.records;
-    // and one row for what is under way at the end
+    // and one row for what is in flight at the end
     assert_eq!(theirs.len(), records.len() + 1);
     for (ours, theirs) in records.iter().zip(theirs) {
         let windows = [ours, theirs].map(|row| row.rwnd_bytes.unwrap());

@@ -16,10 +16,10 @@ pub trait Network {
     /// need is not compiled for a network that does not.
     const BOTH_WAYS: bool;
 
-    /// When `take_data` is to be called next; [`Time::MAX`] if nothing is under way that it may concern.
+    /// When to call `take_data` next; [`Time::MAX`] if no data is in transit.
     fn next_data(&self) -> Time;
 
-    /// When `take_ack` is to be called next, likewise.
+    /// When to call `take_ack` next; [`Time::MAX`] if no acknowledgment is in transit.
     fn next_ack(&self) -> Time;
 
     /// Sends a data packet.
@@ -34,30 +34,31 @@ pub trait Network {
     /// Does one thing that is due at `now`: a data packet that reaches its receiver in it, if one does.
     fn take_data(&mut self, now: Time) -> Option<Data>;
 
-    /// Likewise: an acknowledgment that reaches its sender.
+    /// An acknowledgment that reaches its sender by `now`.
     fn take_ack(&mut self, now: Time) -> Option<Ack>;
 
-    /// From now on keeps data packets that are dropped under way, for `take_dropped`.
+    /// From now on keeps data packets that are dropped in transit, for `take_dropped`.
     fn keep_drops(&mut self);
 
     /// A data packet that was dropped after it was taken in, and not yet taken here.
     fn take_dropped(&mut self) -> Option<Dropped<Data>>;
 
-    /// From now on keeps datagrams of QUIC that are dropped on their way back, for `take_dropped_ack`.
+    /// From now on keeps datagrams of QUIC that are dropped in the reverse direction, for `take_dropped_ack`.
     fn keep_dropped_acks(&mut self) {}
 
-    /// A datagram of QUIC that was dropped on its way back after it was taken in, and not yet taken here.
+    /// A datagram of QUIC that was accepted and then dropped in the reverse direction, and not yet taken here.
     fn take_dropped_ack(&mut self) -> Option<Ack> {
         None
     }
 
-    /// Tells `each` the bytes that wait at `now` for each direction of each link: out, back, out, ...
+    /// Calls `each` with the bytes that wait at `now` for each direction of each link: forward, reverse,
+    /// forward, ...
     fn look_at_queues(&mut self, now: Time, each: &mut dyn FnMut(u64));
 
     /// What became of data packets.
     fn counters(&self) -> Counters;
 
-    /// Data packets under way.
+    /// Data packets in transit.
     fn in_flight(&self) -> u64 {
         let counters = self.counters();
         counters.enqueued - counters.delivered - counters.dropped()

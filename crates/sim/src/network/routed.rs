@@ -24,9 +24,9 @@ pub struct Routed {
     /// Acknowledgments that have reached their senders, who have not taken them yet.
     acks: VecDeque<(Time, Ack)>,
     counters: Counters,
-    /// Data packets that were dropped under way and nobody has looked at yet, if they are kept.
+    /// Data packets that were dropped in transit and not taken yet, if they are kept.
     dropped: Option<VecDeque<Dropped<Data>>>,
-    /// Likewise of QUIC's datagrams on their way back.
+    /// The same for QUIC's datagrams in the reverse direction.
     dropped_acks: Option<VecDeque<Ack>>,
 }
 
@@ -55,7 +55,7 @@ impl Routed {
         }
     }
 
-    /// Counts the data packets that were dropped under way.
+    /// Counts the data packets that were dropped in transit.
     fn collect_drops(&mut self) {
         while let Some(Dropped { at, packet, reason }) = self.links.take_dropped() {
             match packet {

@@ -9,7 +9,7 @@ use crate::recorder::Recorder;
 const LINK: &str = "rate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n";
 const MOST_BPS: f64 = 20e6 * 1442.0 / 1500.0;
 
-/// Keeps all that it is told.
+/// Keeps all events.
 #[derive(Default)]
 struct All {
     acks: Vec<Record>,
@@ -82,7 +82,7 @@ fn each_controller_fills_a_link() {
 
 #[test]
 fn a_transfer_takes_its_time_on_the_link_and_a_delay() {
-    // 10 packets at once, then twice as many each round trip: 1, 2, 4 ... of 40 ms, and 0.4 s on the link
+    // 10 packets together, then twice as many each round trip: 1, 2, 4 ... of 40 ms, and 0.4 s on the link
     let workload = "{ kind = 'transfer', size = '1 MB' }";
     for scheme in ["quic-cubic", "quic-reno"] {
         let path = LINK.replace("1 BDP", "2000 packets");

@@ -61,7 +61,7 @@ fn counts<N: Network>(spec: &Simulation, network: N) -> Result<Counters, String>
             return Err(format!("connection {number}: {una}, {delivered}, {next}"));
         }
     }
-    // when the hosts fall silent, what is under way arrives or is dropped
+    // when the hosts fall silent, what is in transit arrives or is dropped
     let network = &mut world.network;
     loop {
         let now = network.next_data().min(network.next_ack());
@@ -675,7 +675,7 @@ fn packets_are_as_large_as_the_mss_lets_them_be() {
     assert_eq!(log.acks.last().unwrap().snd_una_bytes, Some(10 * 536));
 }
 
-/// What comes of one flow with `workload`, over 20 Mbit/s and 40 ms, whose connection opens with the flow or
+/// The outcome of one flow with `workload`, over 20 Mbit/s and 40 ms, whose connection opens with the flow or
 /// is open before; `more` is of the path.
 fn opened(workload: &str, handshake: bool, more: &str) -> Outcome {
     run(&scenario(

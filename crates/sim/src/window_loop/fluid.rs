@@ -1,8 +1,9 @@
-//! The loop as a fluid, in equal steps of time: for delays of days, which packets would take too long to show.
+//! The loop as a fluid, in equal steps of time: for delays of days, for which a simulation by packets would
+//! take too long.
 //!
 //! Equations 2 and 3 of the paper on a grid of moments: what may have been sent by now is what had been sent a
-//! round trip ago plus the window, and no more than was written. What a step leaves out is smaller than the step:
-//! marks take effect at its end, and acknowledgments within it count at once.
+//! round trip ago plus the window, and no more than was written. The error is smaller than a step: marks
+//! take effect at its end, and acknowledgments within the step count from its beginning.
 
 use std::ops::ControlFlow;
 
@@ -29,8 +30,9 @@ pub struct FluidProbe {
 }
 
 impl WindowLoop {
-    /// Sends a train through the loop, which must have a network without a limit of its capacity. `progress` is
-    /// told the seconds that have passed; when it breaks, what was seen until then is returned.
+    /// Sends a train through the loop, which must have a network without a limit of its capacity.
+    /// `progress` receives the seconds that have passed. If it breaks, the function returns what was seen
+    /// until then.
     ///
     /// # Errors
     /// The network has a limit, or a number of the train is out of range.

@@ -1,12 +1,12 @@
 //! Closed-loop window flow control alone, without a transport around it: the loop of Lübben and Fidler,
 //! "A Benchmark for the Performance of Time-varying Closed-loop Flow Control", section III.
 //!
-//! Packets are sent while fewer than a window of them are under way. They cross a network of a rate and a
-//! latency, nothing is lost, and each is acknowledged after a delay. The window is [static](Window::Static),
-//! or [adapts](Window::Adaptive) to marks as NewReno's congestion avoidance does.
+//! Packets are sent while fewer than a window of them are in flight. They cross a network with a rate and a
+//! latency, nothing is lost, and each packet is acknowledged after a delay. The window is
+//! [static](Window::Static), or [adapts](Window::Adaptive) to marks as NewReno's congestion avoidance does.
 //!
-//! It is a max-plus recursion over packets, not a queue of events: some 10 ns a packet, so that the weeks
-//! that rare delays take to show themselves are a matter of seconds.
+//! The loop is a max-plus recursion over packets, not a queue of events. It takes about 10 ns a packet, so
+//! it simulates the weeks that rare delays need within seconds.
 
 mod fluid;
 mod probe;
@@ -22,7 +22,7 @@ use thiserror::Error;
 pub use fluid::FluidProbe;
 pub use probe::{Probe, Samples};
 
-/// Packets that may be under way at once; more is a mistake rather than a window.
+/// The most packets that may be in flight; a larger window is a mistake.
 const MAX_WINDOW: f64 = 1e7;
 
 /// A loop that cannot be: says which number is wrong.
@@ -34,15 +34,15 @@ pub struct LoopError {
     got: f64,
 }
 
-/// How many packets may be under way.
+/// How many packets may be in flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Window {
-    /// Always so many packets.
+    /// A fixed number of packets.
     Static {
         /// At least 1.
         packets: u64,
     },
-    /// One more for each window of acknowledgments, half for one that tells of a mark; never below 1.
+    /// One more for each window of acknowledgments, half for an acknowledgment with a mark; never below 1.
     Adaptive {
         /// Which packets are marked.
         marks: Marks,
@@ -54,7 +54,7 @@ pub enum Window {
 pub enum Marks {
     /// Each with this probability, whatever the others.
     Random(f64),
-    /// Every so many.
+    /// Every n-th packet.
     Periodic(u64),
 }
 
@@ -141,7 +141,7 @@ impl WindowLoop {
         })
     }
 
-    /// A flow through the loop, at time 0 with nothing under way.
+    /// A flow through the loop, at time 0 with nothing in flight.
     ///
     /// An adaptive window begins at the mean that Mathis et al. 1997 give for it.
     pub fn start(&self, run_seed: u64) -> Flow {
@@ -188,7 +188,7 @@ pub struct Flow {
     until_mark: u64,
     last_sent_s: f64,
     link_free_s: f64,
-    /// When acknowledgments of what is under way arrive.
+    /// When acknowledgments of what is in flight arrive.
     under_way: VecDeque<f64>,
     rng: rand_xoshiro::Xoshiro256PlusPlus,
 }
@@ -261,12 +261,12 @@ impl Flow {
         }
     }
 
-    /// Uniform from 0 to 1, drawn beside the marks.
+    /// Uniform from 0 to 1, drawn independently of the marks.
     fn draw_unit(&mut self) -> f64 {
         seed::uniform(&mut self.rng)
     }
 
-    /// A whole number from 0 to `below` - 1, drawn beside the marks.
+    /// A whole number from 0 to `below` - 1, drawn independently of the marks.
     fn draw_below(&mut self, below: u64) -> u64 {
         ((u128::from(self.rng.next_u64()) * u128::from(below)) >> 64) as u64
     }

@@ -40,8 +40,8 @@ pub struct Samples {
 }
 
 impl WindowLoop {
-    /// Sends a train through the loop. `progress` is told the packets sent so far, now and then; when it
-    /// breaks, what was seen until then is returned.
+    /// Sends a train through the loop. `progress` receives the packets sent so far from time to time. If it
+    /// breaks, the function returns what was seen until then.
     ///
     /// # Errors
     /// The rate is not above 0, or the train has no packets or too many to count.
@@ -126,7 +126,8 @@ impl Flow {
         1 + self.draw_below(2 * mean - 1)
     }
 
-    /// Lets the window live through so many acknowledgments, of packets of which nothing is left at time 0.
+    /// Runs the window through a number of acknowledgments, of packets that have all left the network at
+    /// time 0.
     fn warm_up(&mut self, packets: u64) {
         for _ in 0..packets {
             self.acknowledge();

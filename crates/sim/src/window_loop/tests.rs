@@ -107,7 +107,7 @@ fn nothing_overtakes_and_no_more_than_a_window_is_under_way() {
         let under_way = before
             .take_while(|(earlier, _)| earlier.delivered_s + 0.05 > passage.sent_s)
             .count();
-        // what was sent before the window was halved stays under way
+        // what was sent before the window was halved stays in flight
         let halved = passages[i.saturating_sub(200)..i]
             .iter()
             .any(|(_, w)| *w > window + 1.0);

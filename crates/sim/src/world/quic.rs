@@ -116,7 +116,7 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         }
     }
 
-    /// Frees datagrams that were dropped on their way back.
+    /// Frees datagrams that were dropped in the reverse direction.
     #[cold]
     #[inline(never)]
     pub(super) fn note_dropped_acks(&mut self) {
@@ -143,7 +143,7 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         }
     }
 
-    /// Tells the recorder of the sender if acknowledgments were processed.
+    /// Reports the sender to the recorder if acknowledgments were processed.
     fn record_quic(&mut self, now: Time, flow: u32) {
         if R::ACKS
             && let Some(quic) = self.quic(flow)
@@ -154,7 +154,7 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         }
     }
 
-    /// Tells the application of messages that are whole now; whether there were any.
+    /// Reports to the application messages that are now complete; returns whether there were any.
     fn read_quic(&mut self, now: Time, flow: u32, end: usize) -> bool {
         let Framing::Quic(quic) = &mut self.connections[flow as usize].framing else {
             return false;

@@ -13,7 +13,8 @@ use crate::stream::Delivered;
 use crate::wire::{Ack, Data};
 
 impl<N: Network, R: Recorder> World<'_, N, R> {
-    /// Tells the recorder how long the queues were at each of its looks up to `now`, before the event at `now`.
+    /// Reports the queues to the recorder at each of its sampling moments up to `now`, before the event at
+    /// `now`.
     #[cold]
     pub(super) fn look_at_queues(&mut self, now: Time) {
         loop {
@@ -95,7 +96,7 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
     }
 }
 
-/// A policer's drop is told as a queue's, for it is a queue without room.
+/// A policer's drop counts as a queue's: a policer is a queue without room.
 pub(super) const fn drop_event(reason: DropReason) -> PacketEvent {
     match reason {
         DropReason::Queue | DropReason::Aqm | DropReason::Policer => PacketEvent::DroppedByQueue,

@@ -171,7 +171,7 @@ fn acknowledgments_past_a_gap_are_put_together_once_it_is_told() {
     let ack = receiver.on_timer(us(20 + 1100)).unwrap();
     assert_eq!(sacks(&ack), [SackBlock { start: 17, end: 30 }]);
     assert_eq!(receiver.next_timer(), None);
-    // it acknowledges at once what moves the acknowledgment, and what ends the gap
+    // it immediately acknowledges what advances the acknowledgment, and what ends the gap
     assert_eq!(receiver.on_data(us(1200), &packet(31)), None);
     let filled = receiver.on_data(us(1300), &packet(16)).unwrap();
     assert_eq!(filled.cumulative, 30);
@@ -248,7 +248,7 @@ fn the_window_closes_until_the_application_reads() {
     assert_eq!((refused.cumulative, refused.window_packets), (4, 0));
     let update = receiver.read(2).unwrap();
     assert_eq!((update.cumulative, update.window_packets), (4, 2));
-    assert_eq!(receiver.read(1), None); // not worth telling
+    assert_eq!(receiver.read(1), None); // too small to announce
     assert_eq!(receiver.unread(), 1);
 }
 

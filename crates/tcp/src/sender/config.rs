@@ -1,4 +1,4 @@
-//! What a sender is told before it begins.
+//! The configuration of a sender.
 
 use crate::handshake::Handshake;
 
@@ -34,7 +34,7 @@ pub struct SenderConfig {
 /// How a sender's connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// It is open, and nothing is known of the path.
+    /// It is open, and nothing is known about the path.
     Open,
     /// It is open after this handshake.
     After(Handshake),

@@ -88,8 +88,8 @@ impl Sender {
         }
     }
 
-    /// Tells the controller of a congestion event; returns how to get down to its new window, if that
-    /// is left to the transport.
+    /// Reports a congestion event to the controller; returns how to reduce the window to the new one, if
+    /// that is left to the transport.
     pub(super) fn reduce(
         &mut self,
         now: Time,

@@ -7,7 +7,7 @@ use crate::scoreboard::Delivery;
 /// it to that; each state ends when all before `high_seq` is acknowledged.
 #[derive(Clone, Debug)]
 pub enum State {
-    /// Nothing lost that is known of (Open and Disorder).
+    /// No known loss (Open and Disorder).
     Open,
     /// Packets were marked, none was lost.
     Reducing {
@@ -23,10 +23,10 @@ pub enum State {
     Loss { high_seq: u64, frto: Frto },
 }
 
-/// How far it was looked whether a timeout was too early (RFC 5682).
+/// The state of detecting whether a timeout was too early (RFC 5682).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frto {
-    /// It was not, or nobody asks: the losses of a recovery came before.
+    /// It was not, or the question does not arise: the losses of a recovery came before.
     Off,
     /// The first packet was sent again, or new data after that: what is acknowledged next decides.
     TimedOut,
@@ -79,7 +79,7 @@ impl State {
         }
     }
 
-    /// How to get down to the new window, while that is under way.
+    /// The reduction to the new window, while it continues.
     #[inline]
     pub fn reduction(&mut self) -> Option<&mut ProportionalRateReduction> {
         match self {

@@ -62,7 +62,7 @@ fn a_lost_tail_is_found_by_a_probe_after_two_round_trips() {
     let probe = wire.sent.last().unwrap();
     assert_eq!(probe.1, 19);
     // packet 18 ends a load and is acknowledged at 200 ms; the timeout would be before two round trips and
-    // the 200 ms for a lone packet, and the probe takes its place
+    // the 200 ms for a lone packet, and the probe replaces it
     let (at_s, rto_s) = (probe.0.as_secs(), 0.305);
     assert!((at_s - 0.2 - rto_s).abs() < 0.01, "{at_s}");
     assert_eq!(spy.read().timeouts, 0);
@@ -74,7 +74,7 @@ fn a_probe_shows_the_losses_before_it() {
     let mut tail = Wire::new(40, |seq, copy| seq >= 36 && copy == 0);
     wire.run();
     tail.run();
-    // SACKs find three holes at once; with the whole tail lost, the probe's SACK does
+    // SACKs find three holes immediately; with the whole tail lost, the probe's SACK does
     assert_eq!(wire.sender.retransmits(), 3);
     assert!(
         (4..=5).contains(&tail.sender.retransmits()),
@@ -235,7 +235,7 @@ fn a_closed_window_is_asked_after_until_it_opens() {
     pass(&mut sender, &mut receiver, now);
     assert_eq!(receiver.delivered(), 4);
     while receiver.delivered() < 20 {
-        receiver.read(2); // the update is lost on the way
+        receiver.read(2); // the update is lost in transit
         now = sender.next_timer().expect("it asks");
         sender.on_timer(now);
         pass(&mut sender, &mut receiver, now);
@@ -310,7 +310,7 @@ fn a_controller_that_manages_recovery_sees_every_ack_and_keeps_its_window() {
     assert_eq!(told, 300);
     let told: u64 = managing.acks.iter().map(|ack| ack.lost_packets).sum();
     assert_eq!(told, 1);
-    // no less is on its way during recovery than the controller wants
+    // during recovery, as much is in flight as the controller's window
     assert!(
         managing
             .acks

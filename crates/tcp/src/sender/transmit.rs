@@ -234,9 +234,9 @@ impl Sender {
         Some(segment)
     }
 
-    /// Nothing is in flight, which the controller learns (Linux's CA_EVENT_TX_START). An idle time of more
-    /// than an RTO halves the window for each RTO, down to the initial one; ssthresh keeps three quarters
-    /// of what it was, up to which slow start takes it back (RFC 2861, as Linux's tcp_cwnd_restart).
+    /// Reports to the controller that nothing is in flight (Linux's CA_EVENT_TX_START). An idle time of
+    /// more than an RTO halves the window for each RTO, down to the initial window; ssthresh keeps three
+    /// quarters of the former window, to which slow start returns (RFC 2861, as Linux's tcp_cwnd_restart).
     fn restart_after_idle(&mut self, now: Time) {
         let Some(last) = self.last_sent_at else {
             return;

@@ -144,7 +144,7 @@ pub struct Imported {
 /// A packet table with its format and warnings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packets {
-    /// What is known of the run.
+    /// What is known about the run.
     pub metadata: Metadata,
     /// Rows, ordered by time.
     pub records: Vec<PacketRecord>,

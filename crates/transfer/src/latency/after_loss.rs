@@ -16,9 +16,9 @@ use super::walk::Cell;
 use super::{INITIAL_WINDOW, LatencyPath, RTO_MIN_S};
 use pathcast_window_law::{Cc, Epoch};
 
-/// Packets from one loss to the next are about so many steps of the grid.
+/// The number of grid steps between two losses, about.
 const STEPS_A_LOSS: f64 = 5.0;
-/// A transfer is at least so many steps, if it is shorter than the grid.
+/// The least number of steps of a transfer that is shorter than the grid.
 const LEAST_STEPS: f64 = 24.0;
 /// Most steps of the grid.
 const STEPS: usize = 26;
@@ -154,7 +154,7 @@ impl AfterLoss {
         let rows = flags * WINDOWS;
         let stride = self.steps + 1;
         self.time = vec![(0.0, 0.0); rows * stride];
-        // T(r - half a step | w), mean and variance: where losses within a step go on
+        // T(r - half a step | w), mean and variance: for losses within a step
         let mut middle = vec![(0.0, 0.0); rows * stride];
         let courses: Vec<Course> = (0..rows)
             .map(|row| {
@@ -296,7 +296,7 @@ impl AfterLoss {
             now_s += s;
             course.time_s.push(now_s);
             course.lost.push(lost);
-            // a loss in a step comes in its middle, but for a queue that overflows at its end
+            // a loss in a step comes in its middle, except that a queue overflows at its end
             let after = flow.window_at_loss();
             let w = if hazard.is_finite() {
                 0.5 * (before + after)
@@ -400,8 +400,8 @@ fn whole_packets(cc: Cc) -> f64 {
     }
 }
 
-/// A flow after a loss: what was under way (one round trip, in which further losses are of the same
-/// event), recovery (one round trip at the reduced window), avoidance.
+/// A flow after a loss: the packets in flight (one round trip, in which further losses are the same event),
+/// recovery (one round trip at the reduced window), and avoidance.
 pub(super) struct Recovering {
     /// When the lost packet has been sent again.
     pub(super) repair_s: f64,

@@ -43,7 +43,7 @@ pub const RANGES: [(u64, Option<u64>); 4] = [
 pub struct LatencyOptions {
     /// Congestion control; guessed from what precedes the first prediction if `None`.
     pub cc: Option<Cc>,
-    /// Round-trip time, seconds; from srtt or estimated as the flow goes on if `None`.
+    /// Round-trip time, seconds; `None`: from srtt, or estimated during the flow.
     pub rtt_s: Option<f64>,
     /// Sizes, bytes, each > 0.
     pub sizes_bytes: Vec<u64>,
@@ -125,7 +125,7 @@ pub struct LatencyEvaluation {
     pub predictions: Option<Vec<LatencyPrediction>>,
 }
 
-/// Forecasts again and again how long the flow takes for its next bytes, and compares.
+/// Forecasts at many moments how long the flow takes for its next bytes, and compares.
 ///
 /// Moments of prediction are `every_s` apart, from 100 s on (from a third of the trace on if that is
 /// earlier). A transfer of `size` bytes that starts there is over when `snd_nxt` has grown by it, or,
@@ -134,7 +134,7 @@ pub struct LatencyEvaluation {
 /// the last 100 s, the window at the moment of prediction.
 ///
 /// # Errors
-/// [`EvaluateError`] if the trace is too short or too long, or an option is no positive number.
+/// [`EvaluateError`] if the trace is too short or too long, or an option is not a positive number.
 pub fn evaluate_latency(
     series: &Series,
     options: &LatencyOptions,
@@ -221,7 +221,7 @@ struct Models<'a> {
 }
 
 impl Models<'_> {
-    /// Goes on to a second later.
+    /// Advances by a second.
     fn advance(&mut self, sent: &Sent<'_>, now_s: f64) -> Result<(), EvaluateError> {
         while self.next < self.series.len() && self.series.time_s()[self.next] <= now_s {
             self.learned.observe_record(self.series, self.next)?;
@@ -352,7 +352,7 @@ pub fn scores(
     scores
 }
 
-/// ECON's and PFTK's times for so many packets, seconds; NaN without a curve or a window law.
+/// ECON's and PFTK's times for `packets` packets, seconds; NaN without a curve or a window law.
 fn by_curve(curve: Option<&LossCurve>, cc: Cc, rtt_s: f64, cwnd: f64, packets: f64) -> (f64, f64) {
     let Some(curve) = curve.filter(|_| cc.has_law()) else {
         return (f64::NAN, f64::NAN);
@@ -430,7 +430,7 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// How long after `now_s` so many more packets are sent; `None` if the trace ends before.
+    /// How long after `now_s` it takes to send `packets` more packets; `None` if the trace ends before.
     fn time_for(&self, now_s: f64, packets: f64) -> Option<f64> {
         let wanted = self.by(now_s) + packets;
         let after = match &self.snd_nxt {

@@ -14,7 +14,7 @@ use pathcast_window_law::Cc;
 /// Horizons at which packets sent are forecast, seconds; between them times are interpolated.
 const HORIZONS_S: [f64; 11] = [0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0];
 
-/// Losses from which on the largest window seen is believed to be what the path bears.
+/// The number of losses from which the largest window seen counts as the path's limit.
 const ENOUGH_LOSSES: f64 = 3.0;
 
 /// A rate below this counts as this, in the unit of the forecast: no time is infinite.
@@ -49,10 +49,11 @@ pub struct LatencyForecaster {
 }
 
 impl LatencyForecaster {
-    /// Has seen nothing yet. The round-trip time is from srtt or estimated if `None`.
+    /// A forecaster that has seen nothing yet. Without `rtt_s`, the round-trip time is that of srtt, or
+    /// estimated.
     ///
     /// # Errors
-    /// [`ForecastError::BadRtt`] on what is no positive time.
+    /// [`ForecastError::BadRtt`] for a time that is not positive.
     pub fn new(cc: Cc, rtt_s: Option<f64>) -> Result<Self, ForecastError> {
         let inner = Forecaster::new(&ForecasterOptions {
             cc,
@@ -87,7 +88,7 @@ impl LatencyForecaster {
         self.inner.observe(record)
     }
 
-    /// Tells that no record came up to `now_s`.
+    /// Declares that no record came up to `now_s`.
     pub fn advance(&mut self, now_s: f64) {
         self.inner.advance(now_s);
     }
@@ -112,8 +113,8 @@ impl LatencyForecaster {
         self.inner.hazard()
     }
 
-    /// What is known of the path by now. The queue's losses are in its curve of losses; where no window law is known,
-    /// losses do not count and the largest rate seen is the link's.
+    /// What is known about the path by now. The queue's losses are in its curve of losses; where no window
+    /// law is known, losses do not count and the largest rate seen is the link's.
     pub fn path(&self) -> LatencyPath<'_> {
         let reward = self.inner.reward();
         let (rtt_s, capacity) = match self.inner.quantity() {
@@ -168,7 +169,7 @@ impl LatencyForecaster {
                 .enumerate()
             {
                 let before = if h > 0 { sent[level][h - 1] } else { 0.0 };
-                // a flow that may stop takes long, but not for ever
+                // a flow that may stop takes long, but not infinitely long
                 sent[level][h] = (rate.max(RATE_FLOOR) * unit * horizon_s).max(before);
             }
         }
@@ -233,8 +234,8 @@ impl LatencyForecaster {
     }
 }
 
-/// When so many packets are sent, given how many are by each of [`HORIZONS_S`]: the mean rate up to a
-/// moment is taken as linear between two of them, as it is while a window grows steadily.
+/// When `packets` packets have been sent, given how many have been by each of [`HORIZONS_S`]. The mean rate
+/// up to a moment is interpolated linearly, as a steadily growing window has it.
 fn time_until(sent: &[f64; HORIZONS_S_LEN], packets: f64) -> f64 {
     let after = sent.partition_point(|&sent| sent < packets);
     if after == HORIZONS_S_LEN {

@@ -1,9 +1,9 @@
 //! The literature's times for a transfer, by rate: `RTT x N / (B x RTT)`, that is packets over rate.
 //!
-//! Each gives one number, without its uncertainty. All are told the same of the path, the link's rate with it, and
-//! their times are of one definition, that of [`Until`]: rounds begin with a request and end with its answer, and
-//! none takes less than the link alone, for a model of rounds that counts a part of one cannot deliver before
-//! the packet has crossed the path.
+//! Each gives one number, without uncertainty. All get the same facts about the path, including the link's
+//! rate, and their times have one definition, that of [`Until`]. Rounds begin with a request and end with
+//! its answer. No time is shorter than the link alone allows, because a packet must cross the path before
+//! it is delivered, even where a model counts a fraction of a round.
 
 use serde::Serialize;
 

@@ -1,13 +1,13 @@
-//! The time that a transfer of so many bytes takes, as a distribution.
+//! The time that a transfer of a given size takes, as a distribution.
 //!
 //! A flow without losses is a known function of time: rounds of slow start, then congestion avoidance,
-//! never faster than the link (`walk`). Each packet may be the first to be lost; what is left then
-//! takes a time whose mean and variance obey a renewal equation over (window at the loss) x (packets
-//! left) (`after_loss`). The mixture over the first lost packet, with what a lost last packet costs
-//! beside it, gives the quantiles (`mixture`). No simulation, no randomness.
+//! never faster than the link (`walk`). Each packet may be the first to be lost; the rest then takes a time
+//! whose mean and variance obey a renewal equation over (window at the loss) x (packets left)
+//! (`after_loss`). The mixture over the first lost packet, with the extra cost of a lost last packet, gives
+//! the quantiles (`mixture`). There is no simulation and no randomness.
 //!
-//! The paper's own way, `RTT x N / B` with `B` from a model of the rate (section 4.2), and others of
-//! the literature are in [`literature`]. [`LatencyForecaster`] learns the path from a running flow, and
+//! The paper's method, `RTT x N / B` with `B` from a model of the rate (section 4.2), and others of the
+//! literature are in [`literature`]. [`LatencyForecaster`] learns the path from a running flow, and
 //! [`evaluate`] judges all of them on a trace.
 
 pub mod evaluate;
@@ -65,7 +65,7 @@ impl Loss<'_> {
     }
 }
 
-/// What is known of a path and its TCP.
+/// What is known about a path and its TCP.
 #[derive(Debug, Clone, Copy)]
 pub struct LatencyPath<'a> {
     /// Window law.
@@ -228,10 +228,10 @@ pub enum LatencyError {
 
 /// The time that a transfer takes: a distribution.
 ///
-/// Exact for the process described in the module, but for: rounds of congestion avoidance beyond the
-/// 40th are a fluid; the time after a first loss is known by mean and variance on a grid (against
-/// drawing the process, which a test does on paths of many kinds, means agree within 8 %, medians within
-/// 10 %, most of both within 3 %).
+/// Exact for the process described in the module, with two exceptions. Rounds of congestion avoidance
+/// beyond the 40th are a fluid. The time after a first loss is known by mean and variance on a grid:
+/// compared with simulations of the process on many kinds of paths (a test), means agree within 8 %,
+/// medians within 10 %, and most of both within 3 %.
 ///
 /// ```
 /// use pathcast_transfer::latency::{LatencyPath, Loss, Opening, Start, Transfer, latency};
@@ -297,7 +297,7 @@ pub fn latency(
 const HEADERLESS: f64 = 1448.0 / 1500.0;
 
 impl LatencyPath<'_> {
-    /// A path of 100 ms that limits nothing: a start for what is known.
+    /// A path of 100 ms without limits, to which known values are added.
     pub fn unlimited(cc: Cc) -> Self {
         Self {
             cc,

@@ -351,7 +351,7 @@ fn drawing_the_same_process_agrees() {
             );
             assert!((mean / drawn_mean - 1.0).abs() < 0.08, "{at}");
             assert!((quantiles[2] / median - 1.0).abs() < 0.1, "{at}");
-            // half a per cent is none; atoms at the quantiles make the band wider than 90 %
+            // half a per cent counts as equal; atoms at the quantiles make the band wider than 90 %
             assert!((0.8..=1.0).contains(&inside), "{at}");
         }
     }

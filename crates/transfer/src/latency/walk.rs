@@ -34,7 +34,7 @@ impl Cell {
 const SINGLE_ROUNDS: u32 = 40;
 /// Later cells have at least this part of what was sent before.
 const COARSER: f64 = 0.04;
-/// A round of slow start has at most so many cells, of four packets at least.
+/// The most cells of a round of slow start; a cell has at least four packets.
 const PARTS: f64 = 6.0;
 /// No sign of HyStart's is heeded below this window (Linux's `hystart_low_window`).
 const HYSTART_LOW_WINDOW: f64 = 16.0;

@@ -33,7 +33,7 @@ pub(super) struct Future {
     pub times_s: Vec<f64>,
 }
 
-/// What is known where the forecast begins.
+/// What is known at the start of the forecast.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
     pub time_s: f64,
@@ -56,7 +56,7 @@ const WANDERING_SPREAD: f64 = 0.55;
 const BACK_TO_USUAL: f64 = 0.3;
 
 impl Now {
-    /// When the round under way began, so that what is still to come of it comes at the link's rate, seconds.
+    /// When the present round began, so that the rest of it arrives at the link's rate, seconds.
     pub fn round_began_s(&self, flow: &Flow, link: &Link) -> f64 {
         self.time_s - (self.packets - flow.arrived - 1.0).max(0.0) / link.rate
     }
@@ -75,7 +75,7 @@ impl Now {
     }
 }
 
-/// Chance that k losses are seen in n packets, each lost with p; but for what all p have in common.
+/// Chance that k losses are seen in n packets, each lost with p, up to a factor that does not depend on p.
 fn likelihood(p: f64, losses: f64, packets: f64) -> f64 {
     if p == 0.0 {
         return if losses == 0.0 { 1.0 } else { 0.0 };
@@ -103,7 +103,7 @@ pub(super) fn futures(scenario: &Scenario, number: u32, now: &Now, sizes: &[f64]
     all
 }
 
-/// Tells the weight, the link and the losses of each future of one explanation, the `number`-th.
+/// Calls back with the weight, the link and the losses of each future of explanation `number`.
 pub(super) fn each_future(
     scenario: &Scenario,
     number: u32,

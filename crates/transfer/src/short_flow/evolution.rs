@@ -1,4 +1,4 @@
-//! How the sender's window goes on: as the published algorithms have it, and as Pathcast expects it.
+//! How the sender's window continues: by the published algorithms, and as Pathcast expects it.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use super::{
     published_flow,
 };
 
-/// Moments at which Pathcast's windows are told, and about as many of the published ones.
+/// The number of moments at which Pathcast's windows are returned, and about that of the published ones.
 const POINTS: u32 = 200;
 
 /// A window of the published algorithms.
@@ -28,7 +28,7 @@ pub struct WindowAt {
 pub struct WindowQuantiles {
     /// Seconds since the first byte.
     pub time_s: f64,
-    /// Packets that may be on their way, at [`LEVELS`], never falling.
+    /// Packets that may be in flight, at [`LEVELS`], never falling.
     pub window_quantiles_packets: [f64; LEVELS.len()],
 }
 
@@ -41,7 +41,7 @@ pub struct Windows {
     pub pathcast: Vec<WindowQuantiles>,
 }
 
-/// How the window of a transfer of `size_bytes`, at least what was measured, has grown and goes on.
+/// How the window of a transfer of `size_bytes`, at least what was measured, has grown and continues.
 ///
 /// Of the published algorithms a point each round trip until all is sent; of Pathcast's model evenly spaced
 /// moments, until the time that [`estimate`](super::estimate()) expects. What the receiver's window does not

@@ -13,7 +13,7 @@ use pathcast_window_law::{
 const GROWTH_BEFORE_LOSS: f64 = 1.0 / 20.0;
 /// No more than a packet for two acknowledged (`tcp_cubic.c`).
 const MOST_GROWTH: f64 = 0.5;
-/// HyStart heeds nothing below this window, packets (`hystart_low_window`).
+/// HyStart does not act below this window, packets (`hystart_low_window`).
 const HYSTART_LOW_WINDOW: f64 = 16.0;
 /// Acknowledgments further apart end HyStart's train, seconds (`hystart_ack_delta_us`).
 const HYSTART_TRAIN_GAP_S: f64 = 2e-3;
@@ -141,7 +141,7 @@ impl Round {
     }
 }
 
-/// A download under way, at the beginning of a round.
+/// A running download, at the beginning of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Flow {
     pub window: Window,
@@ -201,14 +201,14 @@ impl Flow {
             } else {
                 next_loss
             };
-            // sent again a round trip later; without later packets that tell, after the timeout
+            // retransmitted a round trip later; without later packets that show the loss, after the timeout
             let repaired_s = round.arrival_s(first) + took_s;
             round.repair = Some((first, repaired_s));
             if window < TIMEOUT_WINDOW {
                 next_at_s += LEAST_RTO_S.max(2.0 * link.rtt_s);
             }
             if self.window.in_slow_start {
-                // it grew until later packets told of the loss
+                // it grew until later packets showed the loss
                 self.window.cwnd += (first - self.arrived).clamp(0.0, window);
             }
             self.window.lose();

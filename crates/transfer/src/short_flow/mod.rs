@@ -2,9 +2,8 @@
 //!
 //! [`published`] has the two algorithms of De Silva et al. 2016. [`estimate`] is Pathcast's own: a fluid
 //! model of Linux's CUBIC (`flow`) over links of many rates, with slow start ended in many ways, is
-//! compared with what was seen (`scenarios`); what explains it goes on to the sizes asked for
-//! (`ahead`), with the losses and the rates that may come. Nothing is drawn: the same figures give
-//! the same answer.
+//! compared with the measurement (`scenarios`). Links that explain it are continued to the requested sizes
+//! (`ahead`), with possible losses and rates. Nothing is random: the same figures give the same answer.
 
 mod ahead;
 mod evolution;
@@ -29,14 +28,14 @@ pub use evolution::{WindowAt, WindowQuantiles, Windows, windows};
 pub const LEVELS: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 /// Largest measured transfer and largest size asked for, bytes.
 pub const MOST_BYTES: (f64, f64) = (1e8, 1e12);
-/// Explanations that go on; those beyond are too unlikely to count.
+/// The number of explanations that are continued; further ones are too unlikely to count.
 const MOST_SCENARIOS: usize = 12;
 /// Arrivals that are off by so much on average may be the radio's jitter (LTE sends again after 8 ms),
 /// seconds.
 const JITTER_S: f64 = 8e-3;
 /// Misfit beyond that at which a rate counts as half wandering.
 const WANDERING_MISFIT: f64 = 0.005;
-/// The last so many seconds say what a wandering rate is now.
+/// The last seconds that show the present value of a varying rate.
 const LAST_S: f64 = 0.5;
 
 /// A measured transfer.
@@ -290,7 +289,7 @@ fn losses(measured: &Measured, found: Vec<f64>) -> Vec<f64> {
     let Some(count) = measured.losses else {
         return found;
     };
-    // known to be so many, but not where: those found first, then evenly
+    // their number is known, but not their places: those found first, then evenly
     let packets = measured.bytes / measured.mss_bytes;
     let count = (count as usize).min(1000);
     let mut losses: Vec<f64> = found.into_iter().take(count).collect();

@@ -2,7 +2,7 @@
 
 use super::{LEVELS, SizeEstimate};
 
-/// A future counts as being so many times as long as the median at most.
+/// A longer future counts as this many times as long as the median.
 const MOST_TIMES_LONGER: f64 = 4.0;
 
 /// Values with weights, sorted, the weights cumulative and ending at 1.
@@ -28,8 +28,8 @@ pub(super) fn quantile(cumulative: &[(f64, f64)], level: f64) -> f64 {
 pub(super) fn size_estimate(size_bytes: f64, times: &[(f64, f64)]) -> SizeEstimate {
     let cumulative = weighted(times.iter().copied());
     let time_quantiles_s = LEVELS.map(|level| quantile(&cumulative, level));
-    // E |throughput / true - 1| is least at the median with weights 1 / true, that is, times; those that
-    // are many times as long shall not decide however unlikely they are
+    // E |throughput / true - 1| is least at the median with weights 1 / true, that is, times; unlikely
+    // futures that are many times as long must not dominate
     let longest_s = MOST_TIMES_LONGER * time_quantiles_s[LEVELS.len() / 2];
     let for_errors = weighted(
         times

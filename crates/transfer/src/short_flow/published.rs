@@ -1,6 +1,6 @@
 //! The published estimator of short CUBIC flows (De Silva, Chan and Ooi, "Throughput Estimation for
 //! Short Lived TCP Cubic Flows", MobiQuitous 2016): Algorithm 1 finds the window at which slow start
-//! ended, Algorithm 2 goes on from there.
+//! ended, Algorithm 2 continues from there.
 //!
 //! The round-trip time is constant, there is no loss, and nothing but `clamp_packets` limits the window:
 //! not the link. Both algorithms are as the paper means them; two misprints of Algorithm 1 are corrected
@@ -181,7 +181,7 @@ mod tests {
         // (2 + 5) 50 - 10 + 0.4 25 36 0.001 / 4 = 340.09
         assert!((equation_5(50.0, 3.0, 8.0, 0.1) - 340.09).abs() < 1e-9);
         assert_eq!(hystart_solver(340e3, 0.8, 0.1, &BY_HAND), Some(50.0));
-        // 341 packets want the next window
+        // 341 packets need the next window
         assert_eq!(hystart_solver(341e3, 0.8, 0.1, &BY_HAND), Some(51.0));
     }
 

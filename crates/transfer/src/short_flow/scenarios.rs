@@ -20,9 +20,9 @@ const USUAL_RATE_SPREAD: f64 = 1.5;
 const RATES_ABOVE: f64 = 200.0;
 /// Degrees of freedom of the residuals (Student): single ones may be far off.
 const DEGREES: f64 = 3.0;
-/// Milestones before the first loss that are enough to tell whether the path's rate wanders.
+/// The least number of milestones before the first loss that shows whether the path's rate varies.
 const ENOUGH: usize = 4;
-/// Residuals of milestones hang together: of so many one is new.
+/// Residuals of milestones are correlated: one of this many is independent.
 const OF_SO_MANY: f64 = 3.0;
 
 /// What is thought before anything is seen of how slow start ends.
@@ -184,8 +184,8 @@ impl Explainer<'_> {
         0.5e-3 + 0.02 * self.rtt_s + 0.01 * time_s
     }
 
-    /// Milestones that tell how steady the path is: those before the first loss, since what a recovery
-    /// does to arrivals is known less well than what a rate does; all if those are too few.
+    /// Milestones that show how steady the path is: those before the first loss, since the effect of a
+    /// recovery on arrivals is known less well than that of a rate; all, if those are too few.
     fn steady(&self) -> usize {
         let before = |&first: &f64| self.milestones.partition_point(|one| one.0 <= first);
         let all = self.milestones.len();
@@ -319,7 +319,7 @@ impl Explainer<'_> {
                 peak = one;
             }
         }
-        // its width by the fall beside it, as if it were a normal law's peak
+        // its width from the slope next to it, as for the peak of a normal distribution
         let beside = 0.2 * step;
         let top = likelihood(&peak.1);
         let fall: f64 = [-beside, beside]

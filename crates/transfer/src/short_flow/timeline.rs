@@ -4,13 +4,13 @@
 const MILESTONES: usize = 32;
 /// Packets over which the fastest rate is looked for.
 const TRAIN_PACKETS: f64 = 24.0;
-/// A repaired loss hands over so many packets at once at least,
+/// A repaired loss delivers at least this many packets together,
 const REPAIRED_PACKETS: f64 = 5.0;
 /// and such a share of what had come, or would have come meanwhile,
 const REPAIRED_SHARE: f64 = 0.4;
-/// after so many round trips in which nothing came.
+/// after this many round trips in which nothing arrived.
 const STILL: f64 = 0.95;
-/// After so many, which the gaps between rounds never last,
+/// After this many, which is longer than any gap between rounds,
 const LONG_STILL: f64 = 1.3;
 /// such a share is enough: of several losses in a window the first repair hands over a part.
 const LONG_STILL_SHARE: f64 = 0.2;
@@ -53,8 +53,8 @@ impl Timeline {
         self.points[at.min(self.points.len() - 1)].0
     }
 
-    /// How long the first rounds of slow start took each, if longer than `rtt_s` and gaps between them
-    /// tell, seconds.
+    /// How long each of the first rounds of slow start took, if longer than `rtt_s` and visible by gaps
+    /// between them, seconds.
     pub fn round_s(&self, initial_window: f64, rtt_s: f64) -> Option<f64> {
         if !self.is_detailed {
             return None;
@@ -77,7 +77,7 @@ impl Timeline {
             .collect()
     }
 
-    /// The rate of the fastest train of packets, packets/s; infinite if one came at once.
+    /// The rate of the fastest train of packets, packets/s; infinite if a train arrived in one moment.
     pub fn peak_rate(&self) -> f64 {
         let mut peak: f64 = 0.0;
         let mut first = 0;
@@ -101,8 +101,8 @@ impl Timeline {
         self.points[last].1 - self.points[first].1
     }
 
-    /// Packets at which the stream stood still for a round trip and then went on with much of what a
-    /// round trip brings at once: a loss, repaired.
+    /// Packets at which the stream paused for a round trip, and then continued with much of a round trip's
+    /// data together: a repaired loss.
     pub fn losses(&self, rtt_s: f64) -> Vec<f64> {
         let mut found = Vec::new();
         if !self.is_detailed {

@@ -1,4 +1,5 @@
-"""The benchmark of Lübben and Fidler, sections V to VII: one probe beside nine greedy flows, and what changes for it.
+"""The benchmark of Lübben and Fidler, sections V to VII: one probe and nine greedy flows, in several
+configurations.
 
 The topology is that of their figure 7 and table I: 100 Mbit/s, ten flows, propagation delays of 8 to 12 ms each way,
 10 ms for the probe; a queue of one bandwidth-delay product, 167 packets, where nothing else is said. All flows use the
@@ -62,7 +63,7 @@ class Configuration:
         queue: of the bottleneck, a TOML value.
         loss: of a path without other flows, a TOML value; empty: nine greedy flows.
         paper_mbps: the long-term rate that the paper finds.
-        only: the one world that has it; empty: any.
+        only: the only backend that has it; empty: any.
 
     """
 
@@ -80,7 +81,7 @@ class Configuration:
         flows = [_flow(self.scheme, PROBE_DELAY_MS, probing(self.scheme))]
         if not self.loss:
             flows += [_flow(self.scheme, delay, "'bulk'") for delay in CROSS_DELAYS_MS]
-        # 8 ms are the least that any flow has; each has the rest of its own
+        # 8 ms is the shortest delay of a flow; each flow adds its own rest
         loss = f"loss = {self.loss}\n" if self.loss else ""
         toml = (
             f"name = '{self.title}'\n[links.bottleneck]\nrate = '{LINK}'\n"
@@ -132,10 +133,10 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
 
 
 def chosen(names: Iterable[str] | None, world: str = "simulator") -> list[Configuration]:
-    """Configurations by name; all that this world has where none is named.
+    """Configurations by name; by default all of this backend.
 
     Raises:
-        ProbingError: there is no such configuration, or not there.
+        ProbingError: there is no such configuration, or this backend lacks it.
 
     """
     by_name = {one.name: one for one in CONFIGURATIONS}
@@ -166,7 +167,7 @@ class Result:
     Attributes:
         configuration: which.
         curve: its attainable rate; `greedy` is there.
-        probed: what was seen at each rate.
+        probed: what was measured at each rate.
         video_s: delays that packets of the video exceed with the curve's epsilon at most: 50, 95 and 100 % of packets;
             None: no rate above the video's has a steady state.
 
@@ -197,8 +198,8 @@ def run(
         rates_bps: to probe, ascending; a configuration ends with the first without a steady state.
         greedy_s: length of a greedy source's runs, of which there are eight.
         prober: simulator or emulator.
-        folder: what is there is not probed again; each configuration has a folder in it.
-        progress: told how many configurations are done; may raise to stop.
+        folder: keeps what was probed; its content is not probed again. Each configuration has a folder in it.
+        progress: receives how many configurations are done; may raise to stop.
 
     Returns:
         Results in the order of `configurations`.
@@ -263,7 +264,8 @@ def baseline_video_s() -> tuple[float, float, float]:
 
 
 def table(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """A row for each configuration, JSON: long-term rate beside the paper's, attainable rates, delays, buffering."""
+    """A row for each configuration, JSON: long-term rate and the paper's, attainable rates, delays,
+    buffering."""
     rows = []
     for one in results:
         curve = one.curve

@@ -23,7 +23,7 @@ from pathcast.exceptions import PathcastError
 from pathcast.experiments.engine.store import make_folder
 from pathcast.files import write_beside
 
-#: A file larger than this is none of ours, and so is one whose arrays are, unpacked.
+#: The largest file that is read, packed and unpacked.
 _MAX_BYTES = 1 << 28
 _ARRAYS = ("delay_s", "sender_s", "network_s", "receiver_s", "autocorrelation")
 _HEADERS = {
@@ -126,7 +126,7 @@ def _check_sizes(file: FilePath) -> None:
 
     Raises:
         PathcastError: there is such an array.
-        ValueError: it is no array of ours.
+        ValueError: it is not such an array.
 
     """
     with zipfile.ZipFile(file) as members:

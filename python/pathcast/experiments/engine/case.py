@@ -1,4 +1,4 @@
-"""One case of an experiment: what is run once, and kept."""
+"""One case of an experiment: a run that is made once and kept."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pathcast import runs
 from pathcast.experiments.engine.world import World
 from pathcast.scenario import Scenario
 
-#: Told the seconds that have passed of an attempt; may raise to stop it.
+#: Receives the seconds that have passed of an attempt; may raise to stop it.
 Passed = Callable[[float], None]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of one attempt.
+    """The result of one attempt.
 
     Attributes:
         report: of the run, as `--json` has it.
-        why_not: why it does not count, in words; empty: it does, and its file is written.
+        why_not: why the attempt does not count, in words; empty: it counts, and its file is written.
 
     """
 
@@ -51,7 +51,7 @@ class Case(Protocol):
         ...
 
     def fingerprint(self, world: str) -> str:
-        """Report whether a run that was kept is this case's, in this world."""
+        """Return a digest that a kept run of this case by this backend has."""
         ...
 
     def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:
@@ -85,8 +85,7 @@ def scenario_of(
     text = resources.files(package).joinpath(file).read_text()
     scenario = Scenario.parse(text, f"{name}.toml")
     if link:
-        # without a reverse of its own, that has the new rate and delay too
-        scenario = scenario.replace_link("path", reverse=None, **link)
+        scenario = scenario.replace_link("path", **link)
     return scenario.replace_flow(0, **flow)
 
 

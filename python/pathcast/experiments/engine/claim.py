@@ -19,7 +19,7 @@ def claim(text: str, got: str, holds: bool | None, **beside: object) -> Claim:
         text: what must show, in words.
         got: what did.
         holds: whether it does; None: not measured.
-        beside: further keys, such as `wanted`, `exceptions`, `verdict`.
+        beside: further keys, such as `wanted` (the expected value), `exceptions`, `verdict`.
 
     """
     return {"claim": text, "got": got, "holds": holds, **beside}
@@ -28,7 +28,7 @@ def claim(text: str, got: str, holds: bool | None, **beside: object) -> Claim:
 def wanted(
     text: str, wanted: str, got: str, holds: bool | None, exceptions: Sequence[str] = ()
 ) -> Claim:
-    """A claim with what is wanted, and where it fails."""
+    """A claim with the expected value, and where it fails."""
     return claim(text, got, holds, wanted=wanted, exceptions=list(exceptions))
 
 

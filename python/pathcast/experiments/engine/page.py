@@ -42,7 +42,7 @@ def write(
     Args:
         folder: of the experiment.
         results: `results.json`.
-        html: the page; it needs nothing beside it.
+        html: the page, which needs no other file.
         pictures: SVG by name, as the page has them.
         tables: as CSV and Markdown.
 

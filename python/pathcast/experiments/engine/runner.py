@@ -1,4 +1,4 @@
-"""Runs the cases that a store lacks: several at once here, or as tasks of a cluster."""
+"""Runs the cases that a store lacks: several at a time on this machine, or as tasks of a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Found = TypeVar("Found")
 
 #: How often a run that is not valid is run again, by default.
 ATTEMPTS = 5
-#: Seconds that a run takes beside its duration: connections, checks, the trace's file.
+#: Seconds that a run takes in addition to its duration: connections, checks, the trace's file.
 _BESIDE_S = 3.0
 #: Bytes of a trace for each second of a run, about: the mean over the suite's short form.
 _DISK_BYTES_PER_S = 45_000
@@ -47,7 +47,7 @@ class Status(Generic[AnyCase]):
         running: seconds that have passed of each that runs now.
         work_s: seconds of runs in all that this process has to do, at one at a time.
         done_s: of those, what is done.
-        at_once: how many run at once.
+        at_once: how many run at a time.
 
     """
 
@@ -61,7 +61,7 @@ class Status(Generic[AnyCase]):
 
     @property
     def left_s(self) -> float:
-        """Seconds that what is left will take, about."""
+        """About how many seconds the rest will take."""
         under_way = sum(list(self.running.values()))  # threads write to it
         return max(0.0, self.work_s - self.done_s - under_way) / self.at_once
 
@@ -72,9 +72,9 @@ class Plan(Generic[AnyCase]):
 
     Attributes:
         missing: the cases that the store lacks, and why.
-        kept: what is there already.
-        at_once: how many run at once.
-        world: where.
+        kept: runs that exist already.
+        at_once: how many run at a time.
+        world: the backend.
 
     """
 
@@ -112,7 +112,7 @@ def default_at_once(longest_s: float) -> int:
 
 
 def _available_bytes() -> float:
-    """Memory that can be had without swapping; infinite where that is not told."""
+    """Memory that is available without swapping; infinite where the system does not report it."""
     with contextlib.suppress(OSError, ValueError):
         for line in FilePath("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -138,7 +138,7 @@ def plan(
 
 
 class _Stopped(BaseException):
-    """The run is no longer wanted."""
+    """The run is no longer needed."""
 
 
 def run_case(
@@ -153,10 +153,10 @@ def run_case(
 
     Args:
         case: what.
-        world: where.
+        world: the backend.
         file: what is kept goes here if the last attempt was valid.
         attempts: how often at most; the simulator would do the same again.
-        progress: told the seconds that have passed of the attempt; may raise to stop it.
+        progress: receives the seconds that have passed of the attempt; may raise to stop it.
 
     Returns:
         The report of the last attempt, and of each attempt that was not valid why.
@@ -191,7 +191,7 @@ def run(
         store: where to keep it; locked by the caller.
         attempts: how often a case is run until it is valid.
         cluster: address of a Ray cluster to run on instead of here.
-        progress: told some times a second how far it is; may raise to stop.
+        progress: receives the status some times a second; may raise to stop.
 
     Returns:
         All cases of the plan, in the order in which they ended, those kept before first.
@@ -257,7 +257,7 @@ def _run_here(
                 progress(status)
 
 
-#: What a task of a cluster is given: the case, world, attempts.
+#: The arguments of a task of a cluster: the case, backend, attempts.
 _Task = tuple[Case, World, int]
 
 
@@ -311,9 +311,9 @@ def in_threads(
 
     Args:
         jobs: what to run.
-        number: how many at once.
-        stop: tells jobs that they are no longer wanted, after Ctrl-C.
-        progress: told how many have ended; may raise to stop.
+        number: how many run at a time.
+        stop: asks running jobs to end, after Ctrl-C.
+        progress: receives how many have ended; may raise to stop.
 
     Returns:
         What they gave, in their order.

@@ -3,7 +3,7 @@
 ```text
 FOLDER/
   .lock                         one process at a time
-  cells/NAME/KEPT  cell.json    a case that ran on the kernel; its file, and what is known of it
+  cells/NAME/KEPT  cell.json    a case that ran on the kernel; its file and facts
   simulated/NAME/...            a case, simulated
 ```
 """
@@ -28,7 +28,7 @@ from pathcast.files import write_beside
 
 #: Version of cell.json.
 _SCHEMA = 1
-#: A cell.json larger than this is none of ours.
+#: The largest cell.json that is read.
 _MAX_BYTES = 1 << 24
 
 
@@ -113,7 +113,7 @@ class Store:
         return make_folder(self.folder_of(case, world)) / case.kept_as
 
     def find(self, case: Case, world: str) -> tuple[Record | None, str]:
-        """A valid run of just this case that is kept here, or None and why there is none.
+        """Return a valid run of exactly this case that is kept here, or None and the reason.
 
         A file that is damaged counts as none: the case is run again.
         """
@@ -153,10 +153,10 @@ class Store:
 
         Args:
             case: which.
-            world: where it was run.
+            world: the backend that ran it.
             report: of the last attempt.
             invalid_because: of each attempt that was not valid, why.
-            content: of its file; None: it lies there already, or no attempt was valid.
+            content: of its file; None: the file exists already, or no attempt was valid.
 
         Raises:
             PathcastError: it cannot be written.

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class World(StrEnum):
-    """The three worlds; docs/architecture.md."""
+    """The three backends; docs/architecture.md."""
 
     #: The kernel's TCP over an emulated path, in real time.
     EMULATOR = "emulator"

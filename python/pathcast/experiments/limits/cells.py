@@ -36,7 +36,7 @@ class Flow:
 
     Attributes:
         name: names its folder.
-        limit: what it is made to be limited by.
+        limit: the intended limit.
         scheme: congestion control.
         seed: of all that is random.
         duration_s: how long, in seconds.
@@ -66,7 +66,7 @@ class Flow:
         return scenario_of("pathcast.experiments.limits", "path.toml", self.name, self.link, flow)
 
     def fingerprint(self, world: str) -> str:
-        """Report whether a run that was kept is this one's, in this world."""
+        """Return a digest that a kept run of this flow by this backend has."""
         return fingerprint([self.scenario().toml, self.limit, self.seed, self.duration_s, world])
 
     def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:
@@ -184,7 +184,7 @@ def _queue(draw: random.Random, number: int) -> _Drawn:
     pipe = _Pipe.drawn(draw, rates, rtts)
     while pipe.bdp_packets < least:
         pipe = _Pipe.drawn(draw, rates, rtts)
-    # a shorter queue cannot be told from a policer
+    # a shorter queue cannot be distinguished from a policer
     packets = max(4, round(draw.uniform(0.05, 0.12) * pipe.bdp_packets))
     return scheme, 30.0, pipe, {"queue": f"{packets} packets"}, {}
 

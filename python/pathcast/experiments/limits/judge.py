@@ -14,7 +14,7 @@ from pathcast.trace import read_trace
 
 #: Version of results.json.
 SCHEMA = 1
-#: A flow whose largest true share is below this has no one limit: it is listed, but not counted.
+#: A flow whose largest true share is below this has no single limit: it is listed, but not counted.
 LEAST_SHARE = 0.55
 #: Of the normal distribution, for intervals of 90 %.
 _Z = 1.645
@@ -27,7 +27,7 @@ def collect(
 
     Args:
         outcomes: what was run.
-        world: where.
+        world: the backend.
         held_out: which part of the flows it is.
 
     Returns:

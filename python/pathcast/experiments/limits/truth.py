@@ -23,11 +23,11 @@ def shares(
     """Find the share of time of each limit.
 
     While the link is busy, the path is full. While no packet is in flight, the flow is idle. Else it is limited by
-    what it was made to be limited by, or by slow start before its first loss.
+    its intended limit, or by slow start before its first loss.
 
     Args:
         packets_file: of a run of one flow.
-        limit: what the flow was made to be limited by.
+        limit: the flow's intended limit.
         rate_bps: of the link, in bit/s.
         rtt_s: shortest round trip, in seconds.
         has_window: whether losses end its slow start; BBR's ends when the rate no longer grows.

@@ -270,7 +270,7 @@ def _coverage(where: str, rows: Sequence[Row]) -> Row:
         return wanted_claim(claim, wanted, NOTHING, None)
     values = [row["coverage90"] for row in judged]
     outside = [row for row in judged if not low <= row["coverage90"] <= high]
-    # what is worth little stands beside it: windows of long horizons overlap
+    # show how little it is worth: windows of long horizons overlap
     exceptions = [
         f"{_where(row)}: {100 * row['coverage90']:.1f} % of {row['windows']} windows"
         for row in outside

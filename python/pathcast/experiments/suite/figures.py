@@ -126,7 +126,7 @@ def _cdf(axes: Axes, errors: dict[str, Errors], scheme: str) -> None:
 
 
 def _mark(axes: Axes, at_pct: float, color: str, label: str) -> None:
-    """The paper's median, as the text tells it."""
+    """The paper's median, from its text."""
     axes.plot([at_pct], [0.5], "o", color=color, mec="#1d2129", ms=7, label=label, zorder=5)
 
 
@@ -368,7 +368,7 @@ def _windows_panel(axes: Axes, row: dict[str, Any]) -> None:
     )  # fmt: skip
     axes.axvline(row["time_s"][-1], color=GRAY, ls=":", lw=1, label="end of the first MB")
     axes.set_xlim(0, 1.05 * row["truth_s"][-1])
-    # an estimate that goes far beyond shall not flatten what was logged
+    # an estimate far beyond must not flatten the logged values
     axes.set_ylim(0, 2.2 * max(logged))
 
 

@@ -1,4 +1,4 @@
-"""From traces to errors: every measured flow of every valid cell, and traces of real paths beside them."""
+"""From traces to errors: every measured flow of every valid cell, and traces of real paths."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Judged:
         transfers: a score for each flow, protocol and size.
         downloads: a score for each valid short flow.
         cells: what was run, a row for each cell; docs/reference/suite.md has the keys.
-        short_flows: likewise of short flows.
-        traces: traces of others that were read, likewise.
+        short_flows: the same for short flows.
+        traces: the same for traces of other sources.
         left_out: what could not be judged: `name` and `because`.
 
     """
@@ -75,7 +75,7 @@ def judge(
     Args:
         outcomes: what was run; cells without a valid run are listed, and not judged.
         trace_files: traces of others.
-        progress: told how many traces were judged; may raise to stop.
+        progress: receives how many traces were judged; may raise to stop.
 
     """
     judged = Judged()

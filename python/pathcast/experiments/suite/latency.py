@@ -113,7 +113,7 @@ def _of_size(
 def _by_rate(
     evaluation: Evaluation, at_s: npt.NDArray[np.float64], packets: float
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """x / B of the models that the paper compares with; NaN where there is no B or it is 0."""
+    """x / B of the models that the paper compares with; NaN where B is missing or 0."""
     predictions = evaluation.horizons[0].predictions
     # both forecast at whole seconds after the first record; a second in which nothing was sent is left out of one
     index = np.searchsorted(predictions.time_s, at_s - 1e-6)

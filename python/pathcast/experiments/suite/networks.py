@@ -41,7 +41,7 @@ class Network:
 
     Attributes:
         name: of the network: cells with the same one are scored together.
-        setting: what tells its settings apart; empty if there is one.
+        setting: distinguishes its settings; empty if there is only one.
         file: the scenario file in `networks/`.
         link_keys: keys of its link that are different.
         npcs: numbers of parallel connections in the short and the full form.
@@ -49,7 +49,7 @@ class Network:
         repeats: how many seeds of it one seed of the full form stands for.
         short: whether the short form has it.
         schemes: the congestion controls that it is run with.
-        flow_keys: keys that the measured flows have beside those of the file.
+        flow_keys: keys that the measured flows have in addition to those of the file.
 
     """
 
@@ -143,7 +143,7 @@ class Cell:
         return scenario_of("pathcast.experiments.suite", file, self.name, link, flow)
 
     def fingerprint(self, world: str) -> str:
-        """Report whether a run that was kept is this cell's, in this world."""
+        """Return a digest that a kept run of this cell by this backend has."""
         return fingerprint([self.scenario().toml, self.npc, self.seed, self.duration_s, world])
 
     def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:

@@ -59,7 +59,7 @@ def write(folder: FilePath, judged: Judged, results: dict[str, Any]) -> FilePath
 def render(
     results: dict[str, Any], tables: list[View], pictures: dict[str, tuple[str, str]]
 ) -> str:
-    """The page; it needs nothing beside it."""
+    """The page, which needs no other file."""
     after: dict[str, list[tuple[str, str]]] = {view.name: [] for view in tables}
     rest: list[tuple[str, str]] = []
     for name, picture in pictures.items():

@@ -56,7 +56,7 @@ def _table(where: str, econ: float, ewma: float, hw: float, last: float, hm: flo
     return Throughput(where, econ, min(ewma, hw, last, hm), None, others)
 
 
-#: By network and congestion control: figures 5 and 6 (medians as the text of section 5.2 tells them), table 3.
+#: By network and congestion control: figures 5 and 6 (medians from the text of section 5.2), table 3.
 THROUGHPUT = {
     ("azure", "cubic"): Throughput("figure 5", 11.5, 36.1, 85.7),
     ("southeast", "cubic"): Throughput("figure 5", 15.5, 67.8, 92.1),

@@ -21,7 +21,7 @@ def collect(judged: Judged, *, form: str, world: str, seeds: Sequence[int]) -> d
     Args:
         judged: the errors.
         form: `short` or `full`.
-        world: where cells were run.
+        world: the backend that ran the cells.
         seeds: of the cells.
 
     """

@@ -111,7 +111,7 @@ class Pool:
         scheme: congestion control.
         protocol: `fair` or `paper`.
         error_pct: as in `Scored`, of all.
-        in_band: likewise; None where nothing has a band.
+        in_band: whether each truth was in the band; None where no model has bands.
 
     """
 
@@ -137,7 +137,7 @@ class Pool:
         return len(next(iter(self.error_pct.values()), ()))
 
     def summaries(self) -> dict[str, ErrorSummary | None]:
-        """Errors of each model that is meant for this congestion control, per cent."""
+        """Errors of each model for this congestion control, per cent."""
         counting = ((m, e) for m, e in self.error_pct.items() if counts(m, self.scheme))
         return {model: ErrorSummary.of(errors) for model, errors in counting}
 

@@ -1,4 +1,4 @@
-"""Short flows: downloads of 20 MB by CUBIC, of which the first 1 MB has to tell what 5, 10 and 20 MB take.
+"""Short flows: downloads of 20 MB by CUBIC, whose first 1 MB forecasts the times of 5, 10 and 20 MB.
 
 As in De Silva et al. 2016, section 5: the clock begins with the first byte, errors are |estimate / truth - 1| of the
 throughput. docs/explanation/short-flows.md has the estimate; benches/short_flows.py runs the same over other paths.
@@ -40,7 +40,7 @@ DOWNLOAD_BYTES = 20e6
 MSS_BYTES = 1448
 RATES_MBPS = (3, 6, 10, 16, 25, 40, 60)
 RTTS_MS = (40, 80, 140, 200)
-#: The radio's scheduler: none, or up to so many ms that each packet waits.
+#: The radio's scheduler: none, or the longest wait of a packet in ms.
 JITTERS_MS = (0, 8)
 LOSSES = (0, 1e-4, 1e-3)
 RECEIVE_WINDOWS = (None, 1_048_576)
@@ -58,7 +58,7 @@ ESTIMATORS = ("pathcast", "blind", "published", "alone")
 
 @dataclass(frozen=True)
 class Download:
-    """What is run: a scenario of one download, and what is known of its path.
+    """What is run: a scenario of one download, and facts about its path.
 
     Attributes:
         name: of the cell.
@@ -92,7 +92,7 @@ class Download:
         return self.expected_s
 
     def fingerprint(self, world: str) -> str:
-        """Report whether a run that was kept is this one's, in this world."""
+        """Return a digest that a kept run of this download by this backend has."""
         return fingerprint([asdict(self), MEASURED_BYTES, SIZES, PATIENCE_S, world])
 
     def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:
@@ -220,7 +220,7 @@ def measure(
     Args:
         what: to run.
         world: `emulator` or `simulator`.
-        progress: told the seconds that have passed; may raise to stop it.
+        progress: receives the seconds that have passed; may raise to stop it.
 
     Returns:
         The run's report; why it does not count (empty: it does); and if it does what the client saw of the

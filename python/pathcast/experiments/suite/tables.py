@@ -130,7 +130,7 @@ def horizons(throughput_rows: Sequence[Row]) -> list[Row]:
 
 
 def sensitivity(small: Sequence[Scored], throughput_rows: Sequence[Row]) -> list[Row]:
-    """Section 5.2: the next second with all models learning on 10 s alone, beside the default.
+    """Section 5.2: the next second with all models learning on 10 s alone, and by default.
 
     A row for each congestion control and network, and after those of a congestion control their means.
 
@@ -192,7 +192,7 @@ def changing(scored: Sequence[Scored]) -> list[Row]:
     by = groups(on_it, lambda one: (one.source.scheme, one.protocol, one.horizon_s))
     for (scheme, protocol, horizon_s), same in by.items():
         for from_s, to_s in pairwise(CHANGES_S):
-            # a forecast counts where it ends before the next change: no model knows of that one
+            # a forecast counts only if it ends before the next change, which no model can know
             within = [
                 one.where((one.time_s >= from_s) & (one.time_s + horizon_s <= to_s)) for one in same
             ]

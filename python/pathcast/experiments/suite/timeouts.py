@@ -54,7 +54,7 @@ def sent(trace: Trace, flow: int) -> Sent | None:
         (window[1:] <= one_packet)
         & (window[:-1] > one_packet)
         & (np.diff(time_s) >= LEAST_RTO_S)
-        # something was on its way
+        # something was in flight
         & (snd_nxt[:-1] > snd_una[:-1])
     )
     mss = float(trace.metadata.get("mss_bytes") or 1448)

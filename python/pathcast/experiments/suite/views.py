@@ -23,7 +23,7 @@ class View:
     Attributes:
         name: of its files.
         title: above it.
-        note: what to know of it.
+        note: what readers should know about it.
         headers: of the columns.
         rows: numbers are rounded when they are shown, not in CSV.
 

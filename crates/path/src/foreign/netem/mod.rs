@@ -1,6 +1,6 @@
 //! Linux's traffic control (tc(8)): netem for delay and loss, tbf for the rate, queues of their own.
 //!
-//! netem stands before the queue, so that losses there take no place in it.
+//! netem comes before the queue, so packets that it loses occupy no place in the queue.
 
 mod qdisc;
 mod quantity;

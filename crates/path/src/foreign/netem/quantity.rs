@@ -77,7 +77,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 pub(super) fn share(text: &str) -> Result<Probability, String> {
     let wrong = || format!("got {text:?}, expected 0% to 100%");
     let number = text.strip_suffix('%').unwrap_or(text);
-    // parsed with its exponent, for that is how small ones are written
+    // parsed with its exponent, because small values are written with one
     let percent: f64 = number.parse().map_err(|_| wrong())?;
     Probability::new(percent / 100.0).ok_or_else(wrong)
 }

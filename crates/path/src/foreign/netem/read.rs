@@ -29,7 +29,7 @@ pub struct CommandLines {
 
 /// netem's limit where none is given, in packets.
 const NETEM_LIMIT: u64 = 1000;
-/// From so many packets on, a limit is none.
+/// A limit of at least this many packets counts as no limit.
 const NO_LIMIT: u64 = 1_000_000;
 /// What a device does with packets.
 #[derive(Clone, Debug, Default)]
@@ -364,7 +364,7 @@ fn class_rate(name: &str, device: &Device) -> Result<Option<Bandwidth>, String> 
     let is_leaf = |id: &&String| !device.classes.values().any(|(parent, _)| parent == *id);
     let mut leaves: Vec<&String> = device.classes.keys().filter(is_leaf).collect();
     if leaves.len() > 1 {
-        // what has netem or a queue is meant
+        // keep the devices that have netem or a queue
         leaves.retain(|leaf| device.used.contains(leaf));
     }
     let mut at = match leaves[..] {

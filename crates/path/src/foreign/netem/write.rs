@@ -1,6 +1,6 @@
 //! Linux's traffic control (tc(8)): netem for delay and loss, tbf for the rate, queues of their own.
 //!
-//! netem stands before the queue, so that losses there take no place in it.
+//! netem comes before the queue, so packets that it loses occupy no place in the queue.
 
 use std::fmt::Write;
 
@@ -84,7 +84,7 @@ fn write_direction(
             }
         }
     }
-    // all that is under way
+    // more packets than can be in transit
     text += " limit 1000000\n";
     if let Some(rate) = &direction.rate {
         text += &write_link(name, device, path, direction, rate, foreign);
@@ -120,7 +120,7 @@ fn write_link(
     text
 }
 
-/// The queue discipline within tbf, if its own, of bytes, is not what is wanted.
+/// The queue discipline within tbf, if the path needs another than tbf's own queue in bytes.
 fn queue(
     name: &str,
     queue: &QueueSpec,

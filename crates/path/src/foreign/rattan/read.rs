@@ -25,8 +25,8 @@ pub struct Configuration {
 /// Reads a configuration file; `load` gives the traces that it names.
 ///
 /// # Errors
-/// What was got and what is understood, if it is no TOML, cells do not lead from one end to the other, or a
-/// cell or a value is not understood.
+/// The text is not TOML, the cells do not lead from one end to the other, or a cell or value is not
+/// supported. The error states what was got and what is supported.
 pub fn read(text: &str, load: &mut Loader<'_>) -> Result<Configuration, String> {
     let table: Table = text
         .parse()

@@ -338,7 +338,7 @@ mod tests {
         );
     }
 
-    /// 20 round trips of 25 ms, reported as `told`.
+    /// 20 round trips of 25 ms, each reported as `told`.
     fn round_trips(told: &str) -> String {
         let mut text =
             "\u{1e}{\"qlog_version\":\"0.3\",\"qlog_format\":\"JSON-SEQ\",\"trace\":{}}\n"

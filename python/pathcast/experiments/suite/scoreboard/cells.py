@@ -1,4 +1,4 @@
-"""What the scoreboard judges: `cells.toml` beside this module, and the cases that it stands for."""
+"""What the scoreboard judges: `cells.toml` in this folder, and its cases."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ from pathcast.scenario import Scenario
 _PACKAGE = "pathcast.experiments.suite.scoreboard"
 #: A file of rates larger than this is refused, once unpacked.
 _MAX_BYTES = 1 << 26
-#: Keys of a flow that QUIC does not have, taken away.
-_TCP_KEYS = dict.fromkeys(("slow_start_after_idle", "ecn", "mss", "handshake"))
 
 
 @dataclass(frozen=True)
@@ -64,18 +62,17 @@ class Flow:
         """What is run.
 
         Raises:
-            PathcastError: the file of rates is none.
+            PathcastError: the file of rates is invalid.
 
         """
         link = dict(self.link)
         if self.rates is not None:
             link["rate"] = rate_of(self.rates)
-        of_quic = _TCP_KEYS if self.scheme.startswith("quic-") else {}
-        flow = {"scheme": self.scheme, **of_quic, **self.keys}
+        flow = {"scheme": self.scheme, **self.keys}
         return scenario_of(_PACKAGE, "path.toml", self.name, link, flow)
 
     def fingerprint(self, world: str) -> str:
-        """Report whether a run that was kept is this one's, in this world."""
+        """Return a digest that a kept run of this flow by this backend has."""
         return fingerprint([self.scenario().toml, self.seed, self.duration_s, world])
 
     def attempt(self, world: World, file: FilePath, progress: Passed | None = None) -> Attempt:
@@ -107,7 +104,7 @@ class Cell:
     Attributes:
         group: cells of the same kind.
         name: of the cell, unique in its group.
-        world: where its cases run; None: there is nothing to run.
+        world: the backend of its cases; None: there is nothing to run.
         cases: what is run.
         file: or a trace that is there.
 
@@ -127,7 +124,7 @@ class Scoreboard:
     Attributes:
         horizons_s: seconds ahead.
         cells: what is judged.
-        lacking: groups that need data that are not there.
+        lacking: groups whose data are missing.
 
     """
 

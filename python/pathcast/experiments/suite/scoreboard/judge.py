@@ -1,4 +1,4 @@
-"""From traces to the scoreboard's rows: each cell at each horizon, beside the strongest other models."""
+"""From traces to the scoreboard's rows: each cell at each horizon, compared with the strongest other models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathcast.exceptions import PathcastError
 from pathcast.flows import read_flows
 from pathcast.models import MODELS, NO_OPPONENTS, HorizonScore, evaluate_flows, pooled
 
-#: Coverage of 90 % bands that counts as holding what they say.
+#: Coverage of 90 % bands that counts as correct.
 HOLDS = (0.85, 0.95)
 #: Errors below this count as this, in per cent, as in the comparisons.
 _NO_ERROR_PCT = 0.05
