@@ -12,7 +12,7 @@ use pathcast_trace::{MessageRecord, Metadata, PacketRecord, QueueRecord, Record,
 pub struct Crossing {
     /// When it leaves there, or arrives.
     pub at: Time,
-    /// Whose it is.
+    /// The flow that it belongs to.
     pub flow: u32,
     /// Which end sent it.
     pub from: Side,

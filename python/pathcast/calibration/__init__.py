@@ -191,7 +191,7 @@ def calibrate(
     missing, and a warning too.
 
     Args:
-        trace: with acknowledged bytes and round-trip times, and retransmissions if losses are to be told apart.
+        trace: with acknowledged bytes and round-trip times, and retransmissions, if it is to separate losses.
         flow: its number.
         scheme: congestion control; by default what the trace says.
         seed: of the simulations.

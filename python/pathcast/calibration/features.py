@@ -303,7 +303,7 @@ def features(seen: Observation) -> dict[str, float]:
     found["cwnd_highest"] = log(float(np.max(seen.cwnd)))
     rates = train_rates_bps(seen)
     if len(rates) >= _LEAST_RECORDS:
-        for percent in (50, 80, 95):
+        for percent in (50, 80, 90, 95, 98):
             found[f"train{percent}"] = log(float(np.percentile(rates, percent)))
     if seen.retransmits is not None:
         lost = losses(seen)

@@ -32,7 +32,7 @@ from pathcast.calibration.features import (
     sampled,
     without_start,
 )
-from pathcast.exceptions import ModelError, PathcastError
+from pathcast.exceptions import ModelError, PathcastError, SchemeError
 from pathcast.path import Path
 from pathcast.runs import simulate
 from pathcast.scenario import Scenario
@@ -47,7 +47,7 @@ _WIDER = 1.25
 #: The most that a round moves each parameter, as logarithms.
 _STEP = np.array([0.7, 0.2, 1.0, 1.5, 1.5])
 #: Rounds whose simulations the last estimates rest on.
-_LAST_ROUNDS = 2
+_LAST_ROUNDS = 3
 #: Simulated flows this quantile away count e^-1/2 in a fit.
 _NEAR_QUANTILE = 0.7
 #: Off-diagonal covariances of features are known from few runs: this part of them is kept.
@@ -121,6 +121,8 @@ class _Like:
             if warm_up_s:
                 flow = without_start(flow, warm_up_s)
             found = features(sampled(flow, self.seen.sampled_s))
+        except SchemeError:
+            raise
         except (PathcastError, IndexError):
             return None
         return np.array([found.get(name, np.nan) for name in self.names])

@@ -56,7 +56,7 @@ def calibrate(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Infer the path of a flow from its trace.
+    """Infer the path of a flow from its trace: rate, delay, queue and loss, each with its uncertainty.
 
     Simulated flows over candidate paths are compared with the flow. The result is a path file with the most
     likely values, and a posterior that says how far each value is known. `pathcast what-if` takes both.

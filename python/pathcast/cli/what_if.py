@@ -67,7 +67,7 @@ def what_if(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Compare what other configurations would get on a path.
+    """Compare what other schemes, windows and workloads would get on a path, or on the path of a trace.
 
     Each alternative runs over the same paths, drawn from what a trace says about its path. Intervals hold both
     chance and what is not known of the path.
