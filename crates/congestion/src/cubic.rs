@@ -104,19 +104,28 @@ struct Epoch {
     looked: Option<(u64, f64)>,
 }
 
+impl Epoch {
+    /// How far beyond the plateau the window is to be, one round trip from an acknowledgment (RFC 9438, section
+    /// 4.2).
+    fn beyond(&self, ack: &Ack) -> f64 {
+        let t_s = ack.now.since(self.start).as_secs() + ack.min_rtt.as_secs();
+        cubic_beyond(t_s - self.k_s)
+    }
+}
+
 /// CUBIC's state.
 #[derive(Clone, Debug)]
 pub struct Cubic {
     config: CubicConfig,
     cwnd: f64,
     ssthresh: f64,
+    /// Packets acknowledged since the window last grew, where it is whole.
+    counted: f64,
+    epoch: Option<Epoch>,
     /// Where the window was at the last loss, lowered by fast convergence; 0 before any.
     w_max: f64,
     /// The window just before the last loss.
     cwnd_prior: f64,
-    epoch: Option<Epoch>,
-    /// Packets acknowledged since the window last grew, where it is whole.
-    counted: f64,
     hystart: HyStart,
     hystart_plus_plus: HyStartPlusPlus,
 }
@@ -174,14 +183,11 @@ impl Cubic {
         if self.epoch.is_none() {
             self.epoch = Some(self.begin_epoch(ack.now));
         }
-        let epoch = self.epoch.as_mut().expect("begun above");
-        // the window to have one round trip from now (RFC 9438, section 4.2)
-        let t_s = ack.now.since(epoch.start).as_secs() + ack.min_rtt.as_secs();
-        let beyond = cubic_beyond(t_s - epoch.k_s);
         if self.config.whole_packets {
-            return self.grow_in_whole_packets(ack.now, beyond.trunc(), acked);
+            return self.grow_in_whole_packets(ack, acked);
         }
-        let target = epoch.origin + beyond;
+        let epoch = self.epoch.as_mut().expect("begun above");
+        let target = epoch.origin + epoch.beyond(ack);
         let mut growth = ((target - self.cwnd) / self.cwnd).max(0.01 / self.cwnd);
 
         // RFC 9438, equation 4
@@ -198,19 +204,19 @@ impl Cubic {
         self.cwnd += acked * growth.min(MAX_GROWTH);
     }
 
-    /// The same as Linux counts it, a packet for so many that are acknowledged, with the target `beyond` the
-    /// plateau, in whole packets. At windows of five packets that is a tenth faster than in fractions.
-    fn grow_in_whole_packets(&mut self, now: Time, beyond: f64, acked: f64) {
+    /// The same as Linux counts it, a packet for so many that are acknowledged, with the target in whole packets.
+    /// At windows of five packets that is a tenth faster than in fractions.
+    fn grow_in_whole_packets(&mut self, ack: &Ack, acked: f64) {
         let epoch = self.epoch.as_mut().expect("an epoch has begun");
         epoch.reno_counted += acked;
-        let tick = now.as_nanos() / TICK_NS;
+        let tick = ack.now.as_nanos() / TICK_NS;
         let since = epoch
             .looked
             .map(|(at, window)| (tick.saturating_sub(at), window == self.cwnd));
         if since.is_none_or(|(ticks, same)| !same || ticks > SAME_WINDOW_TICKS) {
             if since.is_none_or(|(ticks, _)| ticks > 0) {
                 epoch.looked = Some((tick, self.cwnd));
-                let ahead = epoch.origin + beyond - self.cwnd;
+                let ahead = epoch.origin + epoch.beyond(ack).trunc() - self.cwnd;
                 epoch.cubic_each = if ahead > 0.0 {
                     (self.cwnd / ahead).floor()
                 } else {

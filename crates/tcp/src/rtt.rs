@@ -39,7 +39,8 @@ impl RttEstimator {
     /// not wait (Linux's seq_rtt and ca_rtt). All before `una` is acknowledged, all before `next` sent.
     #[inline]
     pub fn on_sample(&mut self, rtt: Span, least: Span, una: u64, next: u64) {
-        let rtt_ns = rtt.as_nanos() as f64;
+        // of signed numbers, which processors convert in one step
+        let rtt_ns = rtt.as_nanos() as i64 as f64;
         let floor_ns = MIN_VARIATION.as_nanos() as f64;
         if self.min.is_none() {
             self.srtt_ns = rtt_ns;
@@ -63,7 +64,7 @@ impl RttEstimator {
         }
         self.min = Some(self.min.map_or(least, |min| min.min(least)));
         self.backoff = 0;
-        self.srtt = Span::from_nanos(self.srtt_ns as u64);
+        self.srtt = Span::from_nanos(self.srtt_ns as i64 as u64);
         self.rto = Some(self.base_rto().min(MAX_RTO));
     }
 
@@ -76,7 +77,7 @@ impl RttEstimator {
     #[inline]
     fn base_rto(&self) -> Span {
         self.srtt().map_or(INITIAL_RTO, |srtt| {
-            srtt + Span::from_nanos(self.variation_ns as u64)
+            srtt + Span::from_nanos(self.variation_ns as i64 as u64)
         })
     }
 

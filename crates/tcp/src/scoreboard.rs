@@ -1,8 +1,9 @@
 //! What the sender knows about each packet in flight, and RACK: which of them are lost (RFC 8985).
 //!
-//! The work for each packet is constant on average, however large the window. SACK blocks are compared with
-//! those of the previous acknowledgment, and losses are searched in the order of transmission, oldest
-//! packet first.
+//! The work is constant for each packet on average, however large the window: SACK blocks are
+//! compared with those of the acknowledgment before, and losses are looked for in the order of
+//! transmission, where the oldest packet comes first: packets sent once are in that order by their numbers,
+//! and copies have a list of their own.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -40,6 +41,21 @@ pub struct Delivery {
     newest: Option<Sent>,
 }
 
+/// A packet sent again.
+#[derive(Clone, Copy, Debug)]
+struct Resent {
+    transmission: u32,
+    seq: u64,
+    /// The next new packet then: those before it had been sent.
+    next: u64,
+}
+
+impl Resent {
+    const fn left_before(&self, transmission: u32) -> bool {
+        (self.transmission.wrapping_sub(transmission) as i32) < 0
+    }
+}
+
 /// All packets from the first unacknowledged one to the last one sent.
 #[derive(Clone, Debug, Default)]
 pub struct Scoreboard {
@@ -49,18 +65,21 @@ pub struct Scoreboard {
     lost: u64,
     retransmitted: u64,
     transmissions: u32,
-    /// Number and packet (its low bits) of each transmission, oldest first; stale entries are skipped
-    /// when they come to the front.
-    order: VecDeque<(u32, u32)>,
-    /// Lost packets, the first in sequence first (RFC 6675, NextSeg); stale entries are skipped.
-    to_retransmit: BinaryHeap<Reverse<u64>>,
-    last_sacks: [SackBlock; MAX_SACK_BLOCKS],
-    /// One past the highest packet SACKed so far (RACK.fack).
-    fack: u64,
     /// The last transmission that is known to have arrived (RACK.xmit_ts), and its round-trip time.
     rack_transmission: u32,
     rack_rtt: Span,
+    /// Packets before this one were sent before it, but for copies.
+    rack_next: u64,
+    /// Packets sent once before this one have arrived or are lost.
+    looked: u64,
+    /// One past the highest packet SACKed so far (RACK.fack).
+    fack: u64,
     rate: DeliveryRate,
+    /// Copies, oldest first; stale entries are skipped when they come to the front.
+    resent: VecDeque<Resent>,
+    /// Lost packets, the first in sequence first (RFC 6675, NextSeg); stale entries are skipped.
+    to_retransmit: BinaryHeap<Reverse<u64>>,
+    last_sacks: [SackBlock; MAX_SACK_BLOCKS],
 }
 
 impl Scoreboard {
@@ -139,17 +158,26 @@ impl Scoreboard {
         if self.packets.is_empty() {
             self.rate.restart(now);
         }
-        let packet = self.transmit(now, seq);
+        let packet = self.transmit(now);
         self.packets.push_back(packet);
         seq
     }
 
     #[inline]
-    fn transmit(&mut self, now: Time, seq: u64) -> Sent {
+    fn transmit(&mut self, now: Time) -> Sent {
         self.transmissions = self.transmissions.wrapping_add(1);
-        self.order.push_back((self.transmissions, seq as u32));
         self.rate
             .stamp(now, self.transmissions, self.in_flight() + 1)
+    }
+
+    fn transmit_again(&mut self, now: Time, seq: u64) -> Sent {
+        let packet = self.transmit(now);
+        self.resent.push_back(Resent {
+            transmission: packet.transmission,
+            seq,
+            next: self.next(),
+        });
+        packet
     }
 
     /// The next lost packet that waits to be sent again.
@@ -170,7 +198,7 @@ impl Scoreboard {
     pub fn retransmit(&mut self, now: Time) -> Option<u64> {
         let seq = self.next_to_retransmit()?;
         self.to_retransmit.pop();
-        let mut packet = self.transmit(now, seq);
+        let mut packet = self.transmit_again(now, seq);
         packet.flags |= LOST | RETRANSMITTED | EVER_RETRANSMITTED;
         *self.get_mut(seq).expect("as above") = packet;
         self.retransmitted += 1;
@@ -185,9 +213,9 @@ impl Scoreboard {
 
     /// Takes an acknowledgment that arrived at `now`.
     pub fn on_ack(&mut self, now: Time, ack: &AckSegment, min_rtt: Option<Span>) -> Delivery {
-        let mut delivery = Delivery::default();
         // ignore acknowledgments of what was never sent
         let cumulative = ack.cumulative.min(self.next());
+        let mut delivery = Delivery::default();
         while self.una < cumulative {
             let packet = self.packets.pop_front().expect("una < next");
             delivery.advanced = true;
@@ -301,55 +329,103 @@ impl Scoreboard {
         self.rack_rtt = rtt;
         if packet.sent_after(self.rack_transmission) {
             self.rack_transmission = packet.transmission;
+            self.rack_next = match packet.has(EVER_RETRANSMITTED) {
+                false => seq,
+                true => self.next_when_resent(packet.transmission),
+            };
         }
+    }
+
+    /// The next new packet when the copy of this transmission left.
+    fn next_when_resent(&self, transmission: u32) -> u64 {
+        self.resent[self.resent_before(transmission)].next
+    }
+
+    /// How many of the copies left before this transmission.
+    fn resent_before(&self, transmission: u32) -> usize {
+        self.resent
+            .partition_point(|copy| copy.left_before(transmission))
     }
 
     /// Marks as lost what was sent before a packet that has arrived, and `window` has passed
     /// (RFC 8985, section 6.2).
     ///
     /// Returns how many packets were found lost and, if some may yet be, when to look again.
+    #[inline]
     pub fn detect_losses(&mut self, now: Time, window: Span) -> (u64, Option<Time>) {
-        let mut found = 0;
-        while let Some(&entry) = self.order.front() {
-            if let Some((seq, packet)) = self.on_its_way(entry) {
-                if packet.sent_after(self.rack_transmission.wrapping_sub(1)) {
+        self.looked = self.looked.max(self.una);
+        if self.looked >= self.rack_next && self.resent.is_empty() {
+            return (0, None);
+        }
+        self.look_for_losses(now, window)
+    }
+
+    fn look_for_losses(&mut self, now: Time, window: Span) -> (u64, Option<Time>) {
+        let wait = self.rack_rtt + window;
+        let (mut found, mut early) = (0, false);
+        while self.looked < self.rack_next {
+            let seq = self.looked;
+            if let Some(packet) = self.only_one_on_its_way(seq) {
+                if packet.sent_at + wait > now {
+                    early = true;
                     break;
-                }
-                let deadline = packet.sent_at + self.rack_rtt + window;
-                if deadline > now {
-                    // one timer for all that may be lost (Linux's tcp_rack_detect_loss)
-                    let last = self.last_that_may_be_lost().unwrap_or(packet);
-                    let due = last.sent_at + self.rack_rtt + window;
-                    return (found, Some(due + TIMEOUT_MIN));
                 }
                 self.mark_lost(seq);
                 found += 1;
             }
-            self.order.pop_front();
+            self.looked += 1;
         }
-        (found, None)
+        while let Some(&copy) = self.resent.front() {
+            if !copy.left_before(self.rack_transmission) {
+                break;
+            }
+            if let Some(packet) = self.copy_on_its_way(copy) {
+                if packet.sent_at + wait > now {
+                    early = true;
+                    break;
+                }
+                self.mark_lost(copy.seq);
+                found += 1;
+            }
+            self.resent.pop_front();
+        }
+        // one timer for all that may be lost (Linux's tcp_rack_detect_loss)
+        let last = early.then(|| self.last_that_may_be_lost()).flatten();
+        (found, last.map(|last| last.sent_at + wait + TIMEOUT_MIN))
     }
 
-    /// The packet of an entry of `order`, with its number, unless it has arrived, waits to be sent again, or
-    /// was sent again since.
+    /// A packet, unless it has arrived or waits to be sent again.
     #[inline]
-    fn on_its_way(&self, (transmission, seq): (u32, u32)) -> Option<(u64, Sent)> {
-        // a packet before una yields a number far past next, which is no packet's
-        let ahead = seq.wrapping_sub(self.una as u32);
-        let packet = *self.packets.get(ahead as usize)?;
-        let current = packet.transmission == transmission
-            && packet.flags & SACKED == 0
-            && packet.flags & (LOST | RETRANSMITTED) != LOST;
-        current.then_some((self.una + u64::from(ahead), packet))
+    fn on_its_way(&self, seq: u64) -> Option<Sent> {
+        let at = seq.checked_sub(self.una)?;
+        let packet = *self.packets.get(at as usize)?;
+        let gone = packet.has(SACKED) || packet.flags & (LOST | RETRANSMITTED) == LOST;
+        (!gone).then_some(packet)
+    }
+
+    /// Likewise, of a packet that was never sent again.
+    #[inline]
+    fn only_one_on_its_way(&self, seq: u64) -> Option<Sent> {
+        self.on_its_way(seq)
+            .filter(|packet| !packet.has(EVER_RETRANSMITTED))
+    }
+
+    /// The packet of a copy, unless it has arrived, waits to be sent again, or was sent again since.
+    fn copy_on_its_way(&self, copy: Resent) -> Option<Sent> {
+        let packet = self.on_its_way(copy.seq)?;
+        (packet.transmission == copy.transmission).then_some(packet)
     }
 
     /// Of the packets in flight that were sent before the newest that has arrived, the one sent last.
     fn last_that_may_be_lost(&self) -> Option<Sent> {
-        let newest = self.rack_transmission;
-        let earlier =
-            (self.order).partition_point(|&(sent, _)| newest.wrapping_sub(sent) as i32 > 0);
-        let mut earlier = self.order.range(..earlier).rev();
-        earlier.find_map(|&entry| Some(self.on_its_way(entry)?.1))
+        let earlier = self.resent_before(self.rack_transmission);
+        let mut copies = self.resent.range(..earlier).rev();
+        let copy = copies.find_map(|&copy| Some((copy.next, self.copy_on_its_way(copy)?)));
+        // packets sent once, after that copy
+        let first = copy.map_or(self.looked, |(next, _)| next.max(self.looked));
+        let mut once = (first..self.rack_next).rev();
+        once.find_map(|seq| self.only_one_on_its_way(seq))
+            .or(copy.map(|(_, packet)| packet))
     }
 
     fn mark_lost(&mut self, seq: u64) {
@@ -387,7 +463,7 @@ impl Scoreboard {
     pub fn probe_with_last(&mut self, now: Time) -> Option<u64> {
         let seq = self.next().checked_sub(1)?;
         let flags = self.get_mut(seq)?.flags;
-        let mut packet = self.transmit(now, seq);
+        let mut packet = self.transmit_again(now, seq);
         packet.flags |= (flags & (SACKED | LOST | RETRANSMITTED)) | EVER_RETRANSMITTED;
         *self.get_mut(seq)? = packet;
         Some(seq)
@@ -396,73 +472,33 @@ impl Scoreboard {
     /// Nothing was lost: everything that did not arrive is in flight.
     pub fn unmark_all_lost(&mut self) {
         self.to_retransmit.clear();
-        self.order.clear();
         (self.lost, self.retransmitted) = (0, 0);
-        let una = self.una;
-        let mut under_way: Vec<(u32, u32)> = Vec::new();
-        for (i, packet) in self.packets.iter_mut().enumerate() {
+        self.looked = self.una;
+        let (mut once, mut resent) = (Vec::new(), Vec::new());
+        for (seq, packet) in (self.una..).zip(&mut self.packets) {
             packet.flags &= !(LOST | RETRANSMITTED);
-            if packet.flags & SACKED == 0 {
-                under_way.push((packet.transmission, (una + i as u64) as u32));
+            let transmission = packet.transmission;
+            if packet.flags & (SACKED | EVER_RETRANSMITTED) == 0 {
+                once.push((transmission, seq));
+            } else if !packet.has(SACKED) {
+                let next = seq;
+                resent.push(Resent {
+                    transmission,
+                    seq,
+                    next,
+                });
             }
         }
         let oldest = self.transmissions.wrapping_sub(1 << 31);
-        under_way.sort_unstable_by_key(|(transmission, _)| transmission.wrapping_sub(oldest));
-        self.order.extend(under_way);
+        let age = |transmission: u32| transmission.wrapping_sub(oldest);
+        resent.sort_unstable_by_key(|copy: &Resent| age(copy.transmission));
+        for copy in &mut resent {
+            let before = once.partition_point(|(sent, _)| age(*sent) < age(copy.transmission));
+            copy.next = once.get(before).map_or(self.next(), |(_, seq)| *seq);
+        }
+        self.resent = resent.into();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_timer_waits_for_all_that_may_yet_come() {
-        let at = |millis| Time::ZERO + Span::from_millis(millis);
-        let mut board = Scoreboard::default();
-        for sent in [0, 1, 2, 3, 4] {
-            board.send_new(at(sent));
-        }
-        let mut ack = AckSegment::new(0);
-        ack.push(SackBlock { start: 2, end: 4 });
-        board.on_ack(at(103), &ack, None);
-        // 0 and 1 were sent before 3, which took 100 ms; 4 was sent after it
-        let (lost, look_again) = board.detect_losses(at(103), Span::from_millis(25));
-        assert_eq!((lost, look_again), (0, Some(at(1 + 100 + 25 + 2))));
-        // an acknowledgment in between looks at each by its own time
-        assert_eq!(board.detect_losses(at(125), Span::from_millis(25)).0, 1);
-    }
-
-    #[test]
-    fn the_first_lost_packet_in_sequence_is_sent_again_first() {
-        let at = |millis| Time::ZERO + Span::from_millis(millis);
-        let mut board = Scoreboard::default();
-        (0..10).for_each(|_| assert!(board.send_new(at(0)) < 10));
-        let sack = |start, end| {
-            let mut ack = AckSegment::new(0);
-            ack.push(SackBlock { start, end });
-            ack
-        };
-        board.on_ack(at(100), &sack(4, 10), None);
-        assert_eq!(board.detect_losses(at(100), Span::ZERO).0, 4);
-        assert_eq!(board.retransmit(at(100)), Some(0));
-        // its copy is lost too, as a packet sent after it shows
-        assert_eq!(board.send_new(at(101)), 10);
-        board.on_ack(at(201), &sack(4, 11), None);
-        assert_eq!(board.detect_losses(at(201), Span::ZERO).0, 1);
-        let again: Vec<u64> = std::iter::from_fn(|| board.retransmit(at(201))).collect();
-        assert_eq!(again, [0, 1, 2, 3]);
-    }
-
-    #[test]
-    fn a_packet_that_waits_to_be_sent_again_is_not_lost_twice() {
-        let at = |millis| Time::ZERO + Span::from_millis(millis);
-        let mut board = Scoreboard::default();
-        (0..5).for_each(|_| assert!(board.send_new(at(0)) < 5));
-        board.mark_lost_on_timeout(at(1000));
-        board.mark_lost_on_timeout(at(3000));
-        assert_eq!((board.found_lost(), board.waiting()), (5, 5));
-        let again: Vec<u64> = std::iter::from_fn(|| board.retransmit(at(3000))).collect();
-        assert_eq!(again, [0, 1, 2, 3, 4]);
-    }
-}
+mod tests;

@@ -22,6 +22,9 @@ mod transmit;
 pub use config::{MAX_WINDOW_PACKETS, SenderConfig, Start};
 use state::State;
 
+/// Of a timer that is not set.
+const NEVER: Time = Time::MAX;
+
 /// A TCP sender with its congestion controller.
 pub struct Sender {
     config: SenderConfig,
@@ -59,12 +62,12 @@ pub struct Sender {
     answer_syn_now: bool,
     /// The next new packet says that the window was reduced for a mark.
     tell_reduced: bool,
-    timeout_at: Option<Time>,
-    reorder_at: Option<Time>,
+    timeout_at: Time,
+    reorder_at: Time,
     /// There is something to send, and it must wait until then.
-    paced_until: Option<Time>,
+    paced_until: Time,
     /// When to ask a receiver whose window is closed.
-    persist_at: Option<Time>,
+    persist_at: Time,
     retransmits: u64,
     /// The last delivery rate measured: packets, and the time they took.
     delivery_rate: (u64, Span),
@@ -103,10 +106,10 @@ impl Sender {
             probe_window_now: false,
             answer_syn_now: false,
             tell_reduced: false,
-            timeout_at: None,
-            reorder_at: None,
-            paced_until: None,
-            persist_at: None,
+            timeout_at: NEVER,
+            reorder_at: NEVER,
+            paced_until: NEVER,
+            persist_at: NEVER,
             retransmits: 0,
             delivery_rate: (0, Span::ZERO),
         };
@@ -223,7 +226,7 @@ impl Sender {
     fn on_syn_ack(&mut self, now: Time, segment: &AckSegment) {
         self.echo = segment.stamp;
         if let Some(Some(opening)) = self.opening {
-            self.timeout_at = None;
+            self.timeout_at = NEVER;
             self.on_open(now, opening.on_syn_ack(now, segment.echo));
         }
         (self.answer_syn_now, self.probe_window_now) = (true, true);
@@ -256,7 +259,10 @@ impl Sender {
             sent_at.is_some_and(|at| rtt > now.since(at))
         });
         if delivery.advanced || alive {
-            self.timeout_at = (outstanding > 0).then(|| now + self.rtt.rto());
+            self.timeout_at = match outstanding {
+                0 => NEVER,
+                _ => now + self.rtt.rto(),
+            };
         }
         self.reordering.on_reordering(delivery.reordered);
         let probe = self.tail_probe.on_ack(una, segment.duplicate());
@@ -294,8 +300,7 @@ impl Sender {
             return;
         }
         let open = matches!(self.state, State::Open);
-        let manages = self.controller.manages_recovery();
-        if delivery.delivered > 0 || (manages && lost > 0) {
+        if delivery.delivered > 0 || (lost > 0 && self.controller.manages_recovery()) {
             self.tell_controller(now, segment, &delivery, prior_in_flight, lost, round_ends);
         }
         self.follow_controller();
@@ -366,7 +371,7 @@ impl Sender {
         let edge = self.edge_of(segment);
         if edge > self.receive_edge {
             self.receive_edge = edge;
-            self.persist_at = None;
+            self.persist_at = NEVER;
         }
     }
 
@@ -384,39 +389,33 @@ impl Sender {
     /// When to call `on_timer` and then `poll_transmit` next, if at all.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
-        let earliest = [
-            self.tail_probe.at().or(self.timeout_at),
-            self.reorder_at,
-            self.paced_until,
-            self.persist_at,
-        ]
-        .into_iter()
-        .fold(Time::MAX, |earliest, at| {
-            at.unwrap_or(Time::MAX).min(earliest)
-        });
-        (earliest < Time::MAX).then_some(earliest)
+        let recovery = self.tail_probe.at().unwrap_or(self.timeout_at);
+        let others = self.reorder_at.min(self.paced_until).min(self.persist_at);
+        let earliest = recovery.min(others);
+        (earliest < NEVER).then_some(earliest)
     }
 
     /// Does what is due at `now`; then call `poll_transmit`.
     pub fn on_timer(&mut self, now: Time) {
-        let due = |at: Option<Time>| at.is_some_and(|at| at <= now);
-        if due(self.paced_until) {
-            self.paced_until = None;
+        if self.paced_until <= now {
+            self.paced_until = NEVER;
         }
-        if due(self.persist_at) {
+        if self.persist_at <= now {
             self.rtt.back_off();
-            self.persist_at = Some(now + self.rtt.rto());
+            self.persist_at = now + self.rtt.rto();
             self.probe_window_now = true;
         }
-        if due(self.reorder_at) {
-            self.reorder_at = None;
+        if self.reorder_at <= now {
+            self.reorder_at = NEVER;
             self.detect_losses(now, true);
         }
-        if due(self.tail_probe.at()) {
-            self.tail_probe.disarm();
-            self.probe_tail_now = true;
-        } else if due(self.timeout_at) && self.tail_probe.at().is_none() {
-            self.on_timeout(now);
+        match self.tail_probe.at() {
+            Some(at) if at <= now => {
+                self.tail_probe.disarm();
+                self.probe_tail_now = true;
+            }
+            None if self.timeout_at <= now => self.on_timeout(now),
+            _ => {}
         }
     }
 }

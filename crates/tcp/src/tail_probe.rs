@@ -43,9 +43,9 @@ impl TailProbe {
     /// Something was sent or acknowledged at `now`, with `outstanding` packets and the retransmission
     /// timer at `timeout`: the probe is due two round trips from here.
     #[inline]
-    pub fn arm(&mut self, now: Time, srtt: Option<Span>, outstanding: u64, timeout: Option<Time>) {
-        self.at = match (srtt, timeout) {
-            (Some(srtt), Some(timeout)) if outstanding > 0 && self.sent.is_none() => {
+    pub fn arm(&mut self, now: Time, srtt: Option<Span>, outstanding: u64, timeout: Time) {
+        self.at = match srtt {
+            Some(srtt) if outstanding > 0 && self.sent.is_none() => {
                 let allowance = if outstanding == 1 {
                     LONE_PACKET
                 } else {
@@ -110,13 +110,13 @@ mod tests {
     fn it_is_due_after_two_round_trips_and_never_after_the_timeout() {
         let mut probe = TailProbe::default();
         let srtt = Some(Span::from_millis(100));
-        probe.arm(at(0), srtt, 5, Some(at(300)));
+        probe.arm(at(0), srtt, 5, at(300));
         assert_eq!(probe.at(), Some(at(202)));
-        probe.arm(at(0), srtt, 1, Some(at(1000)));
+        probe.arm(at(0), srtt, 1, at(1000));
         assert_eq!(probe.at(), Some(at(400)));
-        probe.arm(at(0), srtt, 1, Some(at(300)));
+        probe.arm(at(0), srtt, 1, at(300));
         assert_eq!(probe.at(), Some(at(300)));
-        probe.arm(at(0), srtt, 0, None);
+        probe.arm(at(0), srtt, 0, at(300));
         assert_eq!(probe.at(), None);
     }
 

@@ -9,12 +9,15 @@ use pathcast_base::Time;
 #[derive(Clone, Debug)]
 pub struct DelayLine<P> {
     line: VecDeque<(Time, P)>,
+    /// When the first is due, which is asked for with every event of a run; the end of time if there is none.
+    next: Time,
 }
 
 impl<P> Default for DelayLine<P> {
     fn default() -> Self {
         Self {
             line: VecDeque::new(),
+            next: Time::MAX,
         }
     }
 }
@@ -24,22 +27,31 @@ impl<P> DelayLine<P> {
     #[inline]
     pub fn push(&mut self, due: Time, packet: P) {
         debug_assert!(self.line.back().is_none_or(|(last, _)| *last <= due));
+        self.next = self.next.min(due);
         self.line.push_back((due, packet));
     }
 
     /// When the first packet is due, if there is one.
     #[inline]
     pub fn next_due(&self) -> Option<Time> {
-        self.line.front().map(|(due, _)| *due)
+        (self.next < Time::MAX).then_some(self.next)
     }
 
     /// Takes the first packet off the wire if it is due at `now`, with its due time.
     #[inline]
     pub fn pop(&mut self, now: Time) -> Option<(Time, P)> {
-        if self.next_due()? > now {
+        if self.next > now {
             return None;
         }
-        self.line.pop_front()
+        let first = self.line.pop_front();
+        self.next = self.line.front().map_or(Time::MAX, |(due, _)| *due);
+        first
+    }
+
+    /// The packet behind the first `ahead` packets.
+    #[inline]
+    pub fn get(&self, ahead: usize) -> Option<&P> {
+        self.line.get(ahead).map(|(_, packet)| packet)
     }
 
     /// Packets on the wire.

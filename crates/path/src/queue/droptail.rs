@@ -53,14 +53,15 @@ impl<P> DropTail<P> {
 
 /// Accounts for a first-in first-out queue before a link that never idles while packets wait.
 ///
-/// The start of each packet's transmission is known when the packet arrives, so the queue needs no events.
-/// On the next arrival, it forgets the packets whose transmission has begun.
+/// The start of each packet's transmission is known when it arrives, so the queue needs no event of
+/// its own: it forgets packets whose transmission has begun, many at a time, when they would fill it or its memory.
 #[derive(Clone, Debug)]
 pub struct VirtualDropTail {
     limit_bytes: u64,
     limit_packets: u64,
-    /// Start of transmission and size of each packet that waits.
+    /// Start of transmission and size of each packet that waits, after some whose transmission has begun.
     waiting: VecDeque<(Time, u32)>,
+    /// Bytes of all of them.
     waiting_bytes: u64,
 }
 
@@ -76,7 +77,6 @@ impl VirtualDropTail {
         }
     }
 
-    #[inline]
     fn forget_started(&mut self, now: Time) {
         while let Some(&(start, size_bytes)) = self.waiting.front() {
             if start > now {
@@ -90,7 +90,18 @@ impl VirtualDropTail {
     /// Whether a packet of `size_bytes` that arrives at `now` finds room.
     #[inline]
     pub fn has_room(&mut self, now: Time, size_bytes: u32) -> bool {
+        // one that has room for those that have begun too, has room
+        let known = self.fits(size_bytes) && self.waiting.len() < self.waiting.capacity();
+        known || self.has_room_now(now, size_bytes)
+    }
+
+    fn has_room_now(&mut self, now: Time, size_bytes: u32) -> bool {
         self.forget_started(now);
+        self.fits(size_bytes)
+    }
+
+    #[inline]
+    fn fits(&self, size_bytes: u32) -> bool {
         self.waiting_bytes + u64::from(size_bytes) <= self.limit_bytes
             && (self.waiting.len() as u64) < self.limit_packets
     }

@@ -3,8 +3,8 @@
 use pathcast_base::{Span, Time};
 use pathcast_congestion::{Congestion, Signal};
 
-use super::Sender;
 use super::state::{Frto, State};
+use super::{NEVER, Sender};
 use crate::prr::ProportionalRateReduction;
 use crate::scoreboard::Delivery;
 use crate::undo::Undo;
@@ -135,7 +135,7 @@ impl Sender {
         );
         let copies = self.scoreboard.retransmitted();
         let (lost, look_again) = self.scoreboard.detect_losses(now, window);
-        self.reorder_at = look_again;
+        self.reorder_at = look_again.unwrap_or(NEVER);
         let begins = match self.state {
             State::Open | State::Reducing { .. } => self.scoreboard.lost() > 0,
             State::Loss { .. } => lost > 0 && (timer || self.scoreboard.retransmitted() < copies),
@@ -169,7 +169,7 @@ impl Sender {
 
     pub(super) fn on_timeout(&mut self, now: Time) {
         if let Some(opening) = &mut self.opening {
-            self.timeout_at = None;
+            self.timeout_at = NEVER;
             if let Some(opening) = opening {
                 opening.on_timeout();
             }
@@ -204,8 +204,8 @@ impl Sender {
             high_seq: self.scoreboard.next(),
             frto,
         };
-        self.reorder_at = None;
+        self.reorder_at = NEVER;
         self.rtt.back_off();
-        self.timeout_at = Some(now + self.rtt.rto());
+        self.timeout_at = now + self.rtt.rto();
     }
 }

@@ -3,8 +3,8 @@
 use pathcast_base::Time;
 use pathcast_congestion::INITIAL_WINDOW;
 
-use super::Sender;
 use super::state::State;
+use super::{NEVER, Sender};
 use crate::offload::{Moment, load_packets};
 use crate::segment::DataSegment;
 
@@ -13,7 +13,7 @@ impl Sender {
     /// until `None`.
     #[inline(always)]
     pub fn poll_transmit(&mut self, now: Time) -> Option<DataSegment> {
-        self.paced_until = None;
+        self.paced_until = NEVER;
         if self.probe_tail_now || self.probe_window_now || self.opening.is_some() {
             return self.poll_special(now);
         }
@@ -35,7 +35,7 @@ impl Sender {
             None => !self.load.is_leaving(now),
         };
         if begins && let Some(at) = self.pacer.blocked_until(now) {
-            self.paced_until = Some(at);
+            self.paced_until = at;
             self.pause(false);
             return None;
         }
@@ -57,7 +57,7 @@ impl Sender {
         let seq = self.scoreboard.retransmit(now)?;
         if seq == self.scoreboard.una() {
             // it is the one that the timer waits for (Linux's tcp_xmit_retransmit_queue)
-            self.timeout_at = Some(now + self.rtt.rto());
+            self.timeout_at = now + self.rtt.rto();
         }
         let most = self.pacer.burst_packets().unwrap_or(u64::MAX);
         self.load.send_again(now, seq, most);
@@ -137,8 +137,8 @@ impl Sender {
             return false;
         }
         if next >= self.receive_edge {
-            if self.scoreboard.outstanding() == 0 && self.persist_at.is_none() {
-                self.persist_at = Some(now + self.rtt.rto());
+            if self.scoreboard.outstanding() == 0 && self.persist_at == NEVER {
+                self.persist_at = now + self.rtt.rto();
             }
             return false;
         }
@@ -172,7 +172,9 @@ impl Sender {
         if let Some(reduction) = self.state.reduction() {
             reduction.on_send();
         }
-        let timeout_at = *self.timeout_at.get_or_insert(now + self.rtt.rto());
+        if self.timeout_at == NEVER {
+            self.timeout_at = now + self.rtt.rto();
+        }
         if retransmission {
             self.retransmits += 1;
             if let Some(undo) = &mut self.undo {
@@ -181,7 +183,7 @@ impl Sender {
         } else if matches!(self.state, State::Open) && self.scoreboard.sacked() == 0 {
             let outstanding = self.scoreboard.outstanding();
             self.tail_probe
-                .arm(now, self.rtt.srtt(), outstanding, Some(timeout_at));
+                .arm(now, self.rtt.srtt(), outstanding, self.timeout_at);
         }
         let last = seq + 1 == self.available;
         let capable = self.config.ecn && !retransmission;
@@ -202,7 +204,7 @@ impl Sender {
     fn poll_special(&mut self, now: Time) -> Option<DataSegment> {
         if let Some(opening) = &mut self.opening {
             let opening = opening.as_mut().filter(|_| self.available > 0)?;
-            self.timeout_at = opening.poll(now)?;
+            self.timeout_at = opening.poll(now)?.unwrap_or(NEVER);
             self.retransmits += u64::from(opening.retries() > 0);
             return Some(DataSegment::new(now, 0).as_syn());
         }
@@ -228,7 +230,7 @@ impl Sender {
             self.scoreboard.probe_with_last(now)?
         };
         // as if nothing had been sent before: the timeout is counted from here
-        self.timeout_at = Some(now + self.rtt.rto());
+        self.timeout_at = now + self.rtt.rto();
         let segment = self.sent(now, seq, !fresh, true);
         self.tail_probe.on_sent(self.scoreboard.next(), !fresh);
         Some(segment)
