@@ -36,6 +36,16 @@ pub trait Network {
     /// Likewise: an acknowledgment that reaches its sender.
     fn take_ack(&mut self, now: Time) -> Option<Ack>;
 
+    /// Whose data packet arrives after the next `ahead` packets, if that is known.
+    fn coming_data(&self, _ahead: usize) -> Option<u32> {
+        None
+    }
+
+    /// Likewise: whose acknowledgment.
+    fn coming_ack(&self, _ahead: usize) -> Option<u32> {
+        None
+    }
+
     /// From now on keeps data packets that are dropped under way, for `take_dropped`.
     fn keep_drops(&mut self);
 
