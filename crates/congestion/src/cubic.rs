@@ -115,6 +115,7 @@ impl Epoch {
 
 /// CUBIC's state.
 #[derive(Clone, Debug)]
+#[repr(C)] // what each acknowledgment needs comes first: it then shares a cache line
 pub struct Cubic {
     config: CubicConfig,
     cwnd: f64,

@@ -108,6 +108,15 @@ impl<P> Channel<P> {
         }
     }
 
+    /// The packet that is due after the next `ahead` packets, if that is known.
+    #[inline]
+    pub fn coming(&self, ahead: usize) -> Option<&P> {
+        match &self.staged {
+            None => self.fast.coming(ahead),
+            Some(_) => None,
+        }
+    }
+
     /// From now on, keeps packets that are dropped after they were taken in, for
     /// [`Channel::take_dropped`]. They are only counted otherwise.
     pub fn keep_drops(&mut self) {

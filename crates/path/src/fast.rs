@@ -90,6 +90,11 @@ impl<P> FastChannel<P> {
         Some(arrived)
     }
 
+    #[inline]
+    pub(crate) fn coming(&self, ahead: usize) -> Option<&P> {
+        self.wire.get(ahead)
+    }
+
     pub(crate) fn backlog_bytes(&mut self, now: Time) -> u64 {
         self.queue.backlog_bytes(now)
     }

@@ -6,6 +6,7 @@ mod quic;
 mod records;
 mod two_way;
 
+use std::hint::black_box;
 use std::ops::ControlFlow;
 
 use pathcast_congestion::Scheme;
@@ -29,6 +30,11 @@ const EVENTS_PER_PROGRESS: u32 = 1 << 16;
 /// Events at one moment after which a run is taken to go round in circles: more than the packets of
 /// any window that fits into memory.
 const MAX_EVENTS_AT_ONCE: u64 = 1 << 28;
+
+/// More connections than this do not fit into the fastest caches: the processor is then asked to fetch the connection
+/// of a packet while so many packets before it are dealt with.
+const MANY_CONNECTIONS: usize = 100;
+const AHEAD: usize = 2;
 
 /// Everything that moves.
 pub struct World<'a, N, R> {
@@ -149,6 +155,11 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
     #[inline(always)]
     fn deliver_data(&mut self, now: Time) {
         let arrived = self.network.take_data(now);
+        if self.connections.len() > MANY_CONNECTIONS
+            && let Some(flow) = self.network.coming_data(AHEAD)
+        {
+            black_box(self.connections[flow as usize].receiver.touch());
+        }
         if self.keeps_drops {
             self.note_drops();
         }
@@ -300,6 +311,11 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
     #[inline(always)]
     fn deliver_ack(&mut self, now: Time) {
         let arrived = self.network.take_ack(now);
+        if self.connections.len() > MANY_CONNECTIONS
+            && let Some(flow) = self.network.coming_ack(AHEAD)
+        {
+            black_box(self.connections[flow as usize].sender.touch());
+        }
         if self.has_quic() {
             self.note_dropped_acks();
         }

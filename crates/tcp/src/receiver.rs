@@ -221,6 +221,20 @@ impl Receiver {
         free as u32
     }
 
+    /// Reads a little of all that a packet needs, as [`Sender::touch`](crate::Sender::touch) does.
+    #[inline]
+    pub fn touch(&self) -> u64 {
+        let Self {
+            next,
+            unacknowledged,
+            delay,
+            read,
+            tail_short_by_bytes,
+            ..
+        } = self;
+        next ^ unacknowledged ^ delay.as_nanos() ^ read ^ u64::from(*tail_short_by_bytes)
+    }
+
     /// Takes a packet that arrived at `now`; returns an acknowledgment if one is due immediately.
     #[inline(always)]
     pub fn on_data(&mut self, now: Time, segment: &DataSegment) -> Option<AckSegment> {

@@ -68,6 +68,12 @@ impl RttEstimator {
         self.rto = Some(self.base_rto().min(MAX_RTO));
     }
 
+    /// See [`Sender::touch`](crate::Sender::touch).
+    #[inline]
+    pub fn touch(&self) -> u64 {
+        self.srtt_ns.to_bits() ^ self.srtt.as_nanos()
+    }
+
     /// The handshake gave no sample: the timeout is 3 s until there is one.
     pub const fn fall_back(&mut self) {
         self.rto = Some(FALLBACK_RTO);

@@ -58,6 +58,7 @@ impl Resent {
 
 /// All packets from the first unacknowledged one to the last one sent.
 #[derive(Clone, Debug, Default)]
+#[repr(C)] // what is needed without losses comes first, as in the sender
 pub struct Scoreboard {
     una: u64,
     packets: VecDeque<Sent>,
@@ -144,6 +145,15 @@ impl Scoreboard {
         self.rate.lost()
     }
 
+    /// See [`Sender::touch`](crate::Sender::touch).
+    #[inline]
+    pub fn touch(&self) -> u64 {
+        let first = self.packets.front();
+        let last = self.packets.back();
+        let sent = |packet: Option<&Sent>| packet.map_or(0, |packet| packet.sent_at.as_nanos());
+        self.rack_next ^ self.rate.delivered() ^ sent(first) ^ sent(last)
+    }
+
     /// The application has no more data to send.
     #[inline]
     pub fn on_app_limited(&mut self) {
@@ -215,6 +225,11 @@ impl Scoreboard {
     pub fn on_ack(&mut self, now: Time, ack: &AckSegment, min_rtt: Option<Span>) -> Delivery {
         // ignore acknowledgments of what was never sent
         let cumulative = ack.cumulative.min(self.next());
+        if ack.block_count() == 0
+            && let Some(delivery) = self.take_in_order(now, cumulative)
+        {
+            return delivery;
+        }
         let mut delivery = Delivery::default();
         while self.una < cumulative {
             let packet = self.packets.pop_front().expect("una < next");
@@ -242,6 +257,42 @@ impl Scoreboard {
             self.rate.on_delivered(now, delivery.delivered, newest);
         }
         delivery
+    }
+
+    /// What most acknowledgments do: they move on over packets that were sent once and of which nothing is known.
+    /// The same as `on_ack` does packet by packet, for a third of its time; none, and nothing is done, if there is
+    /// another kind among them.
+    #[inline]
+    fn take_in_order(&mut self, now: Time, cumulative: u64) -> Option<Delivery> {
+        let una = self.una;
+        let packets = cumulative.checked_sub(una).filter(|packets| *packets > 0)?;
+        let mut acked = self.packets.range(..packets as usize);
+        if acked.any(|packet| packet.flags != 0) {
+            return None;
+        }
+        let first_rtt = now.since(self.packets.front()?.sent_at);
+        let mut newest = None;
+        for _ in 0..packets {
+            newest = self.packets.pop_front();
+        }
+        let newest = newest?;
+        self.una = cumulative;
+        self.rack_rtt = now.since(newest.sent_at);
+        if newest.sent_after(self.rack_transmission) {
+            self.rack_transmission = newest.transmission;
+            self.rack_next = cumulative - 1;
+        }
+        self.rate.on_delivered(now, packets, &newest);
+        Some(Delivery {
+            delivered: packets,
+            advanced: true,
+            first_rtt: Some(first_rtt),
+            rtt: Some(self.rack_rtt),
+            lowest_original: Some(una),
+            sacked: false,
+            reordered: self.fack.saturating_sub(una),
+            newest: Some(newest),
+        })
     }
 
     /// Packets that had been delivered when the newest packet of `delivery` was sent.

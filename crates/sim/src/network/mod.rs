@@ -37,6 +37,16 @@ pub trait Network {
     /// An acknowledgment that reaches its sender by `now`.
     fn take_ack(&mut self, now: Time) -> Option<Ack>;
 
+    /// The flow whose data packet arrives after the next `ahead` packets, if that is known.
+    fn coming_data(&self, _ahead: usize) -> Option<u32> {
+        None
+    }
+
+    /// Likewise: the flow of an acknowledgment.
+    fn coming_ack(&self, _ahead: usize) -> Option<u32> {
+        None
+    }
+
     /// From now on keeps data packets that are dropped in transit, for `take_dropped`.
     fn keep_drops(&mut self);
 

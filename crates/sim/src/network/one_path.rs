@@ -57,6 +57,16 @@ impl Network for OnePath {
         self.reverse.dequeue(now).map(|(_, ack)| ack)
     }
 
+    #[inline(always)]
+    fn coming_data(&self, ahead: usize) -> Option<u32> {
+        Some(self.forward.coming(ahead)?.flow)
+    }
+
+    #[inline(always)]
+    fn coming_ack(&self, ahead: usize) -> Option<u32> {
+        Some(self.reverse.coming(ahead)?.flow)
+    }
+
     fn keep_drops(&mut self) {
         self.forward.keep_drops();
     }

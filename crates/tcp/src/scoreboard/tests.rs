@@ -49,3 +49,24 @@ fn a_packet_that_waits_to_be_sent_again_is_not_lost_twice() {
     let again: Vec<u64> = std::iter::from_fn(|| board.retransmit(at(3000))).collect();
     assert_eq!(again, [0, 1, 2, 3, 4]);
 }
+
+#[test]
+fn packets_in_order_are_taken_together_as_one_by_one() {
+    let at = |millis| Time::ZERO + Span::from_millis(millis);
+    let mut board = Scoreboard::default();
+    for sent in 0..10 {
+        board.send_new(at(sent));
+    }
+    let (mut together, mut one_by_one) = (board.clone(), board);
+    for cumulative in [1, 4, 9] {
+        let ack = AckSegment::new(cumulative);
+        // a duplicate is a block, with which each packet is looked at
+        let mut with_block = ack;
+        with_block.push_duplicate(0);
+        let now = at(100 + cumulative);
+        let expected = one_by_one.on_ack(now, &with_block, None);
+        let delivery = together.on_ack(now, &ack, None);
+        assert_eq!(format!("{delivery:?}"), format!("{expected:?}"));
+        assert_eq!(format!("{together:?}"), format!("{one_by_one:?}"));
+    }
+}
