@@ -121,6 +121,16 @@ def test_a_cell_that_cannot_be_judged_says_why(tmp_path):
     assert "too short" in left_out["because"]
 
 
+def test_a_coverage_is_judged_by_the_windows_that_fit_side_by_side():
+    # of five windows all may be held; of 200 the exact limits are 171 and 188 (binomial, 2.5 % on each side)
+    assert judge.is_compatible(1.0, 171, 30.0)
+    assert not judge.is_compatible(0.4, 171, 30.0)
+    held = [within for within in range(201) if judge.is_compatible(within / 200, 200, 1.0)]
+    assert (held[0], held[-1]) == (171, 188)
+    assert not judge.is_compatible(0.8, 3000, 1.0)
+    assert not judge.is_compatible(None, 0, 1.0)
+
+
 def test_the_summary_counts_verdicts_and_bands():
     def row(group, verdict, coverage, ours, other):
         skill = {"opponent": "ewma", "error_ratio": 2.0, "interval95": [1, 3], "verdict": verdict}
@@ -129,6 +139,7 @@ def test_the_summary_counts_verdicts_and_bands():
             "horizon_s": 1.0,
             "compared": {"best_by_hindsight": skill},
             "coverage90": coverage,
+            "compatible90": coverage < 0.95,
             "interval_score_pct": ours,
             "best_interval_score_pct": other,
             "overall_interval_score_pct": None,
@@ -147,6 +158,7 @@ def test_the_summary_counts_verdicts_and_bands():
         "mean_error_ratio": pytest.approx(2),
     }
     assert counted["a"]["bands_hold"] == 1
+    assert (counted["a"]["bands_compatible"], counted["b"]["bands_compatible"]) == (2, 0)
     assert counted["a"]["interval_score_ratio"] == pytest.approx(1)
     assert counted["b"]["interval_score_ratio"] == pytest.approx(4)
     assert counted[None]["cells"] == 3

@@ -19,6 +19,10 @@ from pathcast.models import MODELS, NO_OPPONENTS, HorizonScore, evaluate_flows, 
 
 #: Coverage of 90 % bands that counts as correct.
 HOLDS = (0.85, 0.95)
+#: Of the truths, 90 % bands leave out this part.
+_LEFT_OUT = 0.1
+#: A coverage is not compatible with this part if one as far off, on the same side, has less chance.
+_CHANCE = 0.025
 #: Errors below this count as this, in per cent, as in the comparisons.
 _NO_ERROR_PCT = 0.05
 #: The models that Pathcast is compared with.
@@ -164,12 +168,40 @@ def row_dict(row: Row, overall: str | None, bands_overall: str | None) -> dict[s
         },
         "compared": compared,
         "coverage90": score.coverage90,
+        "compatible90": is_compatible(score.coverage90, score.windows, score.horizon_s),
         "width_pct": ours and ours.width_pct,
         "interval_score_pct": ours and ours.interval_score_pct,
         "best_band": best_band and best_band[0],
         "best_interval_score_pct": best_band and best_band[1].interval_score_pct,
         "overall_interval_score_pct": overall_band and overall_band.interval_score_pct,
     }
+
+
+def is_compatible(coverage90: float | None, windows: int, horizon_s: float) -> bool:
+    """Report whether bands that hold 90 % of all truths can have held this part: a two-sided binomial test at 5 %.
+
+    Args:
+        coverage90: part of the truths that were in their bands.
+        windows: how many truths, one each second.
+        horizon_s: of each; windows that overlap count as one.
+
+    Example:
+        >>> is_compatible(1.0, 171, 30.0), is_compatible(1.0, 200, 1.0)
+        (True, False)
+
+    """
+    if coverage90 is None:
+        return False
+    count = max(1, round(windows / max(1.0, horizon_s)))
+    within = round(coverage90 * count)
+
+    def chance(held: int) -> float:
+        ways = math.lgamma(count + 1) - math.lgamma(held + 1) - math.lgamma(count - held + 1)
+        return math.exp(ways + held * math.log1p(-_LEFT_OUT) + (count - held) * math.log(_LEFT_OUT))
+
+    at_most = sum(map(chance, range(within + 1)))
+    at_least = sum(map(chance, range(within, count + 1)))
+    return min(at_most, at_least) > _CHANCE
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -214,6 +246,7 @@ def _counted(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "cells": len(rows),
         "verdicts": verdicts,
         "bands_hold": sum(HOLDS[0] <= one <= HOLDS[1] for one in covered),
+        "bands_compatible": sum(row["compatible90"] for row in rows),
         "coverage90": sum(covered) / len(covered),
         "interval_score_ratio": _mean_ratio(rows, "best_interval_score_pct"),
         "overall_interval_score_ratio": _mean_ratio(rows, "overall_interval_score_pct"),
