@@ -12,8 +12,8 @@ use serde::Serialize;
 const ERROR_MEMORY_S: f64 = 500.0;
 /// Weight of an expert: (geometric mean of its errors)^-5. On the real traces 4 to 8 do about as well.
 const SHARPNESS: f64 = 5.0;
-/// Errors below this count as equal.
-const ERROR_FLOOR: f64 = 3e-4;
+/// Smaller errors count as this: one packet in a thousand.
+const ERROR_FLOOR: f64 = 1e-3;
 /// How many errors the prior counts as at horizon 0, and in addition per second of horizon:
 /// forecasts made each second overlap, so each long one carries less information.
 const PRIOR_WEIGHT: (f64, f64) = (5.0, 1.0);
