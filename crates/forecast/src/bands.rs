@@ -188,7 +188,7 @@ pub(crate) struct Said {
 /// 1. Errors in logarithms, in units of the forecast's spread. It suits rates whose size changes, and forecasts whose
 ///    spread is informative.
 /// 2. Errors in units of the mean truth: for rates that stop.
-/// 3. The same around the mean of the training window: for rates that no model foretells.
+/// 3. The same around the mean of the training window: for rates that no model forecasts.
 ///
 /// Interval scores are convex, so that the mean of the ends is never worse than the mean of the scores. Its ends are
 /// then moved by how often they held so far (adaptive conformal inference, Gibbs and Candes 2021; each end by itself,
@@ -409,7 +409,13 @@ mod tests {
         let grows = |i: u32| 10.0 * (f64::from(i) / 200.0).exp();
         let (held, _) = judged(|i| grows(i) * (0.8 + 0.4 * noise(i)), grows);
         assert!((0.87..0.93).contains(&held), "{held}");
-        let stops = |i: u32| if i.is_multiple_of(2) { 0.0 } else { 100.0 * noise(i) };
+        let stops = |i: u32| {
+            if i.is_multiple_of(2) {
+                0.0
+            } else {
+                100.0 * noise(i)
+            }
+        };
         let (held, width) = judged(stops, |_| 50.0);
         assert!((0.87..0.93).contains(&held), "{held}");
         assert!(width < 5.0, "{width}");

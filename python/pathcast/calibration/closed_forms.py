@@ -95,7 +95,7 @@ def first_estimate(seen: Observation) -> FirstEstimate:
 def _is_filled(
     seen: Observation,
     lost: Losses,
-    at_full: Column,
+    at_full: np.ndarray,
     rtt_s: float,
     longest_s: float,
     sent: float,

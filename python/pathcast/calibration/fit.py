@@ -115,6 +115,8 @@ class _Like:
             if keys:
                 scenario = scenario.replace_flow(0, **keys)
             _, trace = simulate(scenario, duration_s=self.seen.duration_s + warm_up_s, seed=seed)
+            if trace is None:
+                return None
             flow = observe(trace, 0, use_shortest=self.seen.has_shortest, begin_s=0.0)
             if self.seen.lags:
                 flow = lagging(flow)

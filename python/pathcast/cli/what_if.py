@@ -72,10 +72,11 @@ def what_if(
     Each alternative runs over the same paths, drawn from what a trace says about its path. Intervals hold both
     chance and what is not known of the path.
     """
+    windows: list[int | None] = [None] if not initial_window else [*initial_window]
     alternatives = [
         Alternative(one, sends, window, count)
         for one, sends, window, count in product(
-            scheme or ["cubic", "bbr"], workload or [_BULK], initial_window or [None], flows or [1]
+            scheme or ["cubic", "bbr"], workload or [_BULK], windows, flows or [1]
         )
     ]
     path = _read(source, flow, trace_scheme, seed)
