@@ -45,7 +45,7 @@ _NARROWED_BY = {
     "rtt_s": "a flow on the path while nothing else queues",
     "queue_s": "a flow that overflows the queue: several flows at once, or a longer one",
     "loss": "a longer flow",
-    "jitter_s": "a trace with a record for each acknowledgment",
+    "jitter_s": "one-way delays, as of captures at both ends",
 }
 
 

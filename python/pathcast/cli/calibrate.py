@@ -92,12 +92,18 @@ def print_calibration(found: Calibration, file: str) -> None:
         markup=False,
         soft_wrap=True,
     )
-    table = Table("", "value", "5 to 95 %", "")
+    table = Table("", "value", "5 to 95 %", "to know more, measure")
     for name, one in found.parameters.items():
         label, unit, scale = _SHOWN[name]
         median, p5, p95 = (f"{scale * value:.3g}" for value in (one.median, one.p5, one.p95))
-        known = "" if one.identified else f"not identified; {one.narrowed_by} would tell"
-        table.add_row(label, f"{median} {unit}", f"{p5} to {p95}", known)
+        value = f"{median} {unit}" if one.identified else _bound(name, p5, p95, unit)
+        table.add_row(label, value, f"{p5} to {p95}", one.narrowed_by)
     out.print(table)
     for warning in found.warnings:
         out.print(f"warning: {warning}", markup=False, soft_wrap=True)
+
+
+def _bound(name: str, p5: str, p95: str, unit: str) -> str:
+    """What is known of a parameter that the flow does not identify."""
+    at_least = name in ("rate_bps", "queue_s", "queue_bytes")
+    return f"at least {p5} {unit}" if at_least else f"at most {p95} {unit}"

@@ -112,19 +112,20 @@ def _path_json(path: Path | Calibration) -> dict[str, Any]:
 
 
 def _print(found: WhatIf) -> None:
-    table = Table(
-        "", "alternative", "goodput, Mbit/s", "95 % delay, ms", "loss, %", "completion, s", "best"
-    )
+    complete = any(one.completion_s is not None for one in found.outcomes)
+    columns = ["", "alternative", "goodput, Mbit/s", "95 % delay, ms", "loss, %"]
+    table = Table(*columns, *(["completion, s"] if complete else []), "best")
     for place, number in enumerate(found.ranking, 1):
         one = found.outcomes[number]
+        completion = "" if one.completion_s is None else _cell(one.completion_s, 1.0)
         table.add_row(
             str(place),
             str(one.alternative),
             _cell(one.goodput_bps, 1e-6),
             _cell(one.delay_p95_ms, 1.0),
             _cell(one.loss, 100.0),
-            "" if one.completion_s is None else _cell(one.completion_s, 1.0),
-            "" if number == found.best else f"{found.better[found.best, number]:.0%} sure",
+            *([completion] if complete else []),
+            "" if number == found.best else f"worse: {found.better[found.best, number]:.0%} sure",
         )
     out.print(table)
     best = found.outcomes[found.best].alternative
