@@ -21,6 +21,11 @@ DURATION_S = 30.0
 _LONGEST = 20.0
 #: Paths drawn from a posterior, each run with a seed of its own.
 DRAWS = 60
+#: Standard deviation of logarithms, simulator against kernel: of 124 cells 121 agree within 5 % in goodput, and lossy
+#: ones on average within 2 to 5 % in the 95th percentile of delay (docs/results/simulator-grid.md).
+_AGREEMENT = {"goodput_bps": 0.02, "delay_p95_ms": 0.03, "loss": 0.05, "completion_s": 0.02}
+#: Copies of each draw, by which that widens an interval.
+_COPIES = 50
 #: Probability of being the better one from which on that is sure.
 _SURE = 0.95
 
@@ -71,7 +76,8 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Interval:
-    """A quantity over all draws of the path: chance and what is not known of the path.
+    """A quantity over all draws of the path: chance, what is not known of the path, and how the simulator and the kernel
+    differ.
 
     Attributes:
         median: of the draws.
@@ -268,7 +274,7 @@ def _outcomes(
         }
         done = np.mean(~np.isnan(by_draw["completion_s"])) >= _SURE
         intervals = {
-            name: _interval(values)
+            name: _interval(values, _AGREEMENT[name])
             for name, values in by_draw.items()
             if name != "completion_s" or done
         }
@@ -285,6 +291,8 @@ def _outcomes(
     return tuple(found)
 
 
-def _interval(values: Column) -> Interval:
-    p5, median, p95 = (float(one) for one in np.nanquantile(values, [0.05, 0.5, 0.95]))
-    return Interval(median, p5, p95)
+def _interval(values: Column, deviation: float) -> Interval:
+    """Summarize draws, each of them as uncertain as the simulator itself."""
+    noise = np.random.default_rng(len(values)).standard_normal((_COPIES, len(values)))
+    p5, p95 = np.nanquantile(values * np.exp(deviation * noise), [0.05, 0.95])
+    return Interval(float(np.nanmedian(values)), float(p5), float(p95))

@@ -164,6 +164,8 @@ def test_commands(traces, tmp_path):
     assert {"delay_p95_ms", "loss", "completion_s"} <= set(found["alternatives"][0])
     assert {"best", "sure", "path"} <= set(found)
     assert found["path"]["parameters"]["rate_bps"]["identified"]
+    named = run("what-if", "12mbps-60ms-1bdp", *options)
+    assert named.returncode == 0, named.stderr
     # the same from the trace, which is calibrated first
     assert (
         json.loads(run("what-if", trace, *options).stdout)["alternatives"] == found["alternatives"]

@@ -16,7 +16,7 @@ from pathcast.calibration import Calibration, posterior_file
 from pathcast.cli.calibrate import calibrated, print_calibration
 from pathcast.cli.console import out, print_json, progress_bar
 from pathcast.cli.options import Json, Seed
-from pathcast.path import Path
+from pathcast.path import Path, built_in
 
 _BULK = "'bulk'"
 
@@ -26,7 +26,7 @@ def what_if(
         FilePath,
         typer.Argument(
             metavar="PATH|TRACE",
-            help="A path file, with its posterior if `pathcast calibrate` wrote it; or a trace, which is calibrated first.",
+            help="A path file or the name of a built-in path, with its posterior if `pathcast calibrate` wrote it; or a trace, which is calibrated first.",
         ),
     ],
     scheme: Annotated[
@@ -102,6 +102,8 @@ def _read(
         if FilePath(posterior_file(source)).is_file():
             return Calibration.load(source)
         return Path.load(source)
+    if not source.is_file() and str(source) in built_in():
+        return Path.load(source)
     return calibrated(source, flow, trace_scheme, seed)
 
 
@@ -132,7 +134,9 @@ def _print(found: WhatIf) -> None:
     if len(found.outcomes) > 1:
         sure = "that is sure" if found.sure else "but that is not sure"
         out.print(f"Best by {found.by}: {best}; {sure}.", markup=False, soft_wrap=True)
-    out.print("Each cell: median, and 5 to 95 % over chance and what is not known of the path.")
+    out.print(
+        "Each cell: median, and 5 to 95 % over chance, the path as far as it is known, and the simulator's exactness."
+    )
 
 
 def _cell(interval: Interval, scale: float) -> str:
