@@ -318,7 +318,7 @@ def test_a_path_file_that_is_not_there_or_no_text_is_refused(tmp_path):
     binary.write_bytes(b"\xff\xfe\x00")
     done = run("simulate", binary)
     assert done.returncode == 2
-    assert "no UTF-8" in done.stderr
+    assert "not UTF-8" in done.stderr
     assert run("simulate", tmp_path).returncode == 2
 
 

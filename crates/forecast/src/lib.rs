@@ -15,7 +15,6 @@
 
 mod bands;
 pub mod baselines;
-mod conformal;
 pub mod econ;
 pub mod estimators;
 pub mod evaluate;

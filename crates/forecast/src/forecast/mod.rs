@@ -12,7 +12,6 @@
 
 mod breaks;
 mod changes;
-mod cycle;
 mod forecaster;
 mod guess;
 mod horizon;
