@@ -16,7 +16,7 @@ import numpy as np
 
 from pathcast._limits import limits
 from pathcast.calibration.closed_forms import PARAMETERS, FirstEstimate
-from pathcast.calibration.features import Observation, losses, observe
+from pathcast.calibration.features import Observation, observe
 from pathcast.calibration.fit import ROUNDS, RUNS, fit, path_of
 from pathcast.exceptions import ModelError, PathFileError
 from pathcast.files import write_beside
@@ -231,7 +231,7 @@ def calibrate(
         )
     if seen.retransmits is None:
         warnings.append("the trace has no retransmissions: losses are known from the window alone")
-    parameters = _parameters(posterior.samples, first, seen)
+    parameters = _parameters(posterior.samples, first)
     return Calibration(
         flow,
         scheme,
@@ -264,15 +264,14 @@ def _limited_otherwise(trace: Trace, flow: int, scheme: str, seen: Observation) 
     return found
 
 
-def _parameters(samples: Column, first: FirstEstimate, seen: Observation) -> dict[str, Parameter]:
+def _parameters(samples: Column, first: FirstEstimate) -> dict[str, Parameter]:
     """Summarize the draws of each parameter."""
     columns = {name: samples[:, i] for i, name in enumerate(PARAMETERS)}
     spreads = {name: float(np.log(values).std()) for name, values in columns.items()}
     columns["queue_bytes"] = columns["queue_s"] * columns["rate_bps"] / 8
-    random = losses(seen).count - (0 if not first.queue_filled else _of_the_queue(seen, first))
     is_identified = {name: spreads[name] <= most for name, most in _IDENTIFIED.items()}
     is_identified["queue_s"] &= first.queue_filled
-    is_identified["loss"] &= random >= _LEAST_LOSSES
+    is_identified["loss"] &= first.random_losses >= _LEAST_LOSSES
     is_identified["queue_bytes"] = is_identified["queue_s"]
     found = {}
     for name in ("rate_bps", "rtt_s", "queue_s", "queue_bytes", "loss", "jitter_s"):
@@ -281,12 +280,6 @@ def _parameters(samples: Column, first: FirstEstimate, seen: Observation) -> dic
         by = "" if told else _NARROWED_BY[name.replace("queue_bytes", "queue_s")]
         found[name] = Parameter(median, p5, p95, told, by)
     return found
-
-
-def _of_the_queue(seen: Observation, first: FirstEstimate) -> int:
-    """How many losses came while the queue was long."""
-    waited_s = losses(seen).rtt_s - seen.min_rtt_s
-    return int((waited_s > 0.8 * first.longest_queue_s).sum())
 
 
 __all__ = ["DRAWS", "Calibration", "Parameter", "calibrate", "posterior_file"]

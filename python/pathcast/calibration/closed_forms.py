@@ -51,6 +51,7 @@ class FirstEstimate:
         spread: standard deviations of the prior; shape p.
         queue_filled: whether losses were seen with a full queue.
         longest_queue_s: the longest queueing delay seen.
+        random_losses: losses that no full queue explains.
 
     """
 
@@ -59,6 +60,7 @@ class FirstEstimate:
     spread: Column
     queue_filled: bool
     longest_queue_s: float
+    random_losses: int
 
 
 def first_estimate(seen: Observation) -> FirstEstimate:
@@ -87,9 +89,8 @@ def first_estimate(seen: Observation) -> FirstEstimate:
     start = np.log([rate_bps, least_s, longest_s, max(random, 0.5) / sent, _JITTER_S])
     prior = start.copy()
     prior[QUEUE] = math.log(_QUEUE_ROUND_TRIPS * rtt_s)
-    return FirstEstimate(
-        np.clip(start, np.log(LEAST), np.log(MOST)), prior, _SPREAD, filled, longest_s
-    )
+    clipped = np.clip(start, np.log(LEAST), np.log(MOST))
+    return FirstEstimate(clipped, prior, _SPREAD, filled, longest_s, random)
 
 
 def _is_filled(
