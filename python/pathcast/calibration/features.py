@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -101,10 +101,12 @@ def observe(
         ModelError: columns are missing, or the flow is too short.
 
     """
-    trace.flow(flow)  # refuses a flow that is not there
     where = f"{trace.file or 'trace'}: flow {flow}"
-    here = trace.columns["flow"] == flow
-    columns = {name: values[here] for name, values in trace.columns.items()}
+    every = trace.columns
+    here = every["flow"] == flow
+    if not here.any():
+        trace.flow(flow)  # refuses a flow that is not there
+    columns = {name: values[here] for name, values in every.items()}
     known = ~(np.isnan(columns["snd_una_bytes"]) | np.isnan(columns["srtt_s"]))
     if not known.any():
         raise ModelError(
@@ -179,7 +181,7 @@ def sampled(seen: Observation, every_s: float) -> Observation:
         np.searchsorted(seen.time_s, np.arange(every_s, seen.duration_s, every_s), side="right") - 1
     )
     at = np.unique(at[at >= 0])
-    return _rows(seen, at, sampled_s=every_s)
+    return replace(_rows(seen, at), sampled_s=every_s)
 
 
 def lagging(seen: Observation) -> Observation:
@@ -188,32 +190,33 @@ def lagging(seen: Observation) -> Observation:
     handshake_s = (8 * seen.srtt_s[0] - seen.time_s[0]) / 7
     before = np.concatenate([[handshake_s], seen.srtt_s[:-1]])
     shortest_s = seen.min_rtt_s if seen.has_shortest else _shortest_s(before)
-    changed = {"srtt_s": before, "min_rtt_s": shortest_s, "lags": True}
-    return Observation(**vars(seen) | changed)
+    return replace(seen, srtt_s=before, min_rtt_s=shortest_s, lags=True)
 
 
 def without_start(seen: Observation, seconds: float) -> Observation:
     """Return the observation without its first seconds, as if the records began there."""
     at = np.flatnonzero(seen.time_s >= seconds)
-    later = _rows(seen, at, sampled_s=seen.sampled_s)
-    return Observation(
-        **vars(later)
-        | {
-            "time_s": later.time_s - seconds,
-            "acked": later.acked - later.acked[:1],
-            "retransmits": None
-            if later.retransmits is None
-            else later.retransmits - later.retransmits[:1],
-            "duration_s": seen.duration_s - seconds,
-            "from_start": False,
-        }
+    later = _rows(seen, at)
+    again = later.retransmits
+    return replace(
+        later,
+        time_s=later.time_s - seconds,
+        acked=later.acked - later.acked[:1],
+        retransmits=None if again is None else again - again[:1],
+        duration_s=seen.duration_s - seconds,
+        from_start=False,
     )
 
 
-def _rows(seen: Observation, at: np.ndarray, sampled_s: float) -> Observation:
-    rows = {name: getattr(seen, name)[at] for name in ("time_s", "acked", "srtt_s", "cwnd")}
-    again = None if seen.retransmits is None else seen.retransmits[at]
-    return Observation(**vars(seen) | rows | {"retransmits": again, "sampled_s": sampled_s})
+def _rows(seen: Observation, at: np.ndarray) -> Observation:
+    return replace(
+        seen,
+        time_s=seen.time_s[at],
+        acked=seen.acked[at],
+        srtt_s=seen.srtt_s[at],
+        cwnd=seen.cwnd[at],
+        retransmits=None if seen.retransmits is None else seen.retransmits[at],
+    )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from pathcast.calibration.closed_forms import (
     first_estimate,
 )
 from pathcast.calibration.features import (
+    MSS_BYTES,
     Observation,
     features,
     floors,
@@ -52,6 +53,8 @@ _LAST_ROUNDS = 3
 _NEAR_QUANTILE = 0.7
 #: Off-diagonal covariances of features are known from few runs: this part of them is kept.
 _SHRINKAGE = 0.6
+#: The smallest payload of a full packet that a scenario takes, in bytes.
+_LEAST_MSS_BYTES = 76
 #: A queue holds this much at least, in bytes: two packets.
 _LEAST_QUEUE_BYTES = 3000
 #: Below this, delays have no jitter.
@@ -110,8 +113,8 @@ class _Like:
             keys: dict[str, object] = {}
             if self.seen.window_bytes:
                 keys["receive_window"] = f"{self.seen.window_bytes} B"
-            if self.seen.mss_bytes < 1448:
-                keys["mss"] = f"{max(self.seen.mss_bytes, 76)} B"
+            if self.seen.mss_bytes < MSS_BYTES:
+                keys["mss"] = f"{max(self.seen.mss_bytes, _LEAST_MSS_BYTES)} B"
             if keys:
                 scenario = scenario.replace_flow(0, **keys)
             _, trace = simulate(scenario, duration_s=self.seen.duration_s + warm_up_s, seed=seed)
