@@ -1,9 +1,7 @@
 //! Bands from residuals: quantiles of what forecasts were off by, in units of how sure they were.
 
-use std::collections::VecDeque;
-
 use crate::score::interval_score;
-use crate::types::{QUANTILES, SAMPLE_S};
+use crate::types::QUANTILES;
 
 /// Seconds after which a residual counts 1/e in the bands, plus three horizons.
 const MEMORY_S: f64 = 300.0;
@@ -13,7 +11,9 @@ const PRIOR: [f64; 11] = [
 ];
 /// How many residuals the prior counts as at horizon 0; resolved forecasts overlap, so it counts
 /// more the longer the horizon: times 1 + H/5.
-const PRIOR_WEIGHT: f64 = 8.0;
+const PRIOR_WEIGHT: f64 = 3.0;
+/// The same where a single kind of band is not widened afterwards by what it missed.
+const CAUTIOUS_PRIOR_WEIGHT: f64 = 8.0;
 
 /// Forecasts are made each second, so that windows overlap: one that is this much longer holds half as many
 /// independent ones. Chosen so that bands on emulated paths hold as often as they say.
@@ -23,6 +23,9 @@ const OVERLAP_S: f64 = 8.0;
 #[derive(Debug, Clone)]
 pub(crate) struct Residuals {
     horizon_s: f64,
+    prior_weight: f64,
+    /// Whether levels of few residuals are moved outward.
+    is_cautious: bool,
     /// (time, residual in units of the spread), sorted by residual.
     known: Vec<(f64, f64)>,
     /// Quantiles at [`QUANTILES`].
@@ -31,8 +34,19 @@ pub(crate) struct Residuals {
 
 impl Residuals {
     pub(crate) fn new(horizon_s: f64) -> Self {
+        Self::with(horizon_s, PRIOR_WEIGHT, false)
+    }
+
+    /// With a stronger prior, and the levels of few residuals moved outward.
+    pub(crate) fn cautious(horizon_s: f64) -> Self {
+        Self::with(horizon_s, CAUTIOUS_PRIOR_WEIGHT, true)
+    }
+
+    fn with(horizon_s: f64, prior_weight: f64, is_cautious: bool) -> Self {
         let mut residuals = Self {
             horizon_s,
+            prior_weight,
+            is_cautious,
             known: Vec::new(),
             cut: [0.0; QUANTILES.len()],
         };
@@ -62,7 +76,7 @@ impl Residuals {
     /// Residuals, known and assumed, in ascending order, with their weights.
     fn for_each(&self, now_s: f64, mut each: impl FnMut(f64, f64)) {
         let memory_s = self.memory_s();
-        let prior = PRIOR_WEIGHT * (1.0 + self.horizon_s / 5.0) / PRIOR.len() as f64;
+        let prior = self.prior_weight * (1.0 + self.horizon_s / 5.0) / PRIOR.len() as f64;
         let mut assumed = PRIOR.iter().peekable();
         for &(time_s, residual) in &self.known {
             while let Some(&&value) = assumed.peek()
@@ -87,6 +101,7 @@ impl Residuals {
         // quantiles are those of one residual more, as in split conformal prediction
         let independent = total / (1.0 + self.horizon_s / OVERLAP_S);
         let level = |q: f64| match q {
+            q if !self.is_cautious => q,
             q if q < 0.5 => (q - (1.0 - q) / independent).max(0.0),
             q if q > 0.5 => (q + q / independent).min(1.0),
             q => q,
@@ -130,208 +145,295 @@ pub(crate) fn or_zero(value: f64) -> f64 {
     }
 }
 
-/// Seconds after which the interval scores of both kinds of bands count 1/e.
-const SCORE_MEMORY_S: f64 = 300.0;
-/// Bands in units of the mean are taken if their scores are below this part of those in logarithms.
-const CLEARLY: f64 = 0.85;
+/// Kinds of bands.
+const KINDS: usize = 3;
+/// The score assumed of each kind at first, over that of the first.
+const PRIOR_SCORE: [f64; KINDS] = [1.0, 1.3, 1.3];
+/// How many forecasts these scores count as at horizon 0; times 1 + H/5.
+const PRIOR_SCORES: f64 = 10.0;
+/// Weight of a kind: (interval score)^-8.
+const SCORE_SHARPNESS: f64 = 8.0;
+/// Seconds after which interval scores count 1/e.
+const SCORE_MEMORY_S: f64 = 100.0;
+/// Seconds after which a truth counts 1/e in the mean that errors are measured in.
+const TRUTH_MEMORY_S: f64 = 300.0;
+/// What units are of the mean truth: this many times the usual relative error.
+const UNIT: f64 = 2.0;
+/// A usual error below this counts as this.
+const LEAST_USUAL: f64 = 1e-4;
+/// And one above this as this: forecasts of a flow that stops are off by any factor.
+const MOST_USUAL: f64 = 0.15;
+/// No error counts as more units than this: one made while the unit was too small says little of later ones.
+const RESIDUAL_MAX: f64 = 20.0;
+/// An end of the band moves outward by this part of its distance from the median, in logarithms, when a truth was
+/// beyond it, times the level; see [`Bands::learn`]. At horizon H it is divided by 1 + H / [`STEP_HORIZON_S`].
+const STEP: f64 = 0.06;
+const STEP_HORIZON_S: f64 = 10.0;
+/// No end is moved further than this, in logarithms.
+const MOVED_MAX: f64 = 1.0;
 
-/// Bands of one horizon, of two kinds: errors in logarithms, in units of the forecast's spread, and errors in units of
-/// the mean truth. A band is of the first kind unless the second scored clearly better so far. The first suits rates
-/// whose size changes and forecasts whose spread is informative; the second suits rates that stop.
+/// What a band is put around.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Said {
+    /// The forecast.
+    pub(crate) point: f64,
+    /// Mean of the training window.
+    pub(crate) center: f64,
+    /// The spread of the forecast's logarithm.
+    pub(crate) spread: f64,
+    /// The usual relative error of forecasts.
+    pub(crate) usual: f64,
+    /// All values of the band are within.
+    pub(crate) believable: (f64, f64),
+}
+
+/// Bands of one horizon: the mean of three kinds, each weighed by its interval scores so far.
+///
+/// 1. Errors in logarithms, in units of the forecast's spread. It suits rates whose size changes, and forecasts whose
+///    spread is informative.
+/// 2. Errors in units of the mean truth: for rates that stop.
+/// 3. The same around the mean of the training window: for rates that no model predicts.
+///
+/// Interval scores are convex, so that the mean of the ends is never worse than the mean of the scores. Its ends are
+/// then moved by how often they held so far (adaptive conformal inference, Gibbs and Candes 2021; each end by itself,
+/// as in quantile tracking, Angelopoulos 2023).
 #[derive(Debug, Clone)]
 pub(crate) struct Bands {
-    in_ln: Residuals,
-    in_units: Residuals,
-    /// Fading sums of the interval scores of both kinds.
-    scores: [f64; 2],
+    horizon_s: f64,
+    residuals: [Residuals; KINDS],
+    /// Fading sums of the interval scores, and of the weights in them.
+    scores: [f64; KINDS],
+    scored: f64,
     /// Fading sum of the truths, and of the weights in it.
     truths: (f64, f64),
+    /// What the distance of the lower and the upper end from the median is multiplied by, in logarithms.
+    moved: [f64; 2],
 }
 
 /// What bands need of a forecast once its truth is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Banded {
     point: f64,
-    /// Of the logarithm.
+    center: f64,
     spread: f64,
     /// The unit of errors that are not logarithms.
     unit: f64,
-    /// 5-95 % of both kinds.
-    bands: [[f64; 2]; 2],
+    /// 5-95 % of each kind.
+    kinds: [[f64; 2]; KINDS],
+    /// 5-95 % as they were given.
+    given: [f64; 2],
 }
 
 impl Bands {
     pub(crate) fn new(horizon_s: f64) -> Self {
         Self {
-            in_ln: Residuals::new(horizon_s),
-            in_units: Residuals::new(horizon_s),
-            scores: [0.0; 2],
+            horizon_s,
+            residuals: std::array::from_fn(|_| Residuals::new(horizon_s)),
+            scores: [0.0; KINDS],
+            scored: 0.0,
             truths: (0.0, 0.0),
+            moved: [0.0; 2],
         }
     }
 
-    /// Puts both kinds around a forecast, as of the last [`Bands::recut`].
-    pub(crate) fn around(&self, point: f64, spread: f64) -> Banded {
-        let unit = self.unit(point);
-        let band =
-            |quantiles: [f64; QUANTILES.len()]| [quantiles[0], quantiles[QUANTILES.len() - 1]];
+    fn unit(&self, said: &Said) -> f64 {
+        let mean = match self.truths {
+            (sum, weight) if sum > 0.0 => sum / weight,
+            _ => said.point.max(VALUE_FLOOR),
+        };
+        UNIT * said.usual.clamp(LEAST_USUAL, MOST_USUAL) * mean
+    }
+
+    /// Puts all kinds around a forecast, as of the last [`Bands::recut`].
+    pub(crate) fn around(&self, said: &Said) -> Banded {
+        let unit = self.unit(said);
+        let kinds = std::array::from_fn(|kind| {
+            let cut = self.residuals[kind].cut();
+            [cut[0], cut[QUANTILES.len() - 1]].map(|cut| edge(kind, said, unit, cut))
+        });
+        let quantiles = self.quantiles(said);
         Banded {
-            point,
-            spread,
+            point: said.point,
+            center: said.center,
+            spread: said.spread,
             unit,
-            bands: [
-                band((self.in_ln.cut()).map(|cut| or_zero(by_ln(point, spread, cut)))),
-                band(self.in_units.cut().map(|cut| by_unit(point, unit, cut))),
-            ],
-        }
-    }
-
-    /// The 5-95 % band of a forecast, of the kind that did better.
-    pub(crate) fn band(&self, banded: &Banded) -> [f64; 2] {
-        banded.bands[usize::from(self.is_in_units())]
-    }
-
-    /// Whether bands in units of the mean truth did better than those in logarithms.
-    fn is_in_units(&self) -> bool {
-        self.scores[1] < CLEARLY * self.scores[0]
-    }
-
-    fn unit(&self, point: f64) -> f64 {
-        match self.truths {
-            (sum, weight) if sum > 0.0 => ASSUMED_SPREAD * sum / weight,
-            _ => ASSUMED_SPREAD * point.max(VALUE_FLOOR),
+            kinds,
+            given: [quantiles[0], quantiles[QUANTILES.len() - 1]],
         }
     }
 
     /// A forecast's truth is known, `passed_s` after the one before.
-    pub(crate) fn learn(&mut self, said: &Banded, truth: f64, now_s: f64, passed_s: f64) {
+    ///
+    /// An end moves by 0.95 steps outward when the truth was beyond it, and by 0.05 inward when it was not: it rests
+    /// where one truth in twenty is beyond.
+    pub(crate) fn learn(&mut self, banded: &Banded, truth: f64, now_s: f64, passed_s: f64) {
         let ln = |value: f64| value.max(VALUE_FLOOR).ln();
-        (self.in_ln).push(now_s, (ln(truth) - ln(said.point)) / said.spread);
-        (self.in_units).push(now_s, (truth - said.point) / said.unit);
+        let residuals = [
+            (ln(truth) - ln(banded.point)) / banded.spread,
+            (truth - banded.point) / banded.unit,
+            (truth - banded.center) / banded.unit,
+        ];
         let keep = (-passed_s / SCORE_MEMORY_S).exp();
-        for (sum, band) in self.scores.iter_mut().zip(said.bands) {
-            *sum = keep * *sum + interval_score(band, truth);
+        let scores = banded.kinds.map(|band| interval_score(band, truth));
+        // as a part of their sum, so that one surprise does not decide for minutes
+        let sum = scores.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        for (kind, residual) in residuals.into_iter().enumerate() {
+            let counted = residual.clamp(-RESIDUAL_MAX, RESIDUAL_MAX);
+            self.residuals[kind].push(now_s, counted);
+            self.scores[kind] = keep * self.scores[kind] + scores[kind] / sum;
         }
+        self.scored = keep * self.scored + 1.0;
+        let keep = (-passed_s / TRUTH_MEMORY_S).exp();
         self.truths = (keep * self.truths.0 + truth, keep * self.truths.1 + 1.0);
+        let step = STEP / (1.0 + self.horizon_s / STEP_HORIZON_S);
+        let level = QUANTILES[0];
+        let beyond = [truth < banded.given[0], truth > banded.given[1]];
+        for (moved, is_beyond) in self.moved.iter_mut().zip(beyond) {
+            let by = if is_beyond { 1.0 - level } else { -level };
+            *moved = (*moved + step * by).clamp(-MOVED_MAX, MOVED_MAX);
+        }
     }
 
     /// Recomputes the quantiles as of `now_s`.
     pub(crate) fn recut(&mut self, now_s: f64) {
-        self.in_ln.recut(now_s);
-        self.in_units.recut(now_s);
+        for residuals in &mut self.residuals {
+            residuals.recut(now_s);
+        }
     }
 
-    /// Quantiles of a forecast at [`QUANTILES`], and its mean, each value within `believable`.
-    pub(crate) fn quantiles(
-        &self,
-        point: f64,
-        spread: f64,
-        believable: (f64, f64),
-        now_s: f64,
-    ) -> ([f64; QUANTILES.len()], f64) {
-        let unit = self.unit(point);
-        if self.is_in_units() {
-            // a rate that was measured as 0 may be 0 again, but none is below
-            let at = |cut: f64| by_unit(point, unit, cut).min(believable.1);
-            return (self.in_units.cut().map(at), self.in_units.mean(now_s, at));
+    /// The weight of each kind, by its interval scores, assumed and known.
+    fn weights(&self) -> [f64; KINDS] {
+        let least = self.scores.iter().copied().fold(f64::INFINITY, f64::min);
+        let assumed = PRIOR_SCORES * (1.0 + self.horizon_s / 5.0);
+        let least = least.max(f64::MIN_POSITIVE);
+        let weights: [f64; KINDS] = std::array::from_fn(|kind| {
+            let known = (self.scores[kind] / least).clamp(1.0, 1e6).ln();
+            let ln_score =
+                (self.scored * known + assumed * PRIOR_SCORE[kind].ln()) / (self.scored + assumed);
+            (-SCORE_SHARPNESS * ln_score).exp()
+        });
+        let sum: f64 = weights.iter().sum();
+        weights.map(|weight| weight / sum)
+    }
+
+    /// Quantiles of a forecast at [`QUANTILES`].
+    pub(crate) fn quantiles(&self, said: &Said) -> [f64; QUANTILES.len()] {
+        let (unit, weights) = (self.unit(said), self.weights());
+        let mut quantiles = [0.0; QUANTILES.len()];
+        for (kind, weight) in weights.into_iter().enumerate() {
+            for (sum, cut) in quantiles.iter_mut().zip(self.residuals[kind].cut()) {
+                *sum += weight * within(kind, edge(kind, said, unit, cut), said.believable);
+            }
         }
-        let at = |cut: f64| or_zero(by_ln(point, spread, cut).clamp(believable.0, believable.1));
-        (self.in_ln.cut().map(at), self.in_ln.mean(now_s, at))
+        let middle = quantiles[QUANTILES.len() / 2];
+        quantiles.map(|quantile| {
+            let moved = self.moved[usize::from(quantile > middle)];
+            (middle + (quantile - middle) * moved.exp()).max(0.0)
+        })
+    }
+
+    /// The mean of a forecast.
+    pub(crate) fn mean(&self, said: &Said, now_s: f64) -> f64 {
+        let unit = self.unit(said);
+        let mean = |kind: usize| {
+            let value = |residual| within(kind, edge(kind, said, unit, residual), said.believable);
+            self.residuals[kind].mean(now_s, value)
+        };
+        let weights = self.weights().into_iter().enumerate();
+        weights.map(|(kind, weight)| weight * mean(kind)).sum()
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.in_ln.len() + self.in_units.len()
+        self.residuals.iter().map(Residuals::len).sum()
     }
 }
 
-fn by_ln(point: f64, spread: f64, cut: f64) -> f64 {
+/// A value of a kind of band, by its residual.
+fn edge(kind: usize, said: &Said, unit: f64, residual: f64) -> f64 {
+    match kind {
+        0 => or_zero(by_ln(said.point, said.spread, residual)),
+        1 => by_unit(said.point, unit, residual),
+        _ => by_unit(said.center, unit, residual),
+    }
+}
+
+/// Keeps a value within what is believable. A rate that was measured as 0 may be 0 again: only logarithms need a
+/// lower bound.
+fn within(kind: usize, value: f64, believable: (f64, f64)) -> f64 {
+    if kind == 0 {
+        or_zero(value.clamp(believable.0, believable.1))
+    } else {
+        value.min(believable.1)
+    }
+}
+
+pub(crate) fn by_ln(point: f64, spread: f64, cut: f64) -> f64 {
     point * (spread * cut).exp()
 }
 
-fn by_unit(point: f64, unit: f64, cut: f64) -> f64 {
+pub(crate) fn by_unit(point: f64, unit: f64, cut: f64) -> f64 {
     (point + unit * cut).max(0.0)
-}
-
-/// 5-95 % bands around a model without its own: its recent errors at this horizon (split conformal
-/// prediction).
-#[derive(Debug, Clone)]
-pub(crate) struct Conformal {
-    horizon_s: f64,
-    pending: VecDeque<(f64, Banded)>,
-    bands: Bands,
-}
-
-impl Conformal {
-    pub(crate) fn new(horizon_s: f64) -> Self {
-        Self {
-            horizon_s,
-            pending: VecDeque::new(),
-            bands: Bands::new(horizon_s),
-        }
-    }
-
-    /// The band around a forecast made now, from what is known now: `truth(from_s, to_s)` may be called for
-    /// the past. NaN around NaN.
-    pub(crate) fn band(
-        &mut self,
-        now_s: f64,
-        point: f64,
-        truth: impl Fn(f64, f64) -> f64,
-    ) -> [f64; 2] {
-        while let Some((said_s, said)) = self.pending.front().copied()
-            && said_s + self.horizon_s <= now_s
-        {
-            self.pending.pop_front();
-            let truth = truth(said_s, said_s + self.horizon_s);
-            if !truth.is_nan() {
-                self.bands.learn(&said, truth, now_s, SAMPLE_S);
-            }
-        }
-        if !point.is_finite() {
-            return [f64::NAN; 2];
-        }
-        self.bands.recut(now_s);
-        let banded = self.bands.around(point, ASSUMED_SPREAD);
-        self.pending.push_back((now_s, banded));
-        self.bands.band(&banded)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::score::BandScore;
 
-    /// Bands around `said` for what `happens` each second, after the first 200.
-    fn judged(happens: impl Fn(u32) -> f64, said: impl Fn(u32) -> f64) -> BandScore {
-        let mut conformal = Conformal::new(1.0);
-        let second = |time_s: f64| {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole and > 0
-            let second = time_s.round() as u32;
-            second
-        };
-        let bands = (1..1000_u32).map(|now| {
-            let truth = |from_s: f64, _to_s: f64| happens(second(from_s));
-            let band = conformal.band(f64::from(now), said(now), truth);
-            (now, band)
-        });
-        let bands: Vec<_> = bands.filter(|(now, _)| *now > 200).collect();
-        BandScore::of(bands.into_iter().map(|(now, band)| (band, happens(now)))).unwrap()
+    /// Coverage of the last 600 of 1000 seconds, and the mean width over the mean truth.
+    fn judged(happens: impl Fn(u32) -> f64, said: impl Fn(u32) -> f64) -> (f64, f64) {
+        let mut bands = Bands::new(1.0);
+        let (mut held, mut width, mut sent) = (0.0, 0.0, 0.0);
+        for now in 1..1000_u32 {
+            let now_s = f64::from(now);
+            bands.recut(now_s);
+            let said = Said {
+                point: said(now),
+                center: 50.0,
+                spread: 0.3,
+                usual: 0.3,
+                believable: (0.0, 1e6),
+            };
+            let banded = bands.around(&said);
+            let truth = happens(now);
+            if now >= 400 {
+                held += f64::from(u8::from(
+                    (banded.given[0]..=banded.given[1]).contains(&truth),
+                ));
+                width += banded.given[1] - banded.given[0];
+                sent += truth;
+            }
+            bands.learn(&banded, truth, now_s, 1.0);
+        }
+        (held / 600.0, width / sent)
+    }
+
+    fn noise(i: u32) -> f64 {
+        f64::from((i * 7919 + 13) % 101) / 101.0
     }
 
     #[test]
-    fn bands_hold_what_they_say_for_rates_that_grow_and_for_rates_that_stop() {
-        let noise = |i: u32| f64::from((i * 7919 + 13) % 101) / 101.0;
+    fn bands_hold_for_rates_that_grow_that_stop_and_whose_noise_grows() {
         let grows = |i: u32| 10.0 * (f64::from(i) / 200.0).exp();
-        let growing = judged(|i| grows(i) * (0.8 + 0.4 * noise(i)), grows);
-        assert!((0.86..0.95).contains(&growing.coverage90), "{growing:?}");
-        let stopping = judged(
-            |i| if i % 2 == 0 { 0.0 } else { 100.0 * noise(i) },
-            |_| 50.0,
-        );
-        assert!((0.86..=1.0).contains(&stopping.coverage90), "{stopping:?}");
-        // the band in logarithms would be e^17 wide
-        assert!(stopping.width_pct < 500.0, "{stopping:?}");
+        let (held, _) = judged(|i| grows(i) * (0.8 + 0.4 * noise(i)), grows);
+        assert!((0.87..0.93).contains(&held), "{held}");
+        let stops = |i: u32| if i.is_multiple_of(2) { 0.0 } else { 100.0 * noise(i) };
+        let (held, width) = judged(stops, |_| 50.0);
+        assert!((0.87..0.93).contains(&held), "{held}");
+        assert!(width < 5.0, "{width}");
+        // residuals of before are too small: only what moves the ends keeps up
+        let size = |i: u32| 0.1 * f64::from(i) / 10.0;
+        let (held, _) = judged(|i| 100.0 + size(i) * (noise(i) - 0.5), |_| 100.0);
+        assert!((0.87..0.93).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn a_model_that_predicts_nothing_gets_the_band_of_the_mean() {
+        // the forecast is off by as much as the truths vary, both at random around 50
+        let happens = |i: u32| 40.0 + 20.0 * noise(i);
+        let (held, width) = judged(happens, |i| 10.0 + 80.0 * noise(i + 57));
+        assert!((0.87..0.93).contains(&held), "{held}");
+        // 90 % of the truths lie in 18 of 50; around the forecast they would lie in some 80
+        assert!(width < 0.6, "{width}");
     }
 }

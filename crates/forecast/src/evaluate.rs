@@ -6,7 +6,7 @@ use crate::types::{
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::bands::Conformal;
+use crate::conformal::Conformal;
 use crate::estimators::{EstimatorOptions, State, Walk};
 use crate::forecast::Forecast;
 use crate::score::{BandScore, FLOOR_PART, Skill, Summary, coverage, error_pct, skills};

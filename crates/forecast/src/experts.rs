@@ -25,6 +25,9 @@ const BIAS_PRIOR_WEIGHT: f64 = 4.0;
 const BIAS_MAX: f64 = 0.7;
 /// The spread assumed at first: part of the value, times horizon (in s) to a power.
 const SPREAD_PRIOR: (f64, f64) = (0.1, 0.25);
+/// A shorter horizon's errors differ from those assumed there. This part of the difference, in logarithms, is expected at
+/// the longer horizon: a second without change says less of thirty.
+const SPREAD_INHERITED: f64 = 0.5;
 /// The pooled value is the mean of the middle of the weight: this much to either side of the median.
 const MIDDLE: f64 = 0.15;
 
@@ -62,10 +65,13 @@ pub enum Expert {
     /// What the window is worth now. The paper's model amounts to it: its loss curve, made from a
     /// few losses, says that the next one is near.
     Now,
+    /// The usual rate less what the next dips of the window cost, if these come at a regular interval: of flows
+    /// without a window law.
+    Cycle,
 }
 
 /// The experts, in the order of all lists of theirs.
-pub const EXPERTS: [Expert; 14] = [
+pub const EXPERTS: [Expert; 15] = [
     Expert::State,
     Expert::Unbiased,
     Expert::Likely,
@@ -80,6 +86,7 @@ pub const EXPERTS: [Expert; 14] = [
     Expert::MeanOfAll,
     Expert::RateNow,
     Expert::Now,
+    Expert::Cycle,
 ];
 
 /// One value for each expert.
@@ -87,7 +94,16 @@ pub(crate) type ByExpert = [f64; EXPERTS.len()];
 
 impl Expert {
     /// Those that look at the window.
-    pub(crate) const OF_WINDOW: [Self; 4] = [Self::State, Self::Unbiased, Self::Likely, Self::Now];
+    pub(crate) const OF_WINDOW: [Self; 5] = [
+        Self::State,
+        Self::Unbiased,
+        Self::Likely,
+        Self::Now,
+        Self::Cycle,
+    ];
+
+    /// Those that say the same as [`Expert::State`] where no window law is known.
+    const OF_LAW: [Self; 2] = [Self::Likely, Self::Now];
 
     /// The relative error assumed before any is known: rounded from real and synthetic flows. Those
     /// of few samples grow with the horizon, means hardly do.
@@ -98,7 +114,7 @@ impl Expert {
             Self::Now | Self::RateNow | Self::LastSample | Self::Ewma | Self::HoltWinters => {
                 0.05 * horizon_s.sqrt()
             }
-            Self::HarmonicMean | Self::EwmaTuned => 0.08 * horizon_s.powf(0.4),
+            Self::HarmonicMean | Self::EwmaTuned | Self::Cycle => 0.08 * horizon_s.powf(0.4),
             Self::ShortMean => 0.25,
             Self::WindowMean => 0.3,
             Self::MeanOfAll => 0.33,
@@ -109,11 +125,16 @@ impl Expert {
 /// What is known about the experts at one horizon: fading sums of ln error, and of the weights in them.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
+    horizon_s: f64,
     error: ByExpert,
+    weight: f64,
+    /// ln error assumed of each, and how many errors that counts as.
+    prior: ByExpert,
+    prior_weight: f64,
     /// Whether each may have weight.
     used: [bool; EXPERTS.len()],
     pooled_error: f64,
-    weight: f64,
+    pooled_prior: f64,
     /// Fading sum of what the state was off by, and of the weights in it.
     bias: (f64, f64),
     bias_memory_s: f64,
@@ -121,16 +142,37 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(horizon_s: f64) -> Self {
-        let weight = PRIOR_WEIGHT.0 + PRIOR_WEIGHT.1 * horizon_s;
-        let spread = SPREAD_PRIOR.0 * horizon_s.max(1.0).powf(SPREAD_PRIOR.1);
         Self {
+            horizon_s,
+            error: [0.0; EXPERTS.len()],
+            weight: 0.0,
+            prior: assumed(horizon_s),
+            prior_weight: PRIOR_WEIGHT.0 + PRIOR_WEIGHT.1 * horizon_s,
             used: [true; EXPERTS.len()],
-            error: EXPERTS.map(|e| weight * (e.error_prior(horizon_s) + ERROR_FLOOR).ln()),
-            pooled_error: weight * spread.ln(),
-            weight,
+            pooled_error: 0.0,
+            pooled_prior: assumed_spread(horizon_s),
             bias: (0.0, BIAS_PRIOR_WEIGHT * (1.0 + horizon_s / 5.0)),
             bias_memory_s: BIAS_MEMORY_S + 3.0 * horizon_s,
         }
+    }
+
+    /// Leaves out the experts that say nothing of their own about a flow with a window law, or without.
+    pub(crate) fn suit(&mut self, has_law: bool) {
+        self.used[Expert::Cycle as usize] = !has_law;
+        for expert in Expert::OF_LAW {
+            self.used[expert as usize] = has_law;
+        }
+    }
+
+    /// Expects errors as they were at a shorter horizon, where truths are known earlier, in proportion to those assumed.
+    /// So a flow that has been regular for some seconds is expected to be so for thirty. Not for flows with a window
+    /// law: seconds without a loss do not say when the next comes.
+    pub(crate) fn expect_as(&mut self, shorter: &Self) {
+        let (here, there) = (assumed(self.horizon_s), assumed(shorter.horizon_s));
+        let known = shorter.ln_errors();
+        self.prior = std::array::from_fn(|e| here[e] + known[e] - there[e]);
+        let surprise = shorter.usual_error().ln() - assumed_spread(shorter.horizon_s);
+        self.pooled_prior = assumed_spread(self.horizon_s) + SPREAD_INHERITED * surprise;
     }
 
     /// Takes all weight from the experts that look at the window.
@@ -155,6 +197,7 @@ impl Pool {
         }
         self.pooled_error = keep * self.pooled_error + ln_error(ln_point);
         self.weight = keep * self.weight + 1.0;
+        self.prior_weight *= keep;
         let keep = (-passed_s / self.bias_memory_s).exp();
         let off = (ln_truth - ln_value[0]).clamp(-BIAS_MAX, BIAS_MAX);
         self.bias = (keep * self.bias.0 + off, keep * self.bias.1 + 1.0);
@@ -162,10 +205,10 @@ impl Pool {
 
     /// The path changed: what was known of the experts counts less.
     pub(crate) fn forget(&mut self, keep: f64) {
-        let ln_error = self.error.map(|sum| sum / self.weight);
-        self.weight *= keep;
-        self.error = ln_error.map(|ln_error| ln_error * self.weight);
+        self.error = self.error.map(|sum| keep * sum);
         self.pooled_error *= keep;
+        self.weight *= keep;
+        self.prior_weight *= keep;
         self.bias.0 *= keep;
     }
 
@@ -176,7 +219,7 @@ impl Pool {
 
     /// Weights from errors, assumed and known; what was assumed fades as errors do.
     pub(crate) fn weights(&self) -> ByExpert {
-        let ln_error = self.error.map(|sum| sum / self.weight);
+        let ln_error = self.ln_errors();
         let used = || {
             ln_error
                 .into_iter()
@@ -195,10 +238,27 @@ impl Pool {
         weights.map(|weight| weight / sum)
     }
 
+    /// Mean ln error of each expert, assumed and known.
+    fn ln_errors(&self) -> ByExpert {
+        let total = self.weight + self.prior_weight;
+        std::array::from_fn(|e| (self.error[e] + self.prior_weight * self.prior[e]) / total)
+    }
+
     /// Geometric mean of the pooled forecast's errors.
     pub(crate) fn usual_error(&self) -> f64 {
-        (self.pooled_error / self.weight).exp()
+        let sum = self.pooled_error + self.prior_weight * self.pooled_prior;
+        (sum / (self.weight + self.prior_weight)).exp()
     }
+}
+
+/// ln of the error assumed of each expert.
+fn assumed(horizon_s: f64) -> ByExpert {
+    EXPERTS.map(|expert| (expert.error_prior(horizon_s) + ERROR_FLOOR).ln())
+}
+
+/// ln of the pooled forecast's error assumed at first.
+fn assumed_spread(horizon_s: f64) -> f64 {
+    (SPREAD_PRIOR.0 * horizon_s.max(1.0).powf(SPREAD_PRIOR.1)).ln()
 }
 
 /// Weighted median, smoothed: the mean of what lies in the middle of the weight. Weights sum to 1.
@@ -244,5 +304,45 @@ mod tests {
         assert!(weights[7] > 0.9, "{weights:?}");
         assert!((middle(&ln_value, &weights) - 0.01).abs() < 1e-9);
         assert!((pool.usual_error() / 0.1 - 1.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn who_is_right_at_a_short_horizon_is_believed_at_a_long_one() {
+        let (mut short, mut long) = (Pool::new(1.0), Pool::new(30.0));
+        let mut ln_value = [0.3; EXPERTS.len()];
+        ln_value[Expert::ShortMean as usize] = 0.001;
+        for _ in 0..10 {
+            short.learn(&ln_value, 0.001, 0.0, 1.0);
+        }
+        let is_believed = |pool: &Pool| pool.weights()[Expert::ShortMean as usize];
+        assert!(is_believed(&long) < 0.1);
+        let before = long.usual_error();
+        long.expect_as(&short);
+        assert!(is_believed(&long) > 0.9, "{:?}", long.weights());
+        assert!(long.usual_error() < 0.5 * before);
+        // what is known at the long horizon outweighs it
+        ln_value.swap(Expert::ShortMean as usize, Expert::MeanOfAll as usize);
+        for _ in 0..200 {
+            long.learn(&ln_value, 0.001, 0.0, 1.0);
+            long.expect_as(&short);
+        }
+        assert!(is_believed(&long) < 0.1, "{:?}", long.weights());
+    }
+
+    #[test]
+    fn without_a_window_law_what_the_window_is_worth_has_one_vote() {
+        let mut pool = Pool::new(1.0);
+        pool.suit(false);
+        let weights = pool.weights();
+        assert_eq!(
+            [
+                weights[Expert::Likely as usize],
+                weights[Expert::Now as usize]
+            ],
+            [0.0; 2]
+        );
+        assert!(weights[Expert::Cycle as usize] > 0.0);
+        pool.suit(true);
+        assert_eq!(pool.weights()[Expert::Cycle as usize], 0.0);
     }
 }

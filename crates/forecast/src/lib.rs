@@ -15,6 +15,7 @@
 
 mod bands;
 pub mod baselines;
+mod conformal;
 pub mod econ;
 pub mod estimators;
 pub mod evaluate;

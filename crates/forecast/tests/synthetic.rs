@@ -211,7 +211,9 @@ fn a_short_trace_is_forecast_in_packets_per_second() {
                 walks_down,
                 ..DEMO
             };
-            for (ours, best, coverage) in pooled(flow, 1..21, &[1.0, 5.0, 10.0]) {
+            // without random losses all seeds give the same flow
+            let seeds = if loss > 0.0 { 1..61 } else { 1..2 };
+            for (ours, best, coverage) in pooled(flow, seeds, &[1.0, 5.0, 10.0]) {
                 assert!(
                     ours <= (1.12 * best).max(0.2), // without loss all are nearly exact
                     "loss {loss}: {ours} against {best}"

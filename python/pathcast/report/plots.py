@@ -122,7 +122,8 @@ def cwnd_plot(series: FlowSeries, losses: list[tuple[float, float]], training_s:
             axes.plot(at_s, window, "v", color=VERMILION, ms=5, label="loss: an epoch ends")
         axes.set(xlabel="time (s)", ylabel="cwnd (packets)", xlim=(0, series.time_s[-1]))
         axes.set_ylim(bottom=0)
-        axes.legend(loc="upper right", ncols=2)
+        # above the curve, and at the side that a narrow screen shows first
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, ncols=2)
 
     return svg(10, 3.2, draw)
 

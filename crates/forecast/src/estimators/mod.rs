@@ -104,7 +104,7 @@ impl Estimator {
     ) -> Result<Self, ForecastError> {
         let mut walk = Walk::new(series, options, &[model])?;
         let mut residuals: Vec<(f64, Residuals)> = (options.horizons_s.iter())
-            .map(|&horizon_s| (horizon_s, Residuals::new(horizon_s)))
+            .map(|&horizon_s| (horizon_s, Residuals::cautious(horizon_s)))
             .collect();
         // (made at, ln of the forecast), oldest first
         let mut pending: Vec<VecDeque<(f64, f64)>> = vec![VecDeque::new(); residuals.len()];

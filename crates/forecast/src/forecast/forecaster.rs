@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::breaks::OnBreak;
+use super::cycle::Cycle;
 use super::horizon::Horizon;
 use super::notes::Notes;
 use super::types::{Ablation, ForecasterOptions, Observation};
@@ -94,6 +95,8 @@ pub struct Forecaster {
     pub(super) holt_winters: HoltWinters,
     pub(super) reward: Reward,
     pub(super) ceiling_packets: f64,
+    /// Of flows without a window law.
+    pub(super) cycle: Cycle,
     pub(super) horizons: Vec<Horizon>,
 }
 
@@ -110,6 +113,9 @@ impl Forecaster {
         if let Some(got) = options.rtt_s.filter(|&rtt| bad(rtt)) {
             return Err(ForecastError::BadRtt { got });
         }
+        // ascending: each learns from the one before
+        let mut horizons_s = options.horizons_s.clone();
+        horizons_s.sort_by(f64::total_cmp);
         let rtt_s = options.rtt_s.unwrap_or(ASSUMED_RTT_S);
         let rtt_source = if options.rtt_s.is_some() {
             RttSource::Given
@@ -156,10 +162,10 @@ impl Forecaster {
                 limit: f64::INFINITY,
             },
             ceiling_packets: f64::INFINITY,
-            horizons: options
-                .horizons_s
+            cycle: Cycle::default(),
+            horizons: horizons_s
                 .iter()
-                .map(|&horizon_s| Horizon::new(horizon_s))
+                .map(|&horizon_s| Horizon::new(horizon_s, options.cc.has_law()))
                 .collect(),
         })
     }

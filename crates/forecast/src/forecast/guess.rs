@@ -1,5 +1,6 @@
 //! Forecasts: the experts' guesses for one horizon, pooled, with their quantiles.
 
+use super::cycle::usual_rate;
 use super::forecaster::Forecaster;
 use super::horizon::{Horizon, Pending, Summary, summarize};
 use super::notes::Note;
@@ -61,8 +62,11 @@ impl Forecaster {
         let now_s = now_s.max(last.time_s);
         let (guess, weights) = self.guess(horizon, state, now_s);
         let believable = self.believable(guess.ln_point.exp());
-        let (quantiles, mean) =
-            (horizon.bands).quantiles(guess.ln_point.exp(), guess.spread, believable, now_s);
+        let said = horizon.said(&guess, believable);
+        let (quantiles, mean) = (
+            horizon.bands.quantiles(&said),
+            horizon.bands.mean(&said, now_s),
+        );
         let losses_remembered = self.hazard.losses();
         let packets_remembered = self.hazard.packets();
         Ok(Forecast {
@@ -105,7 +109,7 @@ impl Forecaster {
 
     /// What quantiles are kept within: a few times beyond what the flow has done and is expected to
     /// do. After a standstill the spread in ln may be beyond all reason.
-    fn believable(&self, point: f64) -> (f64, f64) {
+    pub(super) fn believable(&self, point: f64) -> (f64, f64) {
         let (low, high) = self.sample_range;
         (
             low.min(point) / BELIEVABLE,
@@ -125,6 +129,15 @@ impl Forecaster {
         let from_s = now_s - self.rtt_s.max(RATE_NOW_S);
         let rate = self.snd_nxt.rate(from_s, now_s);
         (self.quantity == Quantity::PacketsPerS && !rate.is_nan()).then_some(rate)
+    }
+
+    /// The usual rate less what regular dips of the window cost; `None` before the first sample.
+    fn by_cycle(&self, now_s: f64, horizon_s: f64) -> Option<f64> {
+        if self.cc.has_law() {
+            return None;
+        }
+        let part = self.cycle.part(now_s, horizon_s).unwrap_or(1.0);
+        usual_rate(&self.samples).map(|usual| part * usual)
     }
 
     pub(super) fn law(&self) -> Law<'_> {
@@ -182,6 +195,7 @@ impl Forecaster {
             or_now(mean_of_all),
             or_now(self.rate_now(now_s).or(last_sample(samples))),
             self.now_packets_per_s(state).unwrap_or(now_worth),
+            or_now(self.by_cycle(now_s, horizon.horizon_s)),
         ];
         let mut ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
         let mut ln_queue = ln_value[Expert::Now as usize] - now_worth.max(VALUE_FLOOR).ln();

@@ -4,8 +4,8 @@ use crate::types::SAMPLE_S;
 use std::collections::VecDeque;
 
 use super::regression::Regression;
-use crate::bands::{Banded, Bands, VALUE_FLOOR};
-use crate::experts::{ByExpert, Pool};
+use crate::bands::{Banded, Bands, Said, VALUE_FLOOR};
+use crate::experts::{ByExpert, Expert, Pool};
 use crate::renewal::{Piece, Renewal};
 
 /// All that is learned for one horizon.
@@ -32,22 +32,35 @@ pub(super) struct Pending {
 }
 
 impl Horizon {
-    pub(super) fn new(horizon_s: f64) -> Self {
+    pub(super) fn new(horizon_s: f64, has_law: bool) -> Self {
+        let mut pool = Pool::new(horizon_s);
+        pool.suit(has_law);
         Self {
             horizon_s,
             table: None,
             pending: VecDeque::new(),
             resolved: 0,
-            pool: Pool::new(horizon_s),
+            pool,
             regression: Regression::new(horizon_s),
             bands: Bands::new(horizon_s),
         }
     }
 
     /// Keeps a forecast until its truth is known.
-    pub(super) fn keep(&mut self, forecast: Pending) {
-        let banded = self.bands.around(forecast.ln_point.exp(), forecast.spread);
+    pub(super) fn keep(&mut self, forecast: Pending, believable: (f64, f64)) {
+        let banded = self.bands.around(&self.said(&forecast, believable));
         self.pending.push_back((forecast, banded));
+    }
+
+    /// What the bands of a forecast are put around.
+    pub(super) fn said(&self, forecast: &Pending, believable: (f64, f64)) -> Said {
+        Said {
+            point: forecast.ln_point.exp(),
+            center: forecast.ln_value[Expert::WindowMean as usize].exp(),
+            spread: forecast.spread,
+            usual: self.pool.usual_error(),
+            believable,
+        }
     }
 
     pub(super) fn learn(&mut self, forecast: &Pending, banded: &Banded, truth: f64, now_s: f64) {

@@ -12,6 +12,7 @@
 
 mod breaks;
 mod changes;
+mod cycle;
 mod forecaster;
 mod guess;
 mod horizon;

@@ -73,6 +73,9 @@ impl Forecaster {
         self.follow_changes(record, self.losses.saturating_sub(losses));
         self.range = (self.range.0.min(level), self.range.1.max(level));
         self.cwnd.push(t, record.cwnd_packets);
+        if !self.cc.has_law() {
+            self.cycle.observe(t, record.cwnd_packets);
+        }
         self.snd_nxt.push(t, record.snd_nxt_packets);
         if matches!(self.rtt_source, RttSource::Assumed | RttSource::Estimated)
             && self

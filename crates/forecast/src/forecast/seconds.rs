@@ -1,5 +1,6 @@
 //! What the forecaster does each second: sample, resolve, learn, refit, and forecast for later scoring.
 
+use super::cycle::usual_rate;
 use super::forecaster::{Forecaster, REFIT_S, SILENCE_S};
 use super::reward;
 use super::types::Ablation;
@@ -68,13 +69,22 @@ impl Forecaster {
     fn tick(&mut self, now_s: f64) {
         let from_s = now_s - SAMPLE_S;
         self.take_sample(self.truth(from_s, now_s), self.cwnd.mean(from_s, now_s));
+        if !self.cc.has_law()
+            && let Some(usual) = usual_rate(&self.samples)
+        {
+            let mut cycle = std::mem::take(&mut self.cycle);
+            cycle.second(now_s, usual, |from_s, to_s| self.truth(from_s, to_s));
+            self.cycle = cycle;
+        }
         self.hazard.forget((-SAMPLE_S / LOSS_MEMORY_S).exp());
         let refit_ticks = (REFIT_S / SAMPLE_S) as u32;
         if self.ticks <= self.refit_until || self.ticks.is_multiple_of(refit_ticks) {
             self.refit(now_s);
         }
         let mut horizons = std::mem::take(&mut self.horizons);
-        for horizon in &mut horizons {
+        for index in 0..horizons.len() {
+            let (shorter, longer) = horizons.split_at_mut(index);
+            let horizon = &mut longer[0];
             while let Some(&(first, banded)) = horizon.pending.front()
                 && first.time_s + horizon.horizon_s <= now_s
             {
@@ -84,10 +94,16 @@ impl Forecaster {
                     horizon.learn(&first, &banded, truth, now_s);
                 }
             }
+            if let Some(shorter) = shorter.last()
+                && !self.cc.has_law()
+            {
+                horizon.pool.expect_as(&shorter.pool);
+            }
             horizon.bands.recut(now_s);
             let state = self.detector.state(now_s);
             let (guess, _) = self.guess(horizon, &state, now_s);
-            horizon.keep(guess);
+            let believable = self.believable(guess.ln_point.exp());
+            horizon.keep(guess, believable);
         }
         self.horizons = horizons;
     }
