@@ -17,6 +17,7 @@ from importlib import import_module
 # as in `typing`, which takes longer to import than all of this; type checkers know the name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathcast._advice import Advice, advise
     from pathcast._convert import Conversion, convert
     from pathcast._follow import CurveEstimate, Followed, FollowedCurve, PathChange, follow
     from pathcast._internal import __version__ as __version__
@@ -90,6 +91,7 @@ __all__ = [
     "MODELS",
     "QUANTILE_LEVELS",
     "SUITED",
+    "Advice",
     "Alternative",
     "Arrivals",
     "BandScore",
@@ -155,6 +157,7 @@ __all__ = [
     "WatchReport",
     "WatchedFlow",
     "WhatIf",
+    "advise",
     "calibrate",
     "capabilities",
     "convert",
@@ -205,6 +208,7 @@ _PUBLIC = {
         "latency",
         "latency_on_trace",
     ),
+    "_advice": ("Advice", "advise"),
     "_limits": ("LIMITS", "FlowLimits", "limits"),
     "min_plus": ("Arrivals", "Curve"),
     "models": (

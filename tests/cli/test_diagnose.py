@@ -68,6 +68,71 @@ def test_the_command_tells_each_flow_in_words_and_json(tmp_path):
     assert flow["shares"]["loss"] > 0.5
 
 
+def test_advice_is_what_the_path_gives():
+    """A lossy path helps those that do not cut their window at each loss; a full one is as fast for all."""
+    lossy = pathcast.Path.parse(
+        "rate = '50 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\nloss = 0.001"
+    )
+    _, trace = pathcast.simulate(lossy, ["cubic"], duration_s=20)
+    found = pathcast.advise(trace, draws=10)
+    assert (found.change.scheme, found.by, found.sure) == ("bbr", "goodput_bps", True)
+    (then,), (now,) = (
+        [
+            flow.goodput_bps
+            for flow in pathcast.simulate(lossy, [scheme], duration_s=20, seed=7)[0].flows
+        ]
+        for scheme in ("bbr", "cubic")
+    )
+    assert found.gain.p5 / 1.3 < then / now < 1.3 * found.gain.p95
+    full = pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = '4 BDP'")
+    _, trace = pathcast.simulate(full, ["cubic"], duration_s=20)
+    found = pathcast.advise(trace, draws=10)
+    assert (found.change.scheme, found.by) == ("bbr", "delay_p95_ms")
+    assert found.gain.median > 2
+    # and who has the best of both already is told to leave it
+    _, trace = pathcast.simulate(full, ["bbr"], duration_s=20)
+    found = pathcast.advise(trace, draws=10)
+    assert found.change is None and len(found.tried.outcomes) == 3
+
+
+def test_advice_where_no_configuration_of_the_sender_helps():
+    for limit, said in (
+        ("receive_window", "99.9 kB in a round trip of 60 ms are at most 13.3 Mbit/s"),
+        ("application", "sends less than the path would carry"),
+        ("idle", "Nothing is in flight"),
+        ("policer", "A policer"),
+    ):
+        path, keys = CASES[limit]
+        found = pathcast.advise(trace_of(path, **keys))
+        assert said in found.text, found.text
+        assert found.change is found.tried is None
+
+
+def test_a_flow_too_short_for_its_path_gets_a_larger_first_window():
+    path = "rate = '50 Mbit/s'\ndelay = '40 ms'"
+    transfer = {"workload": {"kind": "transfer", "size": "300 kB", "count": 1}}
+    found = pathcast.advise(trace_of(path, **transfer))
+    assert (found.change.initial_window, found.by, found.gain) == (40, "completion_s", None)
+    assert "3 round trips of 80 ms instead of 4" in found.text
+
+
+def test_the_command_advises_in_words_and_json(tmp_path):
+    file = tmp_path / "trace.parquet"
+    trace_of("rate = '10 Mbit/s'\ndelay = '20 ms'\nloss = 0.004", duration_s=10).write(file)
+    done = run("diagnose", file, "--advise")
+    assert done.returncode == 0, done.stderr
+    assert "What would help: bbr: goodput" in done.stdout
+    done = run("diagnose", file, "--advise", "--json")
+    advice = json.loads(done.stdout)["flows"][0]["advice"]
+    assert advice["change"]["scheme"] == "bbr" and advice["gain"]["median"] > 1.2
+    assert [one["scheme"] for one in advice["tried"]["alternatives"]] == ["cubic", "reno", "bbr"]
+    assert "advice" not in json.loads(run("diagnose", file, "--json").stdout)["flows"][0]
+    # a scheme that no simulator has
+    done = run("diagnose", file, "--advise", "--scheme", "nonesuch")
+    assert done.returncode == 0, done.stderr
+    assert "What would help is not known" in done.stdout
+
+
 def test_what_cannot_be_judged_is_said(tmp_path):
     file = tmp_path / "two.csv"
     file.write_text("time_s,cwnd_packets\n0.0,10\n0.0,11\n")
