@@ -3,8 +3,9 @@
 usage: .venv/bin/python benches/advice.py [--count 25] [--held-out] [--seeds 3] [-o FILE.json]
 
 Simulates the flows of `pathcast evaluate limits`, 25 of each limit over random paths, and asks for advice from each
-trace. Then each configuration of the advice's kind runs over the true path, with other seeds. An advice is right if its
-measured gain is at least half of the best that any of them measured, and "change nothing" if none gains 10 %.
+trace. Then each configuration of the advice's kind runs over the true path, with other seeds. The
+true path decides what matters: goodput if any of them gains 10 %, else delay if any is 1.25 times as short, else nothing.
+An advice is right if it gains at least half of the best possible there. "Always BBR" and "change nothing" are judged alike.
 """
 
 import argparse
@@ -20,8 +21,11 @@ import pathcast
 from pathcast._advice import INITIAL_WINDOWS, SCHEMES
 from pathcast.experiments.limits.cells import Flow, flows
 
-#: A gain worth a change.
-WORTH = 1.1
+#: Gains worth a change, of goodput and of the 95th percentile of delay.
+WORTH, WORTH_DELAY = 1.1, 1.25
+
+#: What a flow without advice has of the others' verdicts.
+NO_BASELINES = {"always_bbr_right": False, "nothing_right": False}
 
 
 def measured(flow: Flow, seeds: int, **keys):
@@ -42,7 +46,12 @@ def judge(flow: Flow, seeds: int):
     try:
         advice = pathcast.advise(trace)
     except pathcast.PathcastError as error:
-        return {"name": flow.name, "limit": flow.limit, "failed": str(error), "right": False}
+        return {
+            "name": flow.name,
+            "limit": flow.limit,
+            "failed": str(error),
+            "right": False,
+        } | NO_BASELINES
     own = measured(flow, seeds)
     by_keys = {(scheme, None): {"scheme": scheme} for scheme in SCHEMES if scheme != flow.scheme}
     by_keys |= {(flow.scheme, window): {"initial_window": window} for window in INITIAL_WINDOWS}
@@ -50,16 +59,22 @@ def judge(flow: Flow, seeds: int):
     for which, keys in by_keys.items():
         goodput, delay = measured(flow, seeds, **keys)
         gains[which] = (goodput / own[0], own[1] / delay if goodput >= 0.95 * own[0] else 0.0)
-    by_delay = advice.by == "delay_p95_ms"
-    best = max(gain[by_delay] for gain in gains.values())
-    if advice.change is None:
-        right, gain = best < WORTH, 1.0
-    else:
-        gain = gains[advice.change.scheme, advice.change.initial_window][by_delay]
-        right = gain - 1 >= (best - 1) / 2 and gain > 1
+    # what the true path says is worth a change: goodput, else delay, else nothing
+    best = [max(gain[metric] for gain in gains.values()) for metric in (0, 1)]
+    metric = 0 if best[0] >= WORTH else 1 if best[1] >= WORTH_DELAY else None
+
+    def right(which):
+        if metric is None:
+            return which is None
+        gain = 1.0 if which is None else gains[which][metric]
+        return gain > 1 and gain - 1 >= (best[metric] - 1) / 2
+
+    which = advice.change and (advice.change.scheme, advice.change.initial_window)
+    gain = which and gains[which][advice.by == "delay_p95_ms"]
     return {
-        "name": flow.name, "limit": flow.limit, "text": advice.text, "by": advice.by,
-        "said": advice.gain and advice.gain.median, "gain": gain, "best": best, "right": bool(right),
+        "name": flow.name, "limit": flow.limit, "text": advice.text, "by": advice.by, "gain": gain,
+        "said": advice.gain and vars(advice.gain), "best": best, "right": right(which),
+        "always_bbr_right": right(None if flow.scheme == "bbr" else ("bbr", None)), "nothing_right": right(None),
         "in_band": advice.gain and advice.gain.p5 <= gain <= advice.gain.p95,
     }  # fmt: skip
 
