@@ -95,9 +95,9 @@ def main():
         with open(options.output, "w") as file:
             json.dump(found, file, indent=1)
     print(
-        "| limit | flows | advice right | a change advised | median gain measured | in the interval |"
+        "| limit | flows | advice right | always BBR | change nothing | changes advised | median gain | in the interval |"
     )
-    print("|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for limit in [*dict.fromkeys(one["limit"] for one in found), "all"]:
         here = [one for one in found if limit in (one["limit"], "all")]
         changed = [one for one in here if one.get("by")]
@@ -105,8 +105,10 @@ def main():
         banded = [one for one in changed if one["in_band"] is not None]
         inside = f"{sum(one['in_band'] for one in banded)} of {len(banded)}" if banded else ""
         right = sum(one["right"] for one in here)
+        always, nothing = (sum(one[name] for one in here) for name in NO_BASELINES)
+        share = f"{right} ({right / len(here):.0%})"
         print(
-            f"| {limit} | {len(here)} | {right} ({right / len(here):.0%}) | {len(changed)} | {gain} | {inside} |"
+            f"| {limit} | {len(here)} | {share} | {always} | {nothing} | {len(changed)} | {gain} | {inside} |"
         )
     failed = Counter(one["failed"] for one in found if "failed" in one)
     for why, count in failed.items():
