@@ -189,7 +189,7 @@ def test_the_commands_of_a_page_run(page, samples, tmp_path, request):
         (bin / "iperf3").write_text(IPERF3)
         (bin / "iperf3").chmod(0o755)
     # what a page starts in the background ends with it
-    ended = "trap 'kill $(jobs -p) 2>/dev/null; true' EXIT"
+    ended = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"
     script = "\n".join(["set -eux", ended, *lines])
     environment = os.environ | {"PATH": f"{PATHCAST.parent}:{os.environ['PATH']}:{bin}"}
     done = subprocess.run(
