@@ -118,11 +118,6 @@ def advise(
         return Advice(_ELSEWHERE[found.limit])
     if found.limit == "receive_window":
         return Advice(_larger_window(trace, flow))
-    if found.limit == "policer":
-        return Advice(
-            "A policer drops what is beyond its rate, which no sender can raise; pacing below it avoids the losses. "
-            "Alternatives were not run: calibration does not know policers yet."
-        )
     own = scheme or found.scheme
     if not own:
         raise ModelError(

@@ -100,7 +100,6 @@ def test_advice_where_no_configuration_of_the_sender_helps():
         ("receive_window", "99.9 kB in a round trip of 60 ms are at most 13.3 Mbit/s"),
         ("application", "sends less than the path would carry"),
         ("idle", "Nothing is in flight"),
-        ("policer", "A policer"),
     ):
         path, keys = CASES[limit]
         found = pathcast.advise(trace_of(path, **keys))

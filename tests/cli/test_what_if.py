@@ -70,6 +70,38 @@ def test_a_flow_that_never_fills_its_path_tells_the_rate_by_its_bursts(traces, c
     assert found["queue_s"].p95 > 3 * found["queue_s"].p5
 
 
+def test_a_policer_is_told_from_a_queue_and_has_its_rate_and_bucket(calibrations, tmp_path):
+    policer = "policer = { rate = '10 Mbit/s', burst = '60 kB' }"
+    path = pathcast.Path.parse(f"rate = '80 Mbit/s'\ndelay = '15 ms'\n{policer}\n")
+    _, trace = pathcast.simulate(path, ["cubic"], duration_s=20, seed=3)
+    found = pathcast.calibrate(trace)
+    assert found.misfit < 1.5 and found.line_rate_bps > 40e6
+    assert found.parameters["rate_bps"].median == pytest.approx(10e6, rel=0.1)
+    assert found.parameters["burst_bytes"].median == pytest.approx(60e3, rel=0.3)
+    assert found.parameters["rtt_s"].median == pytest.approx(0.03, rel=0.03)
+    assert "queue_s" not in found.parameters
+    assert calibrations["filled"].line_rate_bps is None
+    # kept and read again, it is still a policer, and BBR gets over it what it gets over the true one
+    file = tmp_path / "policed.toml"
+    found.write(file)
+    assert "policer" in file.read_text()
+    again = pathcast.Calibration.load(file)
+    assert again.line_rate_bps == found.line_rate_bps
+    (got,) = pathcast.what_if(
+        again, [pathcast.Alternative("bbr")], draws=10, duration_s=20
+    ).outcomes
+    report, _ = pathcast.simulate(path, ["bbr"], duration_s=20, seed=9)
+    assert got.goodput_bps.p5 / 1.1 < report.flows[0].goodput_bps < 1.1 * got.goodput_bps.p95
+    # a hostile posterior
+    text = (tmp_path / "policed.posterior.json").read_text()
+    for bad in ("-1", '"fast"', "true", "NaN"):
+        value = f'"line_rate_bps": {found.line_rate_bps}'
+        assert value in text
+        (tmp_path / "bad.posterior.json").write_text(text.replace(value, f'"line_rate_bps": {bad}'))
+        with pytest.raises(pathcast.PathFileError, match="expected a positive number"):
+            pathcast.Calibration.load(tmp_path / "bad.posterior.json")
+
+
 def test_bbr_is_foretold_from_a_cubic_flow(calibrations):
     """The flow itself got a fifth of the rate; what it got is no forecast of what BBR gets."""
     asked = [pathcast.Alternative("cubic"), pathcast.Alternative("bbr")]

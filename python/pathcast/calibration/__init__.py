@@ -7,6 +7,7 @@ the posterior, from which `what_if` runs other schemes and workloads.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy as np
 from pathcast._limits import limits
 from pathcast.calibration.closed_forms import PARAMETERS, FirstEstimate
 from pathcast.calibration.features import Observation, observe
-from pathcast.calibration.fit import ROUNDS, RUNS, fit, path_of
+from pathcast.calibration.fit import ROUNDS, RUNS, Posterior, fit, path_of
 from pathcast.exceptions import ModelError, PathFileError
 from pathcast.files import write_beside
 from pathcast.path import Path, read_text
@@ -35,6 +36,9 @@ _LEAST_LOSSES = 10
 _MISFIT = 1.5
 #: Shares of time from which on something else than the path limited the flow.
 _OTHERWISE_LIMITED = 0.5
+#: Shares of the time in which a policer limits the flow, by the evidence of `limits`: from the first on, a policer is
+#: considered beside a queue; from the second on, before it.
+_MAYBE_POLICED, _PROBABLY_POLICED = 0.2, 0.5
 #: What a posterior file says that it is.
 _FORMAT = "pathcast-posterior/1"
 #: The files of a calibration: the path, and beside it the posterior.
@@ -46,6 +50,7 @@ _NARROWED_BY = {
     "queue_s": "a flow that overflows the queue: several flows at once, or a longer one",
     "loss": "a longer flow",
     "jitter_s": "one-way delays, as of captures at both ends",
+    "burst_bytes": "a longer flow",
 }
 
 
@@ -78,10 +83,12 @@ class Calibration:
         scheme: its congestion control.
         duration_s: seconds of it that were used.
         parameters: `rate_bps`, `rtt_s` (propagation, both ways), `queue_s` (time that a full queue takes to drain),
-            `queue_bytes`, `loss` and `jitter_s`.
+            `queue_bytes`, `loss` and `jitter_s`. With a policer, `rate_bps` is the policer's, and `burst_bytes` stands in
+            place of the queue.
         samples: draws of the posterior; columns `rate_bps`, `rtt_s`, `queue_s`, `loss`, `jitter_s`; shape n x 5.
         misfit: how far the flow lies from those over the best path, in standard deviations of its features.
         warnings: what to know of the result.
+        line_rate_bps: rate of the link behind the policer; None: there is no policer.
 
     """
 
@@ -92,10 +99,11 @@ class Calibration:
     samples: Column
     misfit: float
     warnings: tuple[str, ...]
+    line_rate_bps: float | None = None
 
     def path(self) -> Path:
         """Return the path with the medians of the parameters."""
-        return path_of(np.median(self.samples, axis=0), "calibrated")
+        return path_of(np.median(self.samples, axis=0), self.line_rate_bps, "calibrated")
 
     def paths(self, count: int, seed: int = 1) -> list[Path]:
         """Draw paths from the posterior.
@@ -106,7 +114,7 @@ class Calibration:
 
         """
         chosen = np.random.default_rng(seed).integers(0, len(self.samples), count)
-        return [path_of(self.samples[i], "calibrated") for i in chosen]
+        return [path_of(self.samples[i], self.line_rate_bps, "calibrated") for i in chosen]
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -114,6 +122,8 @@ class Calibration:
             "flow": self.flow,
             "scheme": self.scheme,
             "duration_s": self.duration_s,
+            "bottleneck": "queue" if self.line_rate_bps is None else "policer",
+            "line_rate_bps": self.line_rate_bps,
             "parameters": {name: vars(one) for name, one in self.parameters.items()},
             "misfit": self.misfit,
             "warnings": list(self.warnings),
@@ -163,11 +173,23 @@ class Calibration:
                 samples,
                 float(values["misfit"]),
                 tuple(map(str, values["warnings"])),
+                _positive(values.get("line_rate_bps")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PathFileError(
                 f"{name}: expected a posterior as `pathcast calibrate -o` writes it; {error}"
             ) from None
+
+
+def _positive(value: object) -> float | None:
+    """A number of a posterior file that may be missing."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"got {value!r}; expected a positive number")
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"got {value}; expected a positive number")
+    return float(value)
 
 
 def posterior_file(file: str | os.PathLike[str]) -> str:
@@ -186,9 +208,9 @@ def calibrate(
 ) -> Calibration:
     """Infer the path of a flow: rate, propagation delay, queue, random loss and jitter, each with its uncertainty.
 
-    The model is a droptail queue before one link, with independent losses and exponential jitter behind it. Policers,
-    competing traffic and changes of the path are not part of it; a `misfit` of more than 1.5 says that something is
-    missing, and a warning too.
+    The model is a droptail queue before one link, with independent losses and exponential jitter behind it; or, if that
+    explains the flow better, a policer in place of the queue. Competing traffic and changes of the path are not part of
+    it; a `misfit` of more than 1.5 says that something is missing, and a warning too.
 
     Args:
         trace: with acknowledged bytes and round-trip times, and retransmissions, if it is to separate losses.
@@ -220,14 +242,13 @@ def calibrate(
         raise ModelError(
             f"{trace.file or 'trace'}: flow {flow} has no congestion control in the trace; give it by scheme"
         )
-    warnings = _limited_otherwise(trace, flow, scheme, seen)
-    total = RUNS * ROUNDS
-    note = (lambda done: progress(done / total)) if progress else None
-    posterior, first = fit(seen, scheme, draws=DRAWS, seed=seed, progress=note)
+    shares = _shares(trace, flow, scheme)
+    warnings = _limited_otherwise(shares, seen)
+    posterior, first = _likeliest(seen, scheme, shares.get("policer", 0.0), seed, progress)
     if posterior.misfit > _MISFIT:
         warnings.append(
             f"the flow differs from all simulated ones by {posterior.misfit:.1f} standard deviations: the path has "
-            "something that the model lacks, such as a policer, competing traffic or a change of rate"
+            "something that the model lacks, such as competing traffic or a change of rate"
         )
     if seen.retransmits is None:
         warnings.append("the trace has no retransmissions: losses are known from the window alone")
@@ -240,14 +261,44 @@ def calibrate(
         posterior.samples,
         posterior.misfit,
         tuple(warnings),
+        posterior.line_rate_bps,
     )
 
 
-def _limited_otherwise(trace: Trace, flow: int, scheme: str, seen: Observation) -> list[str]:
-    """Say so if the application or the receiver limited the flow, of which simulated flows know nothing."""
+def _likeliest(
+    seen: Observation,
+    scheme: str,
+    policer_share: float,
+    seed: int,
+    progress: Callable[[float], None] | None,
+) -> tuple[Posterior, FirstEstimate]:
+    """Fit a queue, or a policer where the flow looks like that or no queue explains it; the one with less misfit."""
+    order = [True, False] if policer_share >= _PROBABLY_POLICED else [False, True]
+    is_open = _MAYBE_POLICED <= policer_share < _PROBABLY_POLICED
+    total = RUNS * ROUNDS
+
+    def fitted(policed: bool) -> tuple[Posterior, FirstEstimate]:
+        note = (lambda done: progress(done / total)) if progress else None
+        return fit(seen, scheme, draws=DRAWS, seed=seed, policed=policed, progress=note)
+
+    first = fitted(order[0])
+    if first[0].misfit <= _MISFIT and not is_open:
+        return first
+    second = fitted(order[1])
+    return min(first, second, key=lambda one: one[0].misfit)
+
+
+def _shares(trace: Trace, flow: int, scheme: str) -> Mapping[str, float]:
+    """Shares of the time by limit; none if that cannot be said."""
     try:
-        shares = limits(trace, flow, scheme=scheme).shares
+        return limits(trace, flow, scheme=scheme).shares
     except ModelError:
+        return {}
+
+
+def _limited_otherwise(shares: Mapping[str, float], seen: Observation) -> list[str]:
+    """Say so if the application or the receiver limited the flow, of which simulated flows know nothing."""
+    if not shares:
         return []
     found = []
     idle = shares["application"] + shares["idle"]
@@ -268,13 +319,16 @@ def _parameters(samples: Column, first: FirstEstimate) -> dict[str, Parameter]:
     """Summarize the draws of each parameter."""
     columns = {name: samples[:, i] for i, name in enumerate(PARAMETERS)}
     spreads = {name: float(np.log(values).std()) for name, values in columns.items()}
-    columns["queue_bytes"] = columns["queue_s"] * columns["rate_bps"] / 8
+    policed = first.line_rate_bps is not None
+    stored = "burst_bytes" if policed else "queue_bytes"
+    columns[stored] = columns["queue_s"] * columns["rate_bps"] / 8
     is_identified = {name: spreads[name] <= most for name, most in _IDENTIFIED.items()}
     is_identified["queue_s"] &= first.queue_filled
     is_identified["loss"] &= first.random_losses >= _LEAST_LOSSES
-    is_identified["queue_bytes"] = is_identified["queue_s"]
+    is_identified[stored] = is_identified["queue_s"]
     found = {}
-    for name in ("rate_bps", "rtt_s", "queue_s", "queue_bytes", "loss", "jitter_s"):
+    queue = (stored,) if policed else ("queue_s", stored)
+    for name in ("rate_bps", "rtt_s", *queue, "loss", "jitter_s"):
         p5, median, p95 = (float(value) for value in np.quantile(columns[name], [0.05, 0.5, 0.95]))
         told = bool(is_identified[name])
         by = "" if told else _NARROWED_BY[name.replace("queue_bytes", "queue_s")]

@@ -38,6 +38,12 @@ _OVERFLOW_PACKETS = 6.0
 _OVERFLOW_RATIO = 8.0
 #: A queueing delay of so many packets, or of this part of the round trip, is one.
 _QUEUE_PACKETS = 2.0
+#: A policed flow gets this part less than the policer's rate at first guess; a bucket holds so many round trips of it;
+#: random losses beside those of the policer are fewer than one; and the link is so many times as fast at least.
+_ABOVE_GOODPUT = 1.1
+_BUCKET_ROUND_TRIPS = 0.7
+_FEW = 0.3
+_LEAST_LINE = 2.0
 _QUEUE_PART = 0.02
 
 
@@ -52,6 +58,7 @@ class FirstEstimate:
         queue_filled: whether losses were seen with a full queue.
         longest_queue_s: the longest queueing delay seen.
         random_losses: losses that no full queue explains.
+        line_rate_bps: rate of the link behind a policer; None without a policer.
 
     """
 
@@ -61,6 +68,7 @@ class FirstEstimate:
     queue_filled: bool
     longest_queue_s: float
     random_losses: int
+    line_rate_bps: float | None = None
 
 
 def first_estimate(seen: Observation) -> FirstEstimate:
@@ -91,6 +99,25 @@ def first_estimate(seen: Observation) -> FirstEstimate:
     prior[QUEUE] = math.log(_QUEUE_ROUND_TRIPS * rtt_s)
     clipped = np.clip(start, np.log(LEAST), np.log(MOST))
     return FirstEstimate(clipped, prior, _SPREAD, filled, longest_s, random)
+
+
+def first_estimate_policed(seen: Observation) -> FirstEstimate:
+    """Estimate the parameters of a path whose policer limits the flow.
+
+    The policer's rate is somewhat above what a flow gets that it cuts again and again. The link's rate is that of the
+    fastest trains: what a full bucket lets pass arrives at the rate of the link. Losses are those of the policer.
+    """
+    rates = train_rates_bps(seen)
+    bits = 8 * (seen.mss_bytes + HEADER_BYTES)
+    rate_bps = _ABOVE_GOODPUT * float(seen.acked[-1]) * bits / seen.duration_s
+    line_bps = float(np.percentile(rates, 95)) if len(rates) else rate_bps
+    rtt_s = seen.min_rtt_s
+    sent = max(float(seen.acked[-1]), 1.0)
+    start = np.log([rate_bps, rtt_s, _BUCKET_ROUND_TRIPS * rtt_s, _FEW / sent, _JITTER_S])
+    clipped = np.clip(start, np.log(LEAST), np.log(MOST))
+    return FirstEstimate(
+        clipped, clipped.copy(), _SPREAD, True, rtt_s, 0, max(line_bps, _LEAST_LINE * rate_bps)
+    )
 
 
 def _is_filled(

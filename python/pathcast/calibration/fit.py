@@ -22,6 +22,7 @@ from pathcast.calibration.closed_forms import (
     QUEUE,
     FirstEstimate,
     first_estimate,
+    first_estimate_policed,
 )
 from pathcast.calibration.features import (
     MSS_BYTES,
@@ -71,27 +72,43 @@ class Posterior:
 
     Attributes:
         samples: draws of the parameters in the order of `PARAMETERS`; shape n x 5.
+        line_rate_bps: rate of the link behind a policer; None without a policer.
         misfit: root mean square of how far the flow's features lie from those of the best path, in standard deviations.
         runs: simulations that were made.
 
     """
 
     samples: Column
+    line_rate_bps: float | None
     misfit: float
     runs: int
 
 
-def path_of(parameters: Column, name: str = "") -> Path:
-    """Return the path with these parameters, in the order of `PARAMETERS`; shape 5."""
+def path_of(parameters: Column, line_rate_bps: float | None = None, name: str = "") -> Path:
+    """Return the path with these parameters, in the order of `PARAMETERS`; shape 5.
+
+    Args:
+        parameters: of a queue before a link; of a policer, the rate is its rate, and the queue the depth of its bucket.
+        line_rate_bps: rate of the link behind a policer; None: there is no policer.
+        name: of the path.
+
+    """
     rate_bps, rtt_s, queue_s, loss, jitter_s = (float(value) for value in parameters)
-    queue = max(queue_s * rate_bps / 8, _LEAST_QUEUE_BYTES)
+    stored = max(queue_s * rate_bps / 8, _LEAST_QUEUE_BYTES)
+    if line_rate_bps is None:
+        bottleneck = f"rate = '{rate_bps:.0f} bit/s'\nqueue = '{stored:.0f} B'\n"
+    else:
+        bottleneck = (
+            f"rate = '{max(line_rate_bps, rate_bps):.0f} bit/s'\n"
+            f"policer = {{ rate = '{rate_bps:.0f} bit/s', burst = '{stored:.0f} B' }}\n"
+        )
     one_way = f"'{rtt_s / 2 * 1e9:.0f} ns'"
     has_jitter = jitter_s > _LEAST_JITTER_S
     delay = one_way
     if has_jitter:
         delay = f"{{ kind = 'jitter', base = {one_way}, jitter = '{jitter_s * 1e9:.0f} ns', distribution = 'exponential' }}"
     text = (
-        f"name = '{name}'\nrate = '{rate_bps:.0f} bit/s'\nqueue = '{queue:.0f} B'\nloss = {loss:.9f}\ndelay = {delay}\n"
+        f"name = '{name}'\n{bottleneck}loss = {loss:.9f}\ndelay = {delay}\n"
         f"[reverse]\ndelay = {one_way}\n"
     )
     return Path.parse(text, "calibrated path")
@@ -104,12 +121,13 @@ class _Like:
     seen: Observation
     scheme: str
     names: list[str]
+    line_rate_bps: float | None
 
     def __call__(self, parameters: Column, seed: int) -> Column | None:
         """Features of a flow over the path with these parameters; None if it carries nothing."""
         warm_up_s = 0.0 if self.seen.from_start else _WARM_UP_S
         try:
-            scenario = Scenario.over(path_of(parameters), [self.scheme])
+            scenario = Scenario.over(path_of(parameters, self.line_rate_bps), [self.scheme])
             keys: dict[str, object] = {}
             if self.seen.window_bytes:
                 keys["receive_window"] = f"{self.seen.window_bytes} B"
@@ -139,6 +157,7 @@ def fit(
     *,
     draws: int,
     seed: int,
+    policed: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Posterior, FirstEstimate]:
     """Infer the path of a flow.
@@ -148,18 +167,19 @@ def fit(
         scheme: its congestion control.
         draws: samples of the posterior.
         seed: of all that is random.
+        policed: whether a policer limits the rate, instead of a queue before a link.
         progress: called with the number of simulations so far.
 
     Raises:
         ModelError: no simulated flow resembles it.
 
     """
-    first = first_estimate(seen)
+    first = first_estimate_policed(seen) if policed else first_estimate(seen)
     wanted = features(seen)
     names = list(wanted)
     y = np.array(list(wanted.values()))
     floor = floors(names, seen)
-    like = _Like(seen, scheme, names)
+    like = _Like(seen, scheme, names, first.line_rate_bps)
     generator = np.random.default_rng(seed)
     mean, covariance = first.start.copy(), np.diag((_FIRST_PART * first.spread) ** 2)
     free = [i for i in range(len(PARAMETERS)) if i != QUEUE or first.queue_filled]
@@ -182,7 +202,7 @@ def fit(
             x, f = (np.vstack(part) for part in zip(*past[-_LAST_ROUNDS:], strict=True))
             mean, covariance, misfit = _condition(x, f, y, floor, mean, first, free)
     samples = np.exp(_around(mean, covariance, first, draws, generator, 1.0))
-    return Posterior(samples, misfit, ROUNDS * RUNS), first
+    return Posterior(samples, first.line_rate_bps, misfit, ROUNDS * RUNS), first
 
 
 def _completed(

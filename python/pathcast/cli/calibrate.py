@@ -22,6 +22,7 @@ _SHOWN = {
     "rtt_s": ("propagation, both ways", "ms", 1e3),
     "queue_s": ("queue", "ms", 1e3),
     "queue_bytes": ("queue", "kB", 1e-3),
+    "burst_bytes": ("the policer's bucket", "kB", 1e-3),
     "loss": ("random loss", "%", 100.0),
     "jitter_s": ("jitter", "ms", 1e3),
 }
@@ -95,6 +96,8 @@ def print_calibration(found: Calibration, file: str) -> None:
     table = Table("", "value", "5 to 95 %", "to know more, measure")
     for name, one in found.parameters.items():
         label, unit, scale = _SHOWN[name]
+        if name == "rate_bps" and found.line_rate_bps:
+            label = "the policer's rate"
         median, p5, p95 = (f"{scale * value:.3g}" for value in (one.median, one.p5, one.p95))
         value = f"{median} {unit}" if one.identified else _bound(name, p5, p95, unit)
         table.add_row(label, value, f"{p5} to {p95}", one.narrowed_by)
@@ -105,5 +108,5 @@ def print_calibration(found: Calibration, file: str) -> None:
 
 def _bound(name: str, p5: str, p95: str, unit: str) -> str:
     """What is known of a parameter that the flow does not identify."""
-    at_least = name in ("rate_bps", "queue_s", "queue_bytes")
+    at_least = name in ("rate_bps", "queue_s", "queue_bytes", "burst_bytes")
     return f"at least {p5} {unit}" if at_least else f"at most {p95} {unit}"
