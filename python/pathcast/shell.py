@@ -443,16 +443,11 @@ def show(links: Links, form: Form, output: FilePath | None, strict: bool) -> str
 
     Raises:
         PathcastError: the path is several links in a row, cannot be said in these words and `strict`
-            is set, `output` is no folder and cannot be made one, or a path file would be too long to be read.
+            is set, `output` is no folder, or a path file would be too long to be read.
 
     """
-    if output is not None:
-        try:
-            output.mkdir(exist_ok=True)
-        except OSError as error:
-            raise PathcastError(
-                f"{output}: expected a folder, or a name for one; {error.strerror}"
-            ) from None
+    if output is not None and not output.is_dir():
+        raise PathcastError(f"{output}: expected a folder that is there")
     files: list[tuple[str, str]] = []
     lost = [*links.left_out]
     if form is Form.TOML:

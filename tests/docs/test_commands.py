@@ -169,6 +169,7 @@ def samples(tmp_path_factory):
             "simulate", folder / "path.toml", "--duration", 150, "-o", folder / f"{name}.parquet"
         )
         assert done.returncode == 0, done.stderr
+    (folder / "FOLDER").mkdir()
     cell = folder / "suite" / "cells" / "NAME"
     cell.mkdir(parents=True)
     shutil.copy(folder / "trace.parquet", cell / "trace.parquet")
