@@ -417,7 +417,13 @@ mod tests {
         let grows = |i: u32| 10.0 * (f64::from(i) / 200.0).exp();
         let (held, _) = judged(|i| grows(i) * (0.8 + 0.4 * noise(i)), grows);
         assert!((0.87..0.93).contains(&held), "{held}");
-        let stops = |i: u32| if i.is_multiple_of(2) { 0.0 } else { 100.0 * noise(i) };
+        let stops = |i: u32| {
+            if i.is_multiple_of(2) {
+                0.0
+            } else {
+                100.0 * noise(i)
+            }
+        };
         let (held, width) = judged(stops, |_| 50.0);
         assert!((0.87..0.93).contains(&held), "{held}");
         assert!(width < 5.0, "{width}");
