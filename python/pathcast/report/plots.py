@@ -208,10 +208,12 @@ def band_plot(evaluation: Evaluation, mss_bytes: int | None) -> str:
         rows = figure.subplots(len(evaluation.horizons), 1, sharex=True, sharey=True, squeeze=False)
         for axes, score in zip(rows[:, 0], evaluation.horizons, strict=True):
             draw_horizon(axes, score)
-        rows[0, 0].legend(loc="lower right", ncols=4, fontsize=9)
+        # above all rows, and in two columns: a narrow screen shows the left part first
+        handles, labels = rows[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper left", ncols=2, fontsize=9)
         rows[-1, 0].set_xlabel("moment of prediction (s)")
 
-    return svg(10, 2.1 * len(evaluation.horizons) + 0.4, draw)
+    return svg(10, 2.1 * len(evaluation.horizons) + 0.8, draw)
 
 
 def error_plot(evaluation: Evaluation) -> str:
