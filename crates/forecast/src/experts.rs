@@ -320,6 +320,10 @@ mod tests {
         long.expect_as(&short);
         assert!(is_believed(&long) > 0.9, "{:?}", long.weights());
         assert!(long.usual_error() < 0.5 * before);
+        let surprise = short.usual_error().ln() - assumed_spread(1.0);
+        assert!(surprise < 0.2_f64.ln());
+        let inherited = (long.usual_error() / before).ln();
+        assert!((inherited / surprise - SPREAD_INHERITED).abs() < 1e-12);
         // what is known at the long horizon outweighs it
         ln_value.swap(Expert::ShortMean as usize, Expert::MeanOfAll as usize);
         for _ in 0..200 {
