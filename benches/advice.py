@@ -3,9 +3,9 @@
 usage: .venv/bin/python benches/advice.py [--count 25] [--held-out] [--seeds 3] [-o FILE.json]
 
 Simulates the flows of `pathcast evaluate limits`, 25 of each limit over random paths, and asks for advice from each
-trace. Then each configuration of the advice's kind runs over the true path, with other seeds. The
-true path decides what matters: goodput if any of them gains 10 %, else delay if any is 1.25 times as short, else nothing.
-An advice is right if it gains at least half of the best possible there. "Always BBR" and "change nothing" are judged alike.
+trace. Then each configuration that advice can name runs over the true path, with other seeds. The true path decides
+what matters: goodput if any of them gains 10 %, else delay if any is 1.25 times as short, else nothing. An advice is
+right if it gains at least half of the best possible there. "Always BBR" and "change nothing" are judged alike.
 """
 
 import argparse
@@ -18,11 +18,8 @@ from concurrent.futures import ProcessPoolExecutor
 from rich.progress import track
 
 import pathcast
-from pathcast._advice import INITIAL_WINDOWS, SCHEMES
+from pathcast._advice import GOODPUT_KEPT, INITIAL_WINDOWS, SCHEMES, WORTH, WORTH_DELAY
 from pathcast.experiments.limits.cells import Flow, flows
-
-#: Gains worth a change, of goodput and of the 95th percentile of delay.
-WORTH, WORTH_DELAY = 1.1, 1.25
 
 #: What a flow without advice has of the others' verdicts.
 NO_BASELINES = {"always_bbr_right": False, "nothing_right": False}
@@ -58,7 +55,10 @@ def judge(flow: Flow, seeds: int):
     gains = {}
     for which, keys in by_keys.items():
         goodput, delay = measured(flow, seeds, **keys)
-        gains[which] = (goodput / own[0], own[1] / delay if goodput >= 0.95 * own[0] else 0.0)
+        gains[which] = (
+            goodput / own[0],
+            own[1] / delay if goodput >= GOODPUT_KEPT * own[0] else 0.0,
+        )
     # what the true path says is worth a change: goodput, else delay, else nothing
     best = [max(gain[metric] for gain in gains.values()) for metric in (0, 1)]
     metric = 0 if best[0] >= WORTH else 1 if best[1] >= WORTH_DELAY else None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pathcast._limits import FlowLimits, limits
-from pathcast._what_if import Alternative, Interval, WhatIf, what_if
+from pathcast._what_if import SURE, Alternative, Interval, Outcome, WhatIf, what_if
 from pathcast.calibration import Calibration, calibrate
 from pathcast.calibration.features import MSS_BYTES
 from pathcast.exceptions import ModelError
@@ -24,11 +24,9 @@ INITIAL_WINDOWS = (20, 40)
 DRAWS = 20
 #: Goodput, or time of completion, must change by this factor to be worth a change of the configuration, and the 95th
 #: percentile of delay by that one.
-_WORTH, _WORTH_DELAY = 1.1, 1.25
+WORTH, WORTH_DELAY = 1.1, 1.25
 #: Less delay is no gain if more than this part of the goodput is lost.
-_GOODPUT_KEPT = 0.95
-#: Probability from which on a gain is sure.
-_SURE = 0.95
+GOODPUT_KEPT = 0.95
 #: Limits that no configuration of the sender removes, and what would.
 _ELSEWHERE = {
     "application": "The application sends less than the path would carry: no configuration of the transport helps.",
@@ -64,12 +62,12 @@ class Advice:
         """As `--json` prints it."""
         return {
             "text": self.text,
-            "change": None if self.change is None else vars(self.change),
+            "change": self.change and vars(self.change),
             "by": self.by,
-            "gain": None if self.gain is None else vars(self.gain),
+            "gain": self.gain and vars(self.gain),
             "sure": self.sure,
-            "tried": None if self.tried is None else self.tried.to_dict(),
-            "calibration": None if self.calibration is None else self.calibration.to_dict(),
+            "tried": self.tried and self.tried.to_dict(),
+            "calibration": self.calibration and self.calibration.to_dict(),
         }
 
 
@@ -155,11 +153,16 @@ def _alternatives(own: str, schemes: Sequence[str], sent_bytes: float | None) ->
     others = [one for one in schemes if one != own]
     if sent_bytes is None:
         return [Alternative(one) for one in (own, *others)]
-    workload = f"{{ kind = 'transfer', size = '{sent_bytes:.0f} B', count = 1 }}"
+    workload = _transfer(sent_bytes)
     return [
         *(Alternative(one, workload) for one in (own, *others)),
         *(Alternative(own, workload, window) for window in INITIAL_WINDOWS),
     ]
+
+
+def _transfer(size_bytes: float) -> str:
+    """The workload that sends so much and ends."""
+    return f"{{ kind = 'transfer', size = '{size_bytes:.0f} B', count = 1 }}"
 
 
 def _column(trace: Trace, flow: int, name: str) -> Column:
@@ -186,9 +189,9 @@ def _fewer_round_trips(trace: Trace, flow: int, own: str) -> Advice:
         )
     return Advice(
         f"The flow ended within its start. An initial window of {window} packets needs about {then} round trips of "
-        f"{1e3 * float(rtt_s.min()):.3g} ms instead of {now}, if the path carries as many packets at once: a flow this "
-        "short does not say that.",
-        Alternative(own, f"{{ kind = 'transfer', size = '{sent:.0f} B', count = 1 }}", window),
+        f"{1e3 * float(rtt_s.min()):.3g} ms instead of {now}. The flow was too short to show whether the path carries so "
+        "many packets at once.",
+        Alternative(own, _transfer(sent), window),
         "completion_s",
     )
 
@@ -219,29 +222,24 @@ def _choose(tried: WhatIf, starting: bool, calibration: Calibration) -> Advice:
     own = tried.outcomes[0]
     by = "completion_s" if starting and own.completion_s is not None else "goodput_bps"
     gains = [_gain(own.draws[by], one.draws[by], by) for one in tried.outcomes]
-    number = _best(gains, _WORTH)
+    number = _best(gains, WORTH)
     if number is None:
         by = "delay_p95_ms"
-        kept = [
-            float(np.nanmedian(one.draws["goodput_bps"] / own.draws["goodput_bps"]))
-            >= _GOODPUT_KEPT
+        gains = [
+            _gain(own.draws[by], one.draws[by], by) if _keeps_goodput(own, one) else np.ones(1)
             for one in tried.outcomes
         ]
-        gains = [
-            _gain(own.draws[by], one.draws[by], by) if keeps else np.ones(1)
-            for one, keeps in zip(tried.outcomes, kept, strict=True)
-        ]
-        number = _best(gains, _WORTH_DELAY)
+        number = _best(gains, WORTH_DELAY)
     if number is None:
-        text = f"None of {len(tried.outcomes)} configurations tried would change much; {_range(own.goodput_bps, 1e-6)} Mbit/s stay."
+        text = f"None of {len(tried.outcomes)} configurations tried would change much; {own.goodput_bps.text(1e-6)} Mbit/s stay."
         return Advice(text, tried=tried, calibration=calibration)
     gain, then = gains[number], tried.outcomes[number]
     low, median, high = (float(value) for value in np.nanquantile(gain, [0.05, 0.5, 0.95]))
-    sure = float(np.mean(gain > 1)) >= _SURE
+    sure = float(np.mean(gain > 1)) >= SURE
     now_is, then_is = getattr(own, by), getattr(then, by)
     what, unit, scale = _SHOWN[by]
     text = (
-        f"{then.alternative}: {what} {_range(then_is, scale)} {unit} instead of {_range(now_is, scale)}, "
+        f"{then.alternative}: {what} {then_is.text(scale)} {unit} instead of {now_is.text(scale)}, "
         f"{median:.2g} times as {'much' if by == 'goodput_bps' else 'short'}"
         f"{'' if sure else '; that is not sure'}."
     )
@@ -256,6 +254,12 @@ _SHOWN = {
 }
 
 
+def _keeps_goodput(now: Outcome, then: Outcome) -> bool:
+    """Whether an alternative has nearly the goodput of the flow's own configuration."""
+    share = np.nanmedian(then.draws["goodput_bps"] / now.draws["goodput_bps"])
+    return float(share) >= GOODPUT_KEPT
+
+
 def _gain(now: Column, then: Column, by: str) -> Column:
     """How many times better, draw by draw; 0 where the alternative has no value."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -268,8 +272,3 @@ def _best(gains: Sequence[Column], worth: float) -> int | None:
     medians = [float(np.median(gain)) for gain in gains]
     number = int(np.argmax(medians))
     return number if medians[number] >= worth else None
-
-
-def _range(interval: Interval, scale: float) -> str:
-    median, p5, p95 = (scale * one for one in (interval.median, interval.p5, interval.p95))
-    return f"{median:.3g} ({p5:.3g} to {p95:.3g})"

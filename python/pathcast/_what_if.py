@@ -27,7 +27,7 @@ _AGREEMENT = {"goodput_bps": 0.02, "delay_p95_ms": 0.03, "loss": 0.05, "completi
 #: Copies of each draw, by which that widens an interval.
 _COPIES = 50
 #: Probability of being the better one from which on that is sure.
-_SURE = 0.95
+SURE = 0.95
 
 #: What configurations are ranked by, and whether more is better.
 METRICS = {"goodput_bps": True, "delay_p95_ms": False, "loss": False, "completion_s": False}
@@ -90,6 +90,13 @@ class Interval:
     p5: float
     p95: float
 
+    def text(self, scale: float = 1.0) -> str:
+        """Return it as tables have it, in a unit of which `scale` make one; empty if the median is not finite."""
+        median, p5, p95 = (scale * one for one in (self.median, self.p5, self.p95))
+        if not math.isfinite(median):
+            return ""
+        return f"{median:.3g} ({p5:.3g} to {p95:.3g})"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -147,7 +154,7 @@ class WhatIf:
     def sure(self) -> bool:
         """Whether it is better than each other one with a probability of 95 % or more."""
         others = [i for i in self.ranking if i != self.best]
-        return all(self.better[self.best, i] >= _SURE for i in others)
+        return all(self.better[self.best, i] >= SURE for i in others)
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -272,7 +279,7 @@ def _outcomes(
             "loss": columns["loss_rate"][firsts],
             "completion_s": np.array([took_s[rows].max() for rows in here]),
         }
-        done = np.mean(~np.isnan(by_draw["completion_s"])) >= _SURE
+        done = np.mean(~np.isnan(by_draw["completion_s"])) >= SURE
         intervals = {
             name: _interval(values, _AGREEMENT[name])
             for name, values in by_draw.items()

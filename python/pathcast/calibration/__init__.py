@@ -185,10 +185,12 @@ def _positive(value: object) -> float | None:
     """A number of a posterior file that may be missing."""
     if value is None:
         return None
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not (math.isfinite(value) and value > 0)
+    ):
         raise ValueError(f"got {value!r}; expected a positive number")
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"got {value}; expected a positive number")
     return float(value)
 
 

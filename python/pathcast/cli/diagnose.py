@@ -48,8 +48,7 @@ def diagnose(
     as_json: Json = False,
 ) -> None:
     """Say what limits each flow of a trace, and for which share of the time."""
-    found: list[tuple[str, FlowLimits]] = []
-    advice: list[Advice | None] = []
+    found: list[tuple[str, FlowLimits, Advice | None]] = []
     unjudged: list[str] = []
     for file in traces:
         for trace in read_flows(file, chosen):
@@ -59,8 +58,7 @@ def diagnose(
                 except ModelError as error:
                     unjudged.append(str(error))
                     continue
-                found.append((trace.file, one))
-                advice.append(_advised(trace, one, seed) if advise else None)
+                found.append((trace.file, one, _advised(trace, one, seed) if advise else None))
     if not found:
         raise ModelError("; ".join(unjudged))
     if as_json:
@@ -68,13 +66,13 @@ def diagnose(
             {
                 "flows": [
                     {"trace": name} | one.to_dict() | ({"advice": said.to_dict()} if said else {})
-                    for (name, one), said in zip(found, advice, strict=True)
+                    for name, one, said in found
                 ],
                 "unjudged": unjudged,
             }
         )
         return
-    for (name, one), said in zip(found, advice, strict=True):
+    for name, one, said in found:
         _print(name, one)
         if said:
             _print_advice(said)

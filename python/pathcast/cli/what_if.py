@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import product
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pathcast._what_if import DRAWS, DURATION_S, METRICS, Alternative, Interval, WhatIf
+from pathcast._what_if import DRAWS, DURATION_S, METRICS, Alternative, WhatIf
 from pathcast._what_if import what_if as run
 from pathcast.calibration import Calibration, posterior_file
 from pathcast.cli.calibrate import calibrated, print_calibration
@@ -119,13 +118,13 @@ def _print(found: WhatIf) -> None:
     table = Table(*columns, *(["completion, s"] if complete else []), "best")
     for place, number in enumerate(found.ranking, 1):
         one = found.outcomes[number]
-        completion = "" if one.completion_s is None else _cell(one.completion_s, 1.0)
+        completion = "" if one.completion_s is None else one.completion_s.text()
         table.add_row(
             str(place),
             str(one.alternative),
-            _cell(one.goodput_bps, 1e-6),
-            _cell(one.delay_p95_ms, 1.0),
-            _cell(one.loss, 100.0),
+            one.goodput_bps.text(1e-6),
+            one.delay_p95_ms.text(),
+            one.loss.text(100.0),
             *([completion] if complete else []),
             "" if number == found.best else f"worse: {found.better[found.best, number]:.0%} sure",
         )
@@ -137,10 +136,3 @@ def _print(found: WhatIf) -> None:
     out.print(
         "Each cell: median, and 5 to 95 % over chance, the path as far as it is known, and the simulator's exactness."
     )
-
-
-def _cell(interval: Interval, scale: float) -> str:
-    median, p5, p95 = (scale * one for one in (interval.median, interval.p5, interval.p95))
-    if not math.isfinite(median):
-        return ""
-    return f"{median:.3g} ({p5:.3g} to {p95:.3g})"
