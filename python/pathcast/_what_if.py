@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from pathcast.batch import Results, Simulation, simulate_many
 from pathcast.calibration import Calibration
-from pathcast.exceptions import ModelError
+from pathcast.exceptions import ModelError, PathFileError
 from pathcast.path import Path
 from pathcast.scenario import Scenario
 from pathcast.trace import Column
@@ -24,6 +25,8 @@ DRAWS = 60
 #: Standard deviation of logarithms, simulator against kernel: of 124 cells 121 agree within 5 % in goodput, and lossy
 #: ones on average within 2 to 5 % in the 95th percentile of delay (docs/results/simulator-grid.md).
 _AGREEMENT = {"goodput_bps": 0.02, "delay_p95_ms": 0.03, "loss": 0.05, "completion_s": 0.02}
+#: Seconds for which other traffic of a scenario runs before the flows that are compared start.
+HEAD_START_S = 5.0
 #: Copies of each draw, by which that widens an interval.
 _COPIES = 50
 #: Probability of being the better one from which on that is sure.
@@ -50,18 +53,32 @@ class Alternative:
     initial_window: int | None = None
     flows: int = 1
 
-    def scenario(self, path: Path) -> Scenario:
-        """Return it over a path.
+    def scenario(self, path: Path | Scenario) -> Scenario:
+        """Return it over a path; beside the flows of a scenario, 5 s after their start, as its last flows.
 
         Raises:
             PathFileError: the workload or a value is not valid.
 
         """
+        if isinstance(path, Scenario):
+            return self._beside(path)
         scenario = Scenario.over(path, [self.scheme] * self.flows, self.workload)
         if self.initial_window is not None:
             for number in range(self.flows):
                 scenario = scenario.replace_flow(number, initial_window=self.initial_window)
         return scenario
+
+    def _beside(self, others: Scenario) -> Scenario:
+        try:
+            sends: dict[str, object] = tomllib.loads(f"workload = {self.workload}")
+        except tomllib.TOMLDecodeError as error:
+            raise PathFileError(
+                f"workload: got {self.workload}, expected a TOML value ({error})"
+            ) from None
+        keys = sends | {"scheme": self.scheme, "count": self.flows, "start": f"{HEAD_START_S:g} s"}
+        if self.initial_window is not None:
+            keys["initial_window"] = self.initial_window
+        return others.with_flow(**keys)
 
     def __str__(self) -> str:
         words = [self.scheme]
@@ -169,7 +186,7 @@ class WhatIf:
 
 
 def what_if(
-    source: Path | Calibration,
+    source: Path | Scenario | Calibration,
     alternatives: Sequence[Alternative],
     *,
     by: str | None = None,
@@ -184,7 +201,8 @@ def what_if(
     Draw k of each alternative has the same path and the same seed, so that alternatives are compared on equal paths.
 
     Args:
-        source: a path that is known, or a calibration.
+        source: a path that is known, or a scenario whose flows compete with the alternatives, or a calibration. Delay
+            and loss beside other flows are those of all.
         alternatives: at least one.
         by: `goodput_bps`, `delay_p95_ms`, `loss` or `completion_s`; by default the completion where all have one, else
             the goodput.
@@ -211,11 +229,12 @@ def what_if(
         raise ModelError("got no alternative; expected at least one scheme")
     if by is not None and by not in METRICS:
         raise ModelError(f"got {by!r}; expected one of {', '.join(METRICS)}")
-    paths = [source] * draws if isinstance(source, Path) else source.paths(draws, seed)
+    paths = source.paths(draws, seed) if isinstance(source, Calibration) else [source] * draws
     simulations = [
         Simulation(
             one.scenario(path),
-            duration_s=duration_s if _is_endless(one) else _LONGEST * duration_s,
+            duration_s=(duration_s if _is_endless(one) else _LONGEST * duration_s)
+            + (HEAD_START_S if isinstance(path, Scenario) else 0.0),
             seed=seed + number,
         )
         for one in alternatives
@@ -270,7 +289,9 @@ def _outcomes(
     numbers = columns["simulation"].astype(int)
     found = []
     for i, alternative in enumerate(alternatives):
-        here = [np.flatnonzero(numbers == i * draws + k) for k in range(draws)]
+        here = [
+            np.flatnonzero(numbers == i * draws + k)[-alternative.flows :] for k in range(draws)
+        ]
         firsts = np.array([rows[0] for rows in here])
         took_s = columns["completed_s"] - columns["start_s"]
         by_draw = {

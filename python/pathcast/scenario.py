@@ -117,6 +117,11 @@ class Scenario:
         keys: dict[str, Any] = self._spec.flow(number)
         return keys
 
+    def first_link(self) -> Path:
+        """The link that the first flow crosses first."""
+        with translated():
+            return Path._wrap(self._spec.first_route()[0], self.file)
+
     def replace(self, **keys: object) -> Scenario:
         """Copy with other values of `name`, `duration` and so on; None takes a key away.
 
@@ -185,3 +190,13 @@ def load(file: str | os.PathLike[str]) -> Path | Scenario:
     """
     is_scenario = _internal.is_scenario(read_text(file))
     return Scenario.load(file) if is_scenario else Path.load(file)
+
+
+def parse(toml: str, file: str) -> Path | Scenario:
+    """Read the description of a path or a scenario, whichever it is; `file` names it in errors.
+
+    Raises:
+        PathFileError: it is neither.
+
+    """
+    return (Scenario if _internal.is_scenario(toml) else Path).parse(toml, file)

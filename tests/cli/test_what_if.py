@@ -102,6 +102,27 @@ def test_a_policer_is_told_from_a_queue_and_has_its_rate_and_bucket(calibrations
             pathcast.Calibration.load(tmp_path / "bad.posterior.json")
 
 
+@pytest.mark.parametrize("rivals", [("cubic",), ("bbr",)])
+def test_a_flow_beside_others_tells_the_whole_link(rivals, tmp_path):
+    """The flow gets a part of the rate; the link, its queue and who shares it are inferred all the same."""
+    path = pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = '100 kB'")
+    scenario = pathcast.Scenario.over(path, rivals).with_flow(scheme="cubic", start="7 s")
+    report, trace = pathcast.simulate(scenario, duration_s=27, seed=3)
+    assert report.flows[1].goodput_bps < 12e6
+    found = pathcast.calibrate(trace, 1)
+    assert found.competing == rivals
+    assert found.parameters["rate_bps"].median == pytest.approx(20e6, rel=0.1)
+    assert found.parameters["queue_s"].median == pytest.approx(0.04, rel=0.1)
+    # kept and read again, others still meet the same flows
+    found.write(tmp_path / "path.toml")
+    again = pathcast.Calibration.load(tmp_path / "path.toml")
+    assert again.competing == rivals
+    (got,) = pathcast.what_if(
+        again, [pathcast.Alternative("cubic")], draws=8, duration_s=20
+    ).outcomes
+    assert got.goodput_bps.median == pytest.approx(report.flows[1].goodput_bps, rel=0.3)
+
+
 def test_bbr_is_foretold_from_a_cubic_flow(calibrations):
     """The flow itself got a fifth of the rate; what it got is no forecast of what BBR gets."""
     asked = [pathcast.Alternative("cubic"), pathcast.Alternative("bbr")]

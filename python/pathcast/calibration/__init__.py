@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,13 @@ import numpy as np
 
 from pathcast._limits import limits
 from pathcast.calibration.closed_forms import PARAMETERS, FirstEstimate
-from pathcast.calibration.features import Observation, observe
-from pathcast.calibration.fit import ROUNDS, RUNS, Posterior, fit, path_of
+from pathcast.calibration.features import Observation, first_seconds, observe
+from pathcast.calibration.fit import Posterior, fit, path_of, shared
+from pathcast.calibration.inference import ROUNDS, RUNS
 from pathcast.exceptions import ModelError, PathFileError
 from pathcast.files import write_beside
 from pathcast.path import Path, read_text
+from pathcast.scenario import Scenario
 from pathcast.trace import Column, Trace
 
 #: Draws of a posterior.
@@ -39,6 +41,14 @@ _OTHERWISE_LIMITED = 0.5
 #: Shares of the time in which a policer limits the flow, by the evidence of `limits`: from the first on, a policer is
 #: considered beside a queue; from the second on, before it.
 _MAYBE_POLICED, _PROBABLY_POLICED = 0.2, 0.5
+#: Flows that may compete.
+_RIVALS = (*(("cubic",) * count for count in (1, 2, 3, 4, 6)), ("bbr",))
+#: From this misfit on they are considered; they are believed if the misfit falls to this part at most.
+_MAYBE_COMPETING, _COMPETING_PART = 0.9, 0.75
+#: Rounds of simulations, and packets of the flow, that tell which of them are likely.
+_SCREENING, _SCREENING_PACKETS = 3, 40_000
+#: A posterior file has this many of them at most.
+_MOST_COMPETING = 100
 #: What a posterior file says that it is.
 _FORMAT = "pathcast-posterior/1"
 #: The files of a calibration: the path, and beside it the posterior.
@@ -89,6 +99,7 @@ class Calibration:
         misfit: how far the flow lies from those over the best path, in standard deviations of its features.
         warnings: what to know of the result.
         line_rate_bps: rate of the link behind the policer; None: there is no policer.
+        competing: schemes of the flows that share the path and react to it; none if none are needed to explain the flow.
 
     """
 
@@ -100,13 +111,14 @@ class Calibration:
     misfit: float
     warnings: tuple[str, ...]
     line_rate_bps: float | None = None
+    competing: tuple[str, ...] = ()
 
     def path(self) -> Path:
-        """Return the path with the medians of the parameters."""
-        return path_of(np.median(self.samples, axis=0), self.line_rate_bps, "calibrated")
+        """Return the path with the medians of the parameters, without the flows that compete for it."""
+        return path_of(np.median(self.samples, axis=0), self.line_rate_bps, self._name())
 
-    def paths(self, count: int, seed: int = 1) -> list[Path]:
-        """Draw paths from the posterior.
+    def paths(self, count: int, seed: int = 1) -> list[Path | Scenario]:
+        """Draw paths from the posterior; each is a scenario if flows compete for it.
 
         Args:
             count: how many.
@@ -114,7 +126,13 @@ class Calibration:
 
         """
         chosen = np.random.default_rng(seed).integers(0, len(self.samples), count)
-        return [path_of(self.samples[i], self.line_rate_bps, "calibrated") for i in chosen]
+        paths = (path_of(self.samples[i], self.line_rate_bps, self._name()) for i in chosen)
+        return [shared(path, self.competing) for path in paths]
+
+    def _name(self) -> str:
+        return (
+            f"calibrated; {_beside(self.competing)} beside it" if self.competing else "calibrated"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -124,6 +142,7 @@ class Calibration:
             "duration_s": self.duration_s,
             "bottleneck": "queue" if self.line_rate_bps is None else "policer",
             "line_rate_bps": self.line_rate_bps,
+            "competing": list(self.competing),
             "parameters": {name: vars(one) for name, one in self.parameters.items()},
             "misfit": self.misfit,
             "warnings": list(self.warnings),
@@ -174,6 +193,7 @@ class Calibration:
                 float(values["misfit"]),
                 tuple(map(str, values["warnings"])),
                 _positive(values.get("line_rate_bps")),
+                _schemes(values.get("competing", [])),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PathFileError(
@@ -194,6 +214,19 @@ def _positive(value: object) -> float | None:
     return float(value)
 
 
+def _schemes(value: object) -> tuple[str, ...]:
+    """Schemes of a posterior file."""
+    if not isinstance(value, list) or len(value) > _MOST_COMPETING:
+        raise ValueError(f"got {str(value)[:40]!r}; expected at most {_MOST_COMPETING} schemes")
+    return tuple(map(str, value))
+
+
+def _beside(competing: Sequence[str]) -> str:
+    """Flows that compete, in words."""
+    scheme = competing[0]
+    return f"one {scheme} flow" if len(competing) == 1 else f"{len(competing)} {scheme} flows"
+
+
 def posterior_file(file: str | os.PathLike[str]) -> str:
     """Return the name of the posterior beside a path file; that of a posterior itself."""
     name = os.fspath(file)
@@ -211,8 +244,9 @@ def calibrate(
     """Infer the path of a flow: rate, propagation delay, queue, random loss and jitter, each with its uncertainty.
 
     The model is a droptail queue before one link, with independent losses and exponential jitter behind it; or, if that
-    explains the flow better, a policer in place of the queue. Competing traffic and changes of the path are not part of
-    it; a `misfit` of more than 1.5 says that something is missing, and a warning too.
+    explains the flow better, a policer in place of the queue, or a queue shared with flows of CUBIC or BBR. Other traffic
+    that does not react counts as missing rate. Changes of the path are not part of it; a `misfit` of more than 1.5 says
+    that something is missing, and a warning too.
 
     Args:
         trace: with acknowledged bytes and round-trip times, and retransmissions, if it is to separate losses.
@@ -250,7 +284,7 @@ def calibrate(
     if posterior.misfit > _MISFIT:
         warnings.append(
             f"the flow differs from all simulated ones by {posterior.misfit:.1f} standard deviations: the path has "
-            "something that the model lacks, such as competing traffic or a change of rate"
+            "something that the model lacks, such as a change of rate or other traffic that comes and goes"
         )
     if seen.retransmits is None:
         warnings.append("the trace has no retransmissions: losses are known from the window alone")
@@ -264,6 +298,7 @@ def calibrate(
         posterior.misfit,
         tuple(warnings),
         posterior.line_rate_bps,
+        posterior.competing,
     )
 
 
@@ -274,20 +309,46 @@ def _likeliest(
     seed: int,
     progress: Callable[[float], None] | None,
 ) -> tuple[Posterior, FirstEstimate]:
-    """Fit a queue, or a policer where the flow looks like that or no queue explains it; the one with less misfit."""
+    """Fit a queue, a policer where the flow looks like that, and competing flows where neither explains it.
+
+    The one with the least misfit is taken; competing flows only if they explain clearly more.
+    """
+
+    def fitted(
+        from_: float,
+        to: float,
+        like: Observation = seen,
+        **keys: Any,  # noqa: ANN401
+    ) -> tuple[Posterior, FirstEstimate]:
+        total = RUNS * keys.get("rounds", ROUNDS)
+        note = (lambda done: progress(from_ + (to - from_) * done / total)) if progress else None
+        return fit(like, scheme, draws=DRAWS, seed=seed, progress=note, **keys)
+
     order = [True, False] if policer_share >= _PROBABLY_POLICED else [False, True]
     is_open = _MAYBE_POLICED <= policer_share < _PROBABLY_POLICED
-    total = RUNS * ROUNDS
+    best = fitted(0.0, 0.4, policed=order[0])
+    if best[0].misfit > _MISFIT or is_open:
+        best = min(best, fitted(0.4, 0.6, policed=order[1]), key=_misfit)
+    if _misfit(best) > _MAYBE_COMPETING:
+        parts = np.linspace(0.6, 0.8, len(_RIVALS) + 1)
+        part = min(_SCREENING_PACKETS / max(float(seen.acked[-1]), 1.0), 1.0)
+        begin = first_seconds(seen, part * seen.duration_s)
+        tried = [
+            fitted(from_, to, begin, competing=rivals, rounds=_SCREENING)
+            for rivals, from_, to in zip(_RIVALS, parts[:-1], parts[1:], strict=True)
+        ]
+        likely = min(tried, key=_misfit)
+        if _misfit(likely) <= _COMPETING_PART * _misfit(best):
+            full = fitted(0.8, 1.0, competing=likely[0].competing)
+            if _misfit(full) <= _COMPETING_PART * _misfit(best):
+                best = full
+    if progress:
+        progress(1.0)
+    return best
 
-    def fitted(policed: bool) -> tuple[Posterior, FirstEstimate]:
-        note = (lambda done: progress(done / total)) if progress else None
-        return fit(seen, scheme, draws=DRAWS, seed=seed, policed=policed, progress=note)
 
-    first = fitted(order[0])
-    if first[0].misfit <= _MISFIT and not is_open:
-        return first
-    second = fitted(order[1])
-    return min(first, second, key=lambda one: one[0].misfit)
+def _misfit(fitted: tuple[Posterior, FirstEstimate]) -> float:
+    return fitted[0].misfit
 
 
 def _shares(trace: Trace, flow: int, scheme: str) -> Mapping[str, float]:

@@ -120,6 +120,26 @@ def first_estimate_policed(seen: Observation) -> FirstEstimate:
     )
 
 
+def first_estimate_beside(seen: Observation, others: int) -> FirstEstimate:
+    """Estimate the parameters of a path that a flow shares with others of about the same share.
+
+    The rate is that of as many flows, or of the fastest trains if these are slower: packets of one flow that were sent
+    back to back arrive at the rate of the link unless others come between. Flows that compete keep the queue filled.
+    """
+    alone = first_estimate(seen)
+    bits = 8 * (seen.mss_bytes + HEADER_BYTES)
+    share_bps = float(seen.acked[-1]) * bits / seen.duration_s
+    rates = train_rates_bps(seen)
+    fastest_bps = float(np.percentile(rates, 98)) if len(rates) else math.inf
+    start = alone.start.copy()
+    start[RATE] = math.log(max(min((1 + others) * share_bps, fastest_bps), share_bps))
+    start[LOSS] = math.log(_FEW / max(float(seen.acked[-1]), 1.0))
+    clipped = np.clip(start, np.log(LEAST), np.log(MOST))
+    prior = clipped.copy()
+    prior[QUEUE] = alone.prior[QUEUE]
+    return FirstEstimate(clipped, prior, _SPREAD, True, alone.longest_queue_s, 0)
+
+
 def _is_filled(
     seen: Observation,
     lost: Losses,

@@ -208,6 +208,14 @@ def without_start(seen: Observation, seconds: float) -> Observation:
     )
 
 
+def first_seconds(seen: Observation, seconds: float) -> Observation:
+    """Return the observation of the first seconds alone; at least two of them."""
+    at = np.flatnonzero(seen.time_s <= max(seconds, _LEAST_S))
+    if len(at) < _LEAST_RECORDS or len(at) == len(seen.time_s):
+        return seen
+    return replace(_rows(seen, at), duration_s=float(seen.time_s[at[-1]]))
+
+
 def _rows(seen: Observation, at: np.ndarray) -> Observation:
     return replace(
         seen,

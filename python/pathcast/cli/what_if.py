@@ -15,7 +15,8 @@ from pathcast.calibration import Calibration, posterior_file
 from pathcast.cli.calibrate import calibrated, print_calibration
 from pathcast.cli.console import out, print_json, progress_bar
 from pathcast.cli.options import Json, Seed
-from pathcast.path import Path, built_in
+from pathcast.path import Path, is_name
+from pathcast.scenario import Scenario, load
 
 _BULK = "'bulk'"
 
@@ -25,7 +26,7 @@ def what_if(
         FilePath,
         typer.Argument(
             metavar="PATH|TRACE",
-            help="A path file or the name of a built-in path, with its posterior if `pathcast calibrate` wrote it; or a trace, which is calibrated first.",
+            help="A path or scenario file or the name of a built-in one, with its posterior if `pathcast calibrate` wrote it; or a trace, which is calibrated first.",
         ),
     ],
     scheme: Annotated[
@@ -93,21 +94,21 @@ def what_if(
 
 def _read(
     source: FilePath, flow: str | None, trace_scheme: str | None, seed: int
-) -> Path | Calibration:
-    """A path file, with the posterior beside it if there is one; else a trace."""
+) -> Path | Scenario | Calibration:
+    """A path or scenario file, with the posterior beside it if there is one; else a trace."""
     if source.name.endswith(".posterior.json"):
         return Calibration.load(source)
     if source.suffix == ".toml":
         if FilePath(posterior_file(source)).is_file():
             return Calibration.load(source)
-        return Path.load(source)
-    if not source.is_file() and str(source) in built_in():
-        return Path.load(source)
+        return load(source)
+    if not source.is_file() and is_name(str(source)):
+        return load(source)
     return calibrated(source, flow, trace_scheme, seed)
 
 
-def _path_json(path: Path | Calibration) -> dict[str, Any]:
-    if isinstance(path, Path):
+def _path_json(path: Path | Scenario | Calibration) -> dict[str, Any]:
+    if not isinstance(path, Calibration):
         return {"file": path.file, "path": path.to_toml()}
     return path.to_dict()
 

@@ -1,0 +1,142 @@
+"""Competing flows told from the trace of one flow: are they seen, and what is foretold for others then.
+
+usage: .venv/bin/python benches/competing.py [--paths 12] [--held-out] [--emulate]
+
+Draws paths at random (5 to 100 Mbit/s, 10 to 100 ms, queues of 0.5 to 4 BDP). Over each, a flow of 30 s runs alone, alone
+with random loss, beside 1 to 4 CUBIC flows or one of BBR that began 2 to 20 s earlier, or beside UDP of a third of the
+rate. Another flow of BBR and one of Reno in the place of the first are the truth of the forecasts. `--held-out` draws
+paths that were not used to choose constants. `--emulate` takes the kernel's flows (as root, in real time).
+"""
+
+import argparse
+import math
+from statistics import median
+
+import numpy as np
+from rich.progress import track
+
+import pathcast
+from pathcast.calibration import calibrate
+
+KINDS = ("alone", "loss", "1 cubic", "2 cubic", "3 cubic", "4 cubic", "1 bbr", "udp")
+OTHERS = ("bbr", "reno")
+SECONDS = 30
+
+
+def drawn(count, seed):
+    """Paths and what else is on them."""
+    generator = np.random.default_rng(seed)
+    for number in range(count):
+        rate = math.exp(generator.uniform(math.log(5e6), math.log(100e6)))
+        rtt = math.exp(generator.uniform(math.log(0.01), math.log(0.1)))
+        queue = max(rate * rtt / 8 * math.exp(generator.uniform(math.log(0.5), math.log(4))), 15e3)
+        for kind in KINDS:
+            yield {
+                "number": number,
+                "kind": kind,
+                "rate_bps": rate,
+                "rtt_s": rtt,
+                "queue_s": 8 * queue / rate,
+                "loss": 1e-3 if kind == "loss" else 0.0,
+                "head_start_s": float(generator.uniform(2, 20)),
+            }
+
+
+def competing(kind):
+    """Schemes of the flows that react."""
+    count, _, scheme = kind.partition(" ")
+    return (scheme,) * int(count) if scheme else ()
+
+
+def run(case, scheme, seed, emulate):
+    """The report's flow and its trace, of one flow of this scheme among the others."""
+    path = pathcast.Path.parse(
+        f"rate = '{case['rate_bps']:.0f} bit/s'\ndelay = '{case['rtt_s'] / 2 * 1e9:.0f} ns'\n"
+        f"queue = '{case['queue_s'] * case['rate_bps'] / 8:.0f} B'\nloss = {case['loss']}\n"
+    )
+    others, head_start_s = competing(case["kind"]), 0.0
+    if others:
+        head_start_s = case["head_start_s"]
+        scenario = pathcast.Scenario.over(path, others).with_flow(
+            scheme=scheme, start=f"{head_start_s} s"
+        )
+    else:
+        scenario = pathcast.Scenario.over(path, [scheme])
+    if case["kind"] == "udp":
+        workload = {"kind": "constant-rate", "rate": f"{case['rate_bps'] / 3:.0f} bit/s"}
+        scenario = scenario.with_flow(scheme="udp", start="0 s", workload=workload)
+    own = len(others)
+    start = pathcast.emulate if emulate else pathcast.simulate
+    for attempt in range(3):
+        report, trace = start(scenario, duration_s=head_start_s + SECONDS, seed=seed + attempt)
+        if not emulate or report.valid:
+            return report.flows[own].goodput_bps, trace, own
+    return None
+
+
+def judged(case, emulate):
+    """What was inferred and foretold beside what was so; None if no run was valid."""
+    seen = run(case, "cubic", 1000 + case["number"], emulate)
+    if seen is None:
+        return None
+    goodput_bps, trace, own = seen
+    found = calibrate(trace, own)
+    row = case | {"competing": found.competing, "misfit": found.misfit, "own_bps": goodput_bps}
+    for name in ("rate_bps", "rtt_s", "queue_s"):
+        one = found.parameters.get(name)
+        row[f"{name} error"] = math.nan if one is None else one.median / case[name] - 1
+        row[f"{name} held"] = one is not None and one.p5 <= case[name] <= one.p95
+    asked = [pathcast.Alternative(scheme) for scheme in OTHERS]
+    forecast = pathcast.what_if(found, asked, draws=20, duration_s=SECONDS)
+    for scheme, outcome in zip(OTHERS, forecast.outcomes, strict=True):
+        truth = run(case, scheme, 2000 + case["number"], emulate)
+        if truth is not None:
+            row[scheme] = (truth[0], outcome.goodput_bps)
+    return row
+
+
+def share(rows, is_so):
+    return f"{sum(map(is_so, rows))} of {len(rows)}"
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--paths", type=int, default=12)
+    options.add_argument("--held-out", action="store_true")
+    options.add_argument("--emulate", action="store_true")
+    given = options.parse_args()
+    cases = list(drawn(given.paths, 77 if given.held_out else 7))
+    rows = [judged(case, given.emulate) for case in track(cases)]
+    rows = [row for row in rows if row]
+    print(
+        "| beside it | flows | competing flows seen | number right | rate: median error | queue: median error |",
+        end="",
+    )
+    print(
+        " BBR: median error | 90 % holds | as this flow | Reno: median error | 90 % holds | as this flow |"
+    )
+    print("|---" * 12 + "|")
+    for kind in KINDS:
+        here = [row for row in rows if row["kind"] == kind]
+        if not here:
+            continue
+        cells = [
+            kind,
+            len(here),
+            share(here, lambda row: bool(row["competing"])),
+            share(here, lambda row: row["competing"] == competing(row["kind"])),
+        ]
+        for name in ("rate_bps", "queue_s"):
+            errors = [abs(row[f"{name} error"]) for row in here]
+            cells.append(f"{median(one for one in errors if not math.isnan(one)):.1%}")
+        for scheme in OTHERS:
+            there = [row for row in here if scheme in row]
+            errors = [abs(row[scheme][1].median / row[scheme][0] - 1) for row in there]
+            trivial = [abs(row["own_bps"] / row[scheme][0] - 1) for row in there]
+            held = share(there, lambda row, s=scheme: row[s][1].p5 <= row[s][0] <= row[s][1].p95)
+            cells += [f"{median(errors):.1%}", held, f"{median(trivial):.1%}"]
+        print("| " + " | ".join(map(str, cells)) + " |")
+
+
+if __name__ == "__main__":
+    main()
