@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from pathcast import _internal
+from pathcast import _internal, folders
 from pathcast.exceptions import PathFileError, translated
+from pathcast.folders import MAX_BYTES
 from pathcast.foreign import utf8
-
-#: The largest path file that is read. The longest published traces, written out for both directions, take about 3 MB.
-MAX_BYTES = 16 << 20
-
 
 #: Folders of the path and scenario files that come with Pathcast.
 _FOLDERS = tuple(FilePath(__file__).with_name(name) for name in ("paths", "scenarios"))
@@ -30,8 +27,9 @@ def read_text(file: str | os.PathLike[str]) -> str:
     """Read the text of a path or scenario file.
 
     Args:
-        file: the file, or the name of one that comes with Pathcast, such as `100mbps-40ms-1bdp`. A file in the
-            current folder takes precedence over such a name.
+        file: the file, or the name of one that comes with Pathcast, such as `100mbps-40ms-1bdp`, or of one of the
+            folders in PATHCAST_PATHS, as `pathcast path list` has it. A file in the current folder takes precedence over
+            such a name.
 
     Raises:
         PathFileError: the file cannot be read, is not text, or is far too large.
@@ -44,6 +42,8 @@ def read_text(file: str | os.PathLike[str]) -> str:
         with where.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
+        if where.name == utf8(file) and (found := folders.described(where.name)):
+            return found
         names = built_in()
         if where.stem in names:
             near = [where.stem]
@@ -67,6 +67,12 @@ def read_text(file: str | os.PathLike[str]) -> str:
         raise PathFileError(
             f"{file}: is not UTF-8 text (byte {error.start}); expected a path or scenario file"
         ) from None
+
+
+def is_name(text: str) -> bool:
+    """Whether a path of this name comes with Pathcast, or is in one of the folders in PATHCAST_PATHS."""
+    is_bare = FilePath(text).name == text
+    return text in built_in() or (is_bare and folders.described(text) is not None)
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,20 @@ from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Any
 
-from pathcast import _internal, rootless
+from pathcast import _internal, ibox, rootless
 from pathcast import scenario as scenarios
 from pathcast.exceptions import EmulatorError, PathcastError, translated
 from pathcast.files import check_output, write_beside
+from pathcast.folders import MAX_BYTES
 from pathcast.foreign import utf8, visible
-from pathcast.path import MAX_BYTES, Path, read_text
+from pathcast.path import Path, read_text
 from pathcast.runs import Device, chosen_device
 
 #: Exit codes of shells for a command that does not exist, or is not executable.
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
+#: What is said where a profile's cross traffic cannot be.
+_NO_CROSS_TRAFFIC = "cross traffic: left out; `pathcast path show` writes a scenario that has it"
 
 
 class Form(StrEnum):
@@ -50,6 +53,7 @@ class Links:
         command: the command that a command line of mahimahi ended with; may be empty.
         logs: where mm-link was to write its logs of the uplink and the downlink.
         left_out: what was understood, but has no meaning here.
+        competing: flows of a profile of iBox that `toml` has, and a command behind the links does not meet.
 
     """
 
@@ -59,6 +63,7 @@ class Links:
     command: tuple[str, ...] = ()
     logs: tuple[str | None, str | None] = (None, None)
     left_out: tuple[str, ...] = ()
+    competing: int = 0
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> Links:
@@ -116,11 +121,26 @@ class Links:
         return cls((toml,), utf8(file), toml, left_out=tuple(left_out))
 
     @classmethod
+    def from_ibox(cls, file: str | os.PathLike[str]) -> Links:
+        """Read a network profile of iBox. Its cross traffic makes it a scenario.
+
+        Raises:
+            PathFileError: it cannot be read, or is no profile.
+
+        """
+        found = scenarios.parse(ibox.to_toml(read_text(file), utf8(file)), utf8(file))
+        if isinstance(found, Path):
+            return cls((found.toml,), utf8(file), found.toml)
+        link = found.first_link().toml
+        return cls((link,), utf8(file), found.toml, competing=len(found.schemes))
+
+    @classmethod
     def given(
         cls,
         from_mahimahi: str | None,
         from_netem: str | None,
         from_rattan: str | os.PathLike[str] | None,
+        from_ibox: str | os.PathLike[str] | None = None,
     ) -> Links | None:
         """What one of these says; None if none is given.
 
@@ -128,13 +148,17 @@ class Links:
             PathcastError: several are given.
 
         """
-        several = [from_mahimahi, from_netem, from_rattan]
+        several = [from_mahimahi, from_netem, from_rattan, from_ibox]
         if sum(one is not None for one in several) > 1:
-            raise PathcastError("expected one of --from-mahimahi, --from-netem and --from-rattan")
+            raise PathcastError(
+                "expected one of --from-mahimahi, --from-netem, --from-rattan and --from-ibox"
+            )
         if from_mahimahi is not None:
             return cls.from_mahimahi(from_mahimahi)
         if from_netem is not None:
             return cls.from_netem(from_netem)
+        if from_ibox is not None:
+            return cls.from_ibox(from_ibox)
         return None if from_rattan is None else cls.from_rattan(from_rattan)
 
 
@@ -388,11 +412,13 @@ def enter(
         links, command = Links.load(arguments[0]), tuple(arguments[1:])
     else:
         raise PathcastError(
-            "got no path, expected PATH.toml, --from-mahimahi, --from-netem or --from-rattan"
+            "got no path, expected PATH.toml, --from-mahimahi, --from-netem, --from-rattan or --from-ibox"
         )
     command = command or default_command()
     for what in () if quiet else links.left_out:
         say(what)
+    if links.competing and not quiet:
+        say(f"{links.file}: {_NO_CROSS_TRAFFIC}")
     code = missing_program(command[0])
     if code is not None:
         say(f"cannot start {command[0]!r}: expected a program by its path or its name in PATH")
@@ -450,6 +476,8 @@ def show(links: Links, form: Form, output: FilePath | None, strict: bool) -> str
         raise PathcastError(f"{output}: expected a folder that is there")
     files: list[tuple[str, str]] = []
     lost = [*links.left_out]
+    if links.competing and form is not Form.TOML:
+        lost.append(_NO_CROSS_TRAFFIC)
     if form is Form.TOML:
         text = links.toml
         if output is not None:

@@ -87,7 +87,9 @@ def test_the_doctor_says_what_is_there():
 
 
 def test_paths_and_scenarios_that_come_with_pathcast_have_names(tmp_path):
-    listed = [line.split()[0] for line in run("path", "list", cwd=tmp_path).stdout.splitlines()]
+    head, *lines = run("path", "list", cwd=tmp_path).stdout.splitlines()
+    assert head.split()[:2] == ["name", "rate"]
+    listed = [line.split()[0] for line in lines]
     files = [*(ROOT / "paths").glob("*.toml"), *(ROOT / "scenarios").glob("*.toml")]
     assert sorted(listed) == sorted(file.stem for file in files)
     for name, kind in (("12mbps-60ms-1bdp", "path"), ("dumbbell", "scenario")):

@@ -159,10 +159,10 @@ COMMANDS: dict[str, Command] = {
         "trace.parquet -o path.toml",
     ),
     "path": Command(
-        "shell",
-        "paths_app",
+        "path",
+        "app",
         MEASURE,
-        "List the paths that come with Pathcast, and show paths.",
+        "List the paths at hand, and show paths, also in the words of other tools.",
         None,
     ),
     "predict": Command(
@@ -296,9 +296,9 @@ def _is_file(argument: str) -> bool:
         return False
     if os.path.sep in argument or "." in argument or FilePath(argument).is_file():
         return True
-    from pathcast.path import built_in
+    from pathcast.path import is_name
 
-    return argument in built_in()
+    return is_name(argument)
 
 
 app = typer.Typer(

@@ -12,7 +12,7 @@ from rich.table import Table
 from pathcast.cli.console import mbps, out, print_json
 from pathcast.cli.options import Json
 from pathcast.exceptions import PathFileError
-from pathcast.path import built_in
+from pathcast.path import is_name
 
 #: Flows of a trace that are listed; `--json` has all.
 MOST_FLOWS = 20
@@ -51,7 +51,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Describe a path, scenario or trace, and list the commands that take it."""
-    if not file.exists() and str(file) not in built_in():
+    if not file.exists() and not is_name(str(file)):
         raise PathFileError(
             f"{file}: there is no such file, and no such command; `pathcast --help` lists the commands"
         )
@@ -76,7 +76,7 @@ def inspect(
 
 def _facts(file: FilePath) -> tuple[str, dict[str, Any]]:
     """The kind of a file, and what is in it."""
-    if file.suffix.lower() != ".toml" and (file.is_file() or str(file) not in built_in()):
+    if file.suffix.lower() != ".toml" and (file.is_file() or not is_name(str(file))):
         return "trace", _of_trace(file)
     from pathcast.scenario import Scenario, load
 

@@ -64,6 +64,10 @@ FromRattan = Annotated[
     FilePath | None,
     typer.Option(metavar="FILE", help="Instead of a path file: a configuration of rattan."),
 ]
+FromIbox = Annotated[
+    FilePath | None,
+    typer.Option(metavar="FILE", help="Instead of a path file: a network profile of iBox."),
+]
 Device = Annotated[
     DeviceKind,
     typer.Option(
