@@ -11,7 +11,9 @@ use crate::channel::Channel;
 use crate::delay::{Delay, DelaySpec};
 use crate::fast::FastChannel;
 use crate::file::{self, Defaults};
-use crate::link::{ConstantLink, LinkSpec, OpportunityLink, PoissonClock, SteppedLink, Steps};
+use crate::link::{
+    ConstantLink, LinkSpec, OpportunityLink, PoissonClock, SteppedLink, Steps, WanderingClock,
+};
 use crate::loss::LossSpec;
 use crate::packet::FULL_PACKET_BYTES;
 use crate::policer::{Policer, PolicerSpec};
@@ -232,6 +234,9 @@ impl Path {
             (None, Some(LinkSpec::Poisson(rate))) => Link::Opportunities(OpportunityLink::poisson(
                 PoissonClock::new(*rate, rng("link")),
             )),
+            (None, Some(LinkSpec::Wandering(wandering))) => Link::Opportunities(
+                OpportunityLink::wandering(WanderingClock::new(*wandering, rng("link"))),
+            ),
             (None, Some(LinkSpec::Mahimahi(trace))) => {
                 Link::Opportunities(OpportunityLink::trace(trace.clone()))
             }
@@ -392,6 +397,18 @@ mod tests {
             (
                 "rate = { kind = 'poisson', rate = '0 Mbit/s' }",
                 "1:35: rate: got",
+            ),
+            (
+                "rate = { kind = 'wandering', rate = '9 Mbit/s', spread = 3.5, correlation = '1 s' }",
+                "1:58: spread: got 3.5, expected a number from 0 to 3",
+            ),
+            (
+                "rate = { kind = 'wandering', rate = '9 Mbit/s', spread = 1, correlation = '1 ms' }",
+                "correlation: got 1 ms, expected at least 20 ms",
+            ),
+            (
+                "rate = { kind = 'wandering', rate = '9 bit/s', spread = 1, correlation = '1 s' }",
+                "rate: got \"9 bit/s\", expected at least \"1 kbit/s\"",
             ),
             (
                 "rate = { kind = 'mahimahi', opportunities_ms = [] }",

@@ -13,6 +13,7 @@ fn direction() -> impl Strategy<Value = (String, bool)> {
         "",
         "rate = '10 Mbit/s'",
         "rate = { kind = 'poisson', rate = '10 Mbit/s' }",
+        "rate = { kind = 'wandering', rate = '10 Mbit/s', spread = 1.5, correlation = '30 ms' }",
         "rate = { kind = 'mahimahi', opportunities_ms = [0, 1, 1, 2, 5, 9] }",
         "rate = { kind = 'steps', steps = [['0 s', '20 Mbit/s'], ['7 ms', '0 bit/s'], ['12 ms', '3 Mbit/s']], period = '31 ms' }",
     ]);

@@ -9,6 +9,7 @@ mod mahimahi;
 mod opportunities;
 mod poisson;
 mod steps;
+mod wandering;
 
 pub use constant::ConstantLink;
 pub use mahimahi::{MAX_TRACE_BYTES, MahimahiTrace, TraceError, traces_to_files};
@@ -16,6 +17,7 @@ pub(crate) use opportunities::HEADER_BYTES;
 pub use opportunities::{OPPORTUNITY_BYTES, OpportunityLink};
 pub use poisson::PoissonClock;
 pub use steps::{SteppedLink, Steps};
+pub use wandering::{Wandering, WanderingClock};
 
 use pathcast_base::Bandwidth;
 
@@ -28,6 +30,8 @@ pub enum LinkSpec {
     Constant(Bandwidth),
     /// Opportunities that are a Poisson process with this mean rate.
     Poisson(Bandwidth),
+    /// Opportunities that are a Poisson process whose rate wanders.
+    Wandering(Wandering),
     /// Opportunities out of a mahimahi trace.
     Mahimahi(MahimahiTrace),
     /// Pieces of constant rate.
@@ -39,6 +43,7 @@ impl LinkSpec {
     pub fn mean_rate(&self) -> Bandwidth {
         match self {
             Self::Constant(rate) | Self::Poisson(rate) => *rate,
+            Self::Wandering(wandering) => wandering.rate,
             Self::Mahimahi(trace) => trace.mean_rate(),
             Self::Steps(steps) => steps.mean_rate(),
         }
@@ -60,12 +65,14 @@ impl LinkSpec {
         let (kind, table) = field.kind(&[
             ("constant", &["rate"]),
             ("poisson", &["rate"]),
+            ("wandering", Wandering::KEYS),
             ("mahimahi", MahimahiTrace::KEYS),
             ("steps", Steps::KEYS),
         ])?;
         Ok(match kind {
             "constant" => Self::Constant(table.need("rate")?.quantity(RATE)?),
             "poisson" => Self::Poisson(table.need("rate")?.quantity(RATE)?),
+            "wandering" => Self::Wandering(Wandering::read(&table)?),
             "mahimahi" => Self::Mahimahi(MahimahiTrace::read(field, table, load)?),
             _ => Self::Steps(Steps::read(table)?),
         })
@@ -75,6 +82,7 @@ impl LinkSpec {
         match self {
             Self::Constant(rate) => format!("\"{rate}\""),
             Self::Poisson(rate) => format!("{{ kind = \"poisson\", rate = \"{rate}\" }}"),
+            Self::Wandering(wandering) => wandering.to_toml(),
             Self::Mahimahi(trace) => trace.to_toml(),
             Self::Steps(steps) => steps.to_toml(),
         }

@@ -9,6 +9,7 @@ use pathcast_base::Time;
 
 use super::mahimahi::MahimahiTrace;
 use super::poisson::PoissonClock;
+use super::wandering::WanderingClock;
 
 /// Bytes that an opportunity carries.
 pub const OPPORTUNITY_BYTES: u32 = 1504;
@@ -20,6 +21,7 @@ pub(crate) const HEADER_BYTES: u32 = 4;
 #[derive(Clone, Debug)]
 enum Clock {
     Poisson(PoissonClock),
+    Wandering(WanderingClock),
     Trace {
         trace: MahimahiTrace,
         index: usize,
@@ -41,6 +43,13 @@ impl OpportunityLink {
         }
     }
 
+    /// Opportunities at the moments of a Poisson process whose rate wanders.
+    pub const fn wandering(clock: WanderingClock) -> Self {
+        Self {
+            clock: Clock::Wandering(clock),
+        }
+    }
+
     /// Opportunities at the moments of a trace, again and again.
     pub const fn trace(trace: MahimahiTrace) -> Self {
         Self {
@@ -57,6 +66,7 @@ impl OpportunityLink {
     pub fn next(&self) -> Time {
         match &self.clock {
             Clock::Poisson(clock) => clock.next(),
+            Clock::Wandering(clock) => clock.next(),
             Clock::Trace {
                 trace,
                 index,
@@ -73,6 +83,7 @@ impl OpportunityLink {
     pub fn advance(&mut self) {
         match &mut self.clock {
             Clock::Poisson(clock) => clock.advance(),
+            Clock::Wandering(clock) => clock.advance(),
             Clock::Trace {
                 trace,
                 index,
@@ -94,6 +105,7 @@ impl OpportunityLink {
         }
         match &mut self.clock {
             Clock::Poisson(clock) => clock.skip_past(now),
+            Clock::Wandering(clock) => clock.skip_past(now),
             Clock::Trace {
                 trace,
                 index,
