@@ -34,7 +34,15 @@ if TYPE_CHECKING:
     from pathcast._watch import Watch, WatchedFlow, WatchReport, watch
     from pathcast._what_if import Alternative, Interval, Outcome, WhatIf, what_if
     from pathcast.batch import Results, Simulation, simulate_many
-    from pathcast.calibration import Calibration, Parameter, calibrate
+    from pathcast.calibration import (
+        Calibration,
+        Measurement,
+        Parameter,
+        SchemeFit,
+        calibrate,
+        calibrate_several,
+        read_measurements,
+    )
     from pathcast.clusters import ClusterCurve, ClusterPoint, LevelBasis, LossClusters
     from pathcast.estimators import Estimate, Estimator, State
     from pathcast.exceptions import (
@@ -129,6 +137,7 @@ __all__ = [
     "LiveError",
     "LossClusters",
     "LossCurve",
+    "Measurement",
     "MessageReport",
     "ModelError",
     "Outcome",
@@ -144,6 +153,7 @@ __all__ = [
     "RunReport",
     "Scenario",
     "SchemeError",
+    "SchemeFit",
     "ShortFlowEstimate",
     "Simulation",
     "SimulationError",
@@ -159,6 +169,7 @@ __all__ = [
     "WhatIf",
     "advise",
     "calibrate",
+    "calibrate_several",
     "capabilities",
     "convert",
     "emulate",
@@ -171,6 +182,7 @@ __all__ = [
     "latency_on_trace",
     "limits",
     "pooled",
+    "read_measurements",
     "read_trace",
     "simulate",
     "simulate_many",
@@ -244,7 +256,15 @@ _PUBLIC = {
     "scenario": ("Scenario",),
     "short_flow": ("ShortFlowEstimate", "SizeEstimate", "estimate"),
     "trace": ("FlowSeries", "Trace", "TraceWarning", "read_trace"),
-    "calibration": ("Calibration", "Parameter", "calibrate"),
+    "calibration": (
+        "Calibration",
+        "Measurement",
+        "Parameter",
+        "SchemeFit",
+        "calibrate",
+        "calibrate_several",
+        "read_measurements",
+    ),
     "_what_if": ("Alternative", "Interval", "Outcome", "WhatIf", "what_if"),
     "_watch": ("Watch", "WatchedFlow", "WatchReport", "watch"),
 }

@@ -64,8 +64,44 @@ class Posterior:
     runs: int
 
 
+@dataclass(frozen=True)
+class Link:
+    """How packets leave the bottleneck.
+
+    Attributes:
+        kind: of the rate in a path file: `constant`, `poisson` or `wandering`.
+        spread: of a rate that wanders: standard deviation of its logarithm.
+        correlation_s: likewise: after this time its correlation has fallen to 1/e.
+
+    """
+
+    kind: str = "constant"
+    spread: float = 0.0
+    correlation_s: float = 0.0
+
+    def rate(self, rate_bps: float) -> str:
+        """Its rate as a value in a path file."""
+        rate = f"'{rate_bps:.0f} bit/s'"
+        if self.kind == "constant":
+            return rate
+        wanders = (
+            f", spread = {self.spread:.4f}, correlation = '{self.correlation_s * 1e3:.0f} ms'"
+            if self.kind == "wandering"
+            else ""
+        )
+        return f"{{ kind = '{self.kind}', rate = {rate}{wanders} }}"
+
+
+#: A constant rate, and all kinds of links.
+CONSTANT = Link()
+LINKS = ("constant", "poisson", "wandering")
+
+
 def path_of(
-    parameters: Column, line_rate_bps: float | None = None, name: str = "", link: str = "constant"
+    parameters: Column,
+    line_rate_bps: float | None = None,
+    name: str = "",
+    link: Link = CONSTANT,
 ) -> Path:
     """Return the path with these parameters, in the order of `PARAMETERS`; shape 5.
 
@@ -73,16 +109,13 @@ def path_of(
         parameters: of a queue before a link; of a policer, the rate is its rate, and the queue the depth of its bucket.
         line_rate_bps: rate of the link behind a policer; None: there is no policer.
         name: of the path.
-        link: `constant`, or `poisson`: packets leave by a Poisson process.
+        link: how packets leave the queue.
 
     """
     rate_bps, rtt_s, queue_s, loss, jitter_s = (float(value) for value in parameters)
     stored = max(queue_s * rate_bps / 8, _LEAST_QUEUE_BYTES)
     if line_rate_bps is None:
-        rate = f"'{rate_bps:.0f} bit/s'"
-        if link != "constant":
-            rate = f"{{ kind = '{link}', rate = {rate} }}"
-        bottleneck = f"rate = {rate}\nqueue = '{stored:.0f} B'\n"
+        bottleneck = f"rate = {link.rate(rate_bps)}\nqueue = '{stored:.0f} B'\n"
     else:
         bottleneck = (
             f"rate = '{max(line_rate_bps, rate_bps):.0f} bit/s'\n"

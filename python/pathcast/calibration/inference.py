@@ -19,7 +19,7 @@ from pathcast.trace import Column
 #: Simulations of a round, and rounds.
 RUNS, ROUNDS = 48, 6
 #: The first round looks this part of the prior's spread around the first estimate.
-_FIRST_PART = 0.45
+FIRST_PART = 0.45
 #: Later rounds look at paths this much farther around than the posterior says.
 _WIDER = 1.25
 #: The most that a round moves each parameter, as logarithms.
@@ -43,6 +43,7 @@ def infer(
     draws: int,
     seed: int,
     rounds: int = ROUNDS,
+    first_part: float = FIRST_PART,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Column, float]:
     """Draw parameters of the paths that explain features.
@@ -56,6 +57,7 @@ def infer(
         draws: samples of the posterior.
         seed: of all that is random.
         rounds: of simulations.
+        first_part: of the prior's spread, in which the first round looks.
         progress: called with the number of simulations so far.
 
     Returns:
@@ -67,7 +69,7 @@ def infer(
 
     """
     generator = np.random.default_rng(seed)
-    mean, covariance = first.start.copy(), np.diag((_FIRST_PART * first.spread) ** 2)
+    mean, covariance = first.start.copy(), np.diag((first_part * first.spread) ** 2)
     free = [i for i in range(len(PARAMETERS)) if i != QUEUE or first.queue_filled]
     past: list[tuple[Column, Column]] = []
     misfit = np.inf

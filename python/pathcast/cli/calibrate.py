@@ -1,14 +1,23 @@
-"""`pathcast calibrate`: the path that explains a flow."""
+"""`pathcast calibrate`: the path that explains a flow, or what several schemes got."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.table import Table
 
-from pathcast.calibration import Calibration, posterior_file
+from pathcast.calibration import (
+    Calibration,
+    Measurement,
+    SchemeFit,
+    calibrate_several,
+    posterior_file,
+    read_measurements,
+)
 from pathcast.calibration import calibrate as infer
 from pathcast.cli.console import out, print_json, progress_bar
 from pathcast.cli.options import Json, Seed
@@ -29,10 +38,12 @@ _SHOWN = {
 
 
 def calibrate(
-    trace: Annotated[
-        FilePath,
+    files: Annotated[
+        list[FilePath],
         typer.Argument(
-            metavar="TRACE", help="A trace, or a file of another tool; see `pathcast help traces`."
+            metavar="FILE...",
+            help="A trace, or a file of another tool (`pathcast help traces`); or what several schemes got: reports "
+            "of runs (--json), or Pantheon's pantheon_perf.json.",
         ),
     ],
     flow: Annotated[
@@ -57,27 +68,52 @@ def calibrate(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Infer the path of a flow from its trace: rate, delay, queue and loss, each with its uncertainty.
+    """Infer a path from a flow or several schemes: rate, delay, queue and loss, each with its uncertainty.
 
-    Simulated flows over candidate paths are compared with the flow. The result is a path file with the most
-    likely values, and a posterior that says how far each value is known. `pathcast what-if` takes both.
+    Simulated flows over candidate paths are compared with what was measured. The result is a path file with the
+    most likely values, and a posterior that says how far each value is known. `pathcast what-if` takes both.
+
+    Example: pathcast calibrate flow.parquet -o path.toml
     """
     if output is not None:
         check_output(output)
         check_output(posterior_file(output))
-    found = calibrated(trace, flow, scheme, seed)
+    found = calibrated(files, flow, scheme, seed)
     if output is not None:
         found.write(output)
     if as_json:
         print_json(found.to_dict())
         return
-    print_calibration(found, str(trace))
+    print_calibration(found, ", ".join(map(str, files)))
     if output is not None:
         out.print(f"{output}: the path; {posterior_file(output)}: its posterior")
 
 
-def calibrated(trace: FilePath, flow: str | None, scheme: str | None, seed: int) -> Calibration:
-    """Calibrate with the first flow of a file, or the one that is named."""
+def calibrated(
+    files: Sequence[FilePath], flow: str | None, scheme: str | None, seed: int
+) -> Calibration:
+    """Calibrate with the first flow of a file, or the one that is named; or with all runs of several schemes."""
+    measured = [read_measurements(file) for file in files]
+    if all(one is None for one in measured):
+        if len(files) > 1:
+            raise ModelError(
+                f"got {len(files)} files; expected one trace, or reports of runs of several schemes"
+            )
+        return _calibrated(files[0], flow, scheme, seed)
+    runs: list[Measurement] = []
+    for file, one in zip(files, measured, strict=True):
+        if one is None:
+            raise ModelError(
+                f"{file}: expected what a scheme got, as in the files beside it; a trace is calibrated alone"
+            )
+        runs.extend(one)
+    if flow is not None or scheme is not None:
+        raise ModelError("got --flow or --scheme; reports of runs say their schemes themselves")
+    with progress_bar("simulated", 1.0, "") as show:
+        return calibrate_several(runs, seed=seed, progress=show)
+
+
+def _calibrated(trace: FilePath, flow: str | None, scheme: str | None, seed: int) -> Calibration:
     chosen = None if flow is None else [flow]
     for one in read_flows(trace, chosen):
         for number in one.flows:
@@ -88,8 +124,9 @@ def calibrated(trace: FilePath, flow: str | None, scheme: str | None, seed: int)
 
 def print_calibration(found: Calibration, file: str) -> None:
     """Print the parameters as a table, and what to know of them."""
+    what = f", flow {found.flow} ({found.scheme})" if found.flow is not None else ""
     out.print(
-        f"{file}, flow {found.flow} ({found.scheme}), {found.duration_s:.3g} s: the path that explains it",
+        f"{file}{what}, {found.duration_s:.3g} s: the path that explains it",
         markup=False,
         soft_wrap=True,
     )
@@ -102,8 +139,65 @@ def print_calibration(found: Calibration, file: str) -> None:
         value = f"{median} {unit}" if one.identified else _bound(name, p5, p95, unit)
         table.add_row(label, value, f"{p5} to {p95}", one.narrowed_by)
     out.print(table)
+    if found.schemes:
+        _print_schemes(found)
     for warning in found.warnings:
         out.print(f"warning: {warning}", markup=False, soft_wrap=True)
+
+
+def _print_schemes(found: Calibration) -> None:
+    """Print what each scheme got, and how well the path tells it."""
+    if found.link.kind == "poisson":
+        out.print("Packets leave by a Poisson process.")
+    elif found.link.kind == "wandering":
+        out.print(
+            f"The rate wanders: the standard deviation of its logarithm is {found.link.spread:.2g}, and it changes "
+            f"within {found.link.correlation_s:.2g} s."
+        )
+    has_delay = any(one.delay_p95_s is not None for one in found.schemes)
+    has_others = any(one.goodput_error_without is not None for one in found.schemes)
+    columns = ["scheme", "runs", "measured, Mbit/s", "on this path"]
+    if has_delay:
+        columns += ["95 % delay, ms", "on this path"]
+    if has_others:
+        columns += ["told by the others"]
+    table = Table(*columns)
+    for one in found.schemes:
+        delay = ["", ""]
+        if one.delay_p95_s is not None:
+            delay = [f"{1e3 * one.delay_p95_s:.4g}", _percent(one.delay_error)]
+        table.add_row(
+            one.scheme,
+            str(one.runs),
+            f"{1e-6 * one.goodput_bps:.4g}",
+            _percent(one.goodput_error),
+            *(delay if has_delay else []),
+            *([_told(one)] if has_others else []),
+        )
+    out.print(table)
+    errors = [abs(one.goodput_error) for one in found.schemes]
+    text = f"Mean error of goodput: {np.mean(errors):.1%}"
+    others = [abs(e) for e in (one.goodput_error_without for one in found.schemes) if e is not None]
+    if others:
+        text += (
+            f"; of a scheme that the path was not inferred from: {np.mean(others):.1%}, median "
+            f"{np.median(others):.1%}"
+        )
+    out.print(f"{text}.")
+    if found.left_out:
+        out.print(f"Not simulated: {', '.join(found.left_out)}.", markup=False)
+
+
+def _told(one: SchemeFit) -> str:
+    """The error of what the other schemes tell, and how far they leave it open."""
+    if one.goodput_range_without is None:
+        return _percent(one.goodput_error_without)
+    p5, p95 = one.goodput_range_without
+    return f"{_percent(one.goodput_error_without)} ({p5:+.0%} to {p95:+.0%})"
+
+
+def _percent(error: float | None) -> str:
+    return "" if error is None else f"{error:+.1%}"
 
 
 def _bound(name: str, p5: str, p95: str, unit: str) -> str:

@@ -155,7 +155,7 @@ COMMANDS: dict[str, Command] = {
         "calibrate",
         "calibrate",
         MEASURE,
-        "Infer the path of a flow from its trace: rate, delay, queue and loss, each with its uncertainty.",
+        "Infer a path from a flow or several schemes: rate, delay, queue and loss, each with its uncertainty.",
         "trace.parquet -o path.toml",
     ),
     "path": Command(

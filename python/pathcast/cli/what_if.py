@@ -104,7 +104,7 @@ def _read(
         return load(source)
     if not source.is_file() and is_name(str(source)):
         return load(source)
-    return calibrated(source, flow, trace_scheme, seed)
+    return calibrated([source], flow, trace_scheme, seed)
 
 
 def _path_json(path: Path | Scenario | Calibration) -> dict[str, Any]:

@@ -1,0 +1,294 @@
+"""What a calibration found: draws of the posterior, their summary, and the files that hold both."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pathcast.calibration.closed_forms import PARAMETERS, FirstEstimate
+from pathcast.calibration.fit import CONSTANT, LINKS, Link, path_of, shared
+from pathcast.exceptions import PathFileError
+from pathcast.files import write_beside
+from pathcast.path import Path, read_text
+from pathcast.scenario import Scenario
+from pathcast.trace import Column
+
+#: Spreads of logarithms up to which a parameter counts as identified.
+_IDENTIFIED = {"rate_bps": 0.15, "rtt_s": 0.05, "queue_s": 0.2, "loss": 0.4, "jitter_s": 0.5}
+#: Fewer losses that no queue explains bound their probability from above only.
+_LEAST_LOSSES = 10
+#: A posterior file has this many of them at most.
+_MOST_COMPETING = 100
+#: What a posterior file says that it is.
+_FORMAT = "pathcast-posterior/1"
+#: The files of a calibration: the path, and beside it the posterior.
+_SUFFIX = ".posterior.json"
+
+_NARROWED_BY = {
+    "rate_bps": "a flow that fills the path, such as BBR, or a longer one",
+    "rtt_s": "a flow on the path while nothing else queues",
+    "queue_s": "a flow that overflows the queue: several flows at once, or a longer one",
+    "loss": "a longer flow",
+    "jitter_s": "one-way delays, as of captures at both ends",
+    "burst_bytes": "a longer flow",
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What is known of one parameter of a path.
+
+    Attributes:
+        median: of the posterior.
+        p5: its 5 % quantile; a lower bound where `identified` is false.
+        p95: its 95 % quantile.
+        identified: whether the flow tells it. If not, the interval comes mostly from the prior.
+        narrowed_by: which measurement would tell more; empty if identified.
+
+    """
+
+    median: float
+    p5: float
+    p95: float
+    identified: bool
+    narrowed_by: str
+
+
+@dataclass(frozen=True)
+class SchemeFit:
+    """One scheme over the path that was found.
+
+    Attributes:
+        scheme: its name.
+        runs: how many were measured.
+        goodput_bps: measured, mean of the runs.
+        delay_p95_s: measured likewise; None: not measured.
+        goodput_error: simulated against measured, as a part; of all schemes' path.
+        delay_error: likewise; None: not measured.
+        goodput_error_without: the same on the path that the other schemes alone tell; None: too few others.
+        delay_error_without: likewise.
+        goodput_range_without: 5 and 95 % quantiles of `goodput_error_without`, over what the others leave open and chance.
+
+    """
+
+    scheme: str
+    runs: int
+    goodput_bps: float
+    delay_p95_s: float | None
+    goodput_error: float
+    delay_error: float | None
+    goodput_error_without: float | None = None
+    delay_error_without: float | None = None
+    goodput_range_without: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The path of a flow, as far as the flow tells; or of the runs of several schemes.
+
+    Attributes:
+        flow: its number in the trace; None: several schemes were measured.
+        scheme: its congestion control; empty likewise.
+        duration_s: seconds of it that were used; of all runs likewise.
+        parameters: `rate_bps`, `rtt_s` (propagation, both ways), `queue_s` (time that a full queue takes to drain),
+            `queue_bytes`, `loss` and `jitter_s`. With a policer, `rate_bps` is the policer's, and `burst_bytes` stands in
+            place of the queue.
+        samples: draws of the posterior; columns `rate_bps`, `rtt_s`, `queue_s`, `loss`, `jitter_s`; shape n x 5.
+        misfit: how far the flow lies from those over the best path, in standard deviations of its features.
+        warnings: what to know of the result.
+        line_rate_bps: rate of the link behind the policer; None: there is no policer.
+        link: how packets leave the queue.
+        schemes: how each of several schemes does over the path; none if a flow was measured.
+        left_out: schemes that were measured and that the simulator does not have.
+        competing: schemes of the flows that share the path and react to it; none if none are needed to explain the flow.
+
+    """
+
+    flow: int | None
+    scheme: str
+    duration_s: float
+    parameters: Mapping[str, Parameter]
+    samples: Column
+    misfit: float
+    warnings: tuple[str, ...]
+    line_rate_bps: float | None = None
+    competing: tuple[str, ...] = ()
+    link: Link = CONSTANT
+    schemes: tuple[SchemeFit, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    def path(self) -> Path:
+        """Return the path with the medians of the parameters, without the flows that compete for it."""
+        return path_of(np.median(self.samples, axis=0), self.line_rate_bps, self._name(), self.link)
+
+    def paths(self, count: int, seed: int = 1) -> list[Path | Scenario]:
+        """Draw paths from the posterior; each is a scenario if flows compete for it.
+
+        Args:
+            count: how many.
+            seed: of the draw.
+
+        """
+        chosen = np.random.default_rng(seed).integers(0, len(self.samples), count)
+        paths = (
+            path_of(self.samples[i], self.line_rate_bps, self._name(), self.link) for i in chosen
+        )
+        return [shared(path, self.competing) for path in paths]
+
+    def _name(self) -> str:
+        return (
+            f"calibrated; {_beside(self.competing)} beside it" if self.competing else "calibrated"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "flow": self.flow,
+            "scheme": self.scheme,
+            "duration_s": self.duration_s,
+            "bottleneck": "queue" if self.line_rate_bps is None else "policer",
+            "line_rate_bps": self.line_rate_bps,
+            "competing": list(self.competing),
+            "link": vars(self.link),
+            "schemes": [vars(one) for one in self.schemes],
+            "left_out": list(self.left_out),
+            "parameters": {name: vars(one) for name, one in self.parameters.items()},
+            "misfit": self.misfit,
+            "warnings": list(self.warnings),
+            "path": self.path().to_toml(),
+        }
+
+    def write(self, file: str | os.PathLike[str]) -> None:
+        """Write the path as a path file, and beside it the posterior: `NAME.posterior.json`.
+
+        Raises:
+            PathcastError: a file cannot be written.
+
+        """
+        posterior = {
+            "format": _FORMAT,
+            **{name: value for name, value in self.to_dict().items() if name != "path"},
+            "columns": list(PARAMETERS),
+            "samples": self.samples.tolist(),
+        }
+        write_beside(posterior_file(file), json.dumps(posterior, indent=1) + "\n")
+        write_beside(file, self.path().to_toml())
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> Calibration:
+        """Read what `write` wrote, by the name of the path file or of the posterior.
+
+        Raises:
+            PathFileError: it cannot be read, or is none.
+
+        """
+        name = posterior_file(file)
+        text = read_text(name)
+        try:
+            values = json.loads(text)
+            samples = np.array(values["samples"], dtype=float)
+            if values["format"] != _FORMAT or values["columns"] != list(PARAMETERS):
+                raise ValueError("it has another format")
+            if samples.ndim != 2 or samples.shape[1] != len(PARAMETERS) or not len(samples):
+                raise ValueError(f"its samples have the shape {samples.shape}")
+            if not (np.isfinite(samples).all() and (samples > 0).all()):
+                raise ValueError("a sample is not a positive number")
+            return cls(
+                None if values["flow"] is None else int(values["flow"]),
+                str(values["scheme"]),
+                float(values["duration_s"]),
+                {key: Parameter(**one) for key, one in values["parameters"].items()},
+                samples,
+                float(values["misfit"]),
+                tuple(map(str, values["warnings"])),
+                _positive(values.get("line_rate_bps")),
+                _schemes(values.get("competing", [])),
+                _link(values.get("link")),
+                tuple(map(_scheme_fit, values.get("schemes", []))),
+                _schemes(values.get("left_out", [])),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PathFileError(
+                f"{name}: expected a posterior as `pathcast calibrate -o` writes it; {error}"
+            ) from None
+
+
+def _positive(value: object) -> float | None:
+    """A number of a posterior file that may be missing."""
+    if value is None:
+        return None
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not (math.isfinite(value) and value > 0)
+    ):
+        raise ValueError(f"got {value!r}; expected a positive number")
+    return float(value)
+
+
+def _scheme_fit(value: dict[str, Any]) -> SchemeFit:
+    """One scheme of a posterior file."""
+    found = SchemeFit(**value)
+    between = found.goodput_range_without
+    if between is None:
+        return found
+    p5, p95 = between
+    return replace(found, goodput_range_without=(float(p5), float(p95)))
+
+
+def _link(value: object) -> Link:
+    """The link of a posterior file, constant in old ones."""
+    if value is None:
+        return CONSTANT
+    if not isinstance(value, dict) or value.get("kind") not in LINKS:
+        raise ValueError(f"got the link {str(value)[:40]!r}; expected one of {', '.join(LINKS)}")
+    return Link(value["kind"], float(value["spread"]), float(value["correlation_s"]))
+
+
+def _schemes(value: object) -> tuple[str, ...]:
+    """Schemes of a posterior file."""
+    if not isinstance(value, list) or len(value) > _MOST_COMPETING:
+        raise ValueError(f"got {str(value)[:40]!r}; expected at most {_MOST_COMPETING} schemes")
+    return tuple(map(str, value))
+
+
+def _beside(competing: Sequence[str]) -> str:
+    """Flows that compete, in words."""
+    scheme = competing[0]
+    return f"one {scheme} flow" if len(competing) == 1 else f"{len(competing)} {scheme} flows"
+
+
+def posterior_file(file: str | os.PathLike[str]) -> str:
+    """Return the name of the posterior beside a path file; that of a posterior itself."""
+    name = os.fspath(file)
+    return name if name.endswith(_SUFFIX) else name.removesuffix(".toml") + _SUFFIX
+
+
+def summarized(samples: Column, first: FirstEstimate) -> dict[str, Parameter]:
+    """Summarize the draws of each parameter."""
+    columns = {name: samples[:, i] for i, name in enumerate(PARAMETERS)}
+    spreads = {name: float(np.log(values).std()) for name, values in columns.items()}
+    policed = first.line_rate_bps is not None
+    stored = "burst_bytes" if policed else "queue_bytes"
+    columns[stored] = columns["queue_s"] * columns["rate_bps"] / 8
+    is_identified = {name: spreads[name] <= most for name, most in _IDENTIFIED.items()}
+    is_identified["queue_s"] &= first.queue_filled
+    is_identified["loss"] &= first.random_losses >= _LEAST_LOSSES
+    is_identified[stored] = is_identified["queue_s"]
+    found = {}
+    queue = (stored,) if policed else ("queue_s", stored)
+    for name in ("rate_bps", "rtt_s", *queue, "loss", "jitter_s"):
+        p5, median, p95 = (float(value) for value in np.quantile(columns[name], [0.05, 0.5, 0.95]))
+        told = bool(is_identified[name])
+        by = "" if told else _NARROWED_BY[name.replace("queue_bytes", "queue_s")]
+        found[name] = Parameter(median, p5, p95, told, by)
+    return found
+
+
+__all__ = ["Calibration", "Parameter", "SchemeFit", "posterior_file", "summarized"]
