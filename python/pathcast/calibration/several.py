@@ -52,7 +52,7 @@ _FLOOR = {"goodput": 0.02, "delay": 0.03, "loss": 0.1}
 _LEAST_LOSS = 1e-4
 #: Above this rate a Poisson process of packets looks constant.
 _POISSON_BELOW_BPS = 30e6
-#: The reason to take a Poisson process: this part of the misfit.
+#: A path with more than the simplest has this part of its misfit, and of its error of schemes that were left out, at most.
 _CLEARLY = 0.9
 #: Series of so many bins tell how a rate wanders, by schemes that get this part of what the fastest gets; with a smaller
 #: spread, it does not; limits of what is simulated.

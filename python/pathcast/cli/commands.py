@@ -148,7 +148,7 @@ COMMANDS: dict[str, Command] = {
         "diagnose",
         "diagnose",
         MEASURE,
-        "Say what limits each flow of a trace, and for which share of the time.",
+        "Say what limits each flow of a trace or of a running server, and for which share of the time.",
         "trace.parquet",
     ),
     "calibrate": Command(

@@ -57,7 +57,7 @@ def watch(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Record the TCP flows of any process on this machine (Linux)."""
-    with _ended_by_sigterm(), _progress(duration) as progress:
+    with watching(duration) as progress:
         report, _ = watch_flows(
             port=port,
             local_port=local_port,
@@ -78,6 +78,13 @@ def watch(
     _print(report)
     if output is not None:
         out.print(f"trace written to {output}", soft_wrap=True)
+
+
+@contextlib.contextmanager
+def watching(duration_s: float | None) -> Iterator[WatchProgress]:
+    """Show progress, and let SIGTERM end it as Ctrl-C does; None: no end of its own."""
+    with _ended_by_sigterm(), _progress(duration_s) as progress:
+        yield progress
 
 
 @contextlib.contextmanager
