@@ -15,7 +15,7 @@ _BITS = {4: 24, 6: 48}
 #: Limits that are not the network's: what the application does, and a path that is used to the full.
 _NOT_LOST = ("application", "idle", "path_rate")
 #: A flow's name: from where to where, and what its source adds.
-_NAME = re.compile(r".* -> (?P<remote>[^ ]+)(?: \(.*\))?")
+_NAME = re.compile(r".* -?> (?P<remote>[^ ]+)(?: \(.*\))?")
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,19 @@ def prefix_of(name: str) -> str:
     found = _NAME.fullmatch(name)
     if not found:
         return ""
-    host, _, port = found["remote"].rpartition(":")
-    if not port.isdecimal():
-        host = found["remote"]
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
+    address = _address(found["remote"]) or _address(found["remote"].rpartition(":")[0])
+    if address is None:
         return ""
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
     return str(ipaddress.ip_network(f"{address}/{_BITS[address.version]}", strict=False))
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
 
 
 def by_prefix(flows: Iterable[tuple[str, int, FlowLimits]]) -> list[PrefixLimits]:

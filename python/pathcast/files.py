@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all.
+"""Files that are read up to a limit, and written whole or not at all.
 
 Rust writes them, by descriptors alone: whoever may exchange entries of the folder meanwhile gets no other
 file overwritten, and nobody else's file for their own (SECURITY.md).
@@ -6,7 +6,9 @@ file overwritten, and nobody else's file for their own (SECURITY.md).
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from pathlib import Path
 
 from pathcast import _internal
@@ -14,6 +16,8 @@ from pathcast.exceptions import PathcastError
 
 #: A user id and a group id.
 User = tuple[int, int]
+#: What files that are packed by gzip begin with.
+_GZIP = b"\x1f\x8b"
 
 
 def check_output(file: str | os.PathLike[str], user: User | None = None) -> None:
@@ -27,6 +31,31 @@ def check_output(file: str | os.PathLike[str], user: User | None = None) -> None
         _internal.check_output(Path(file), user)
     except _internal.TraceError as error:
         raise PathcastError(str(error)) from None
+
+
+def unpacked(file: Path, most_bytes: int) -> bytes | None:
+    """Read a file, which may be packed by gzip.
+
+    Args:
+        file: where.
+        most_bytes: how many it may have, unpacked; no more are kept in memory.
+
+    Returns:
+        its bytes; None if it has more.
+
+    Raises:
+        OSError: it cannot be read, or what is packed is damaged.
+
+    """
+    with file.open("rb") as stream:
+        is_packed = stream.read(len(_GZIP)) == _GZIP
+        stream.seek(0)
+        try:
+            with gzip.open(stream) if is_packed else stream as content:
+                found: bytes = content.read(most_bytes + 1)
+        except (EOFError, zlib.error) as error:
+            raise OSError(f"what is packed in it is damaged: {error}") from None
+    return found if len(found) <= most_bytes else None
 
 
 def write_beside(

@@ -5,7 +5,6 @@ A file of a path or a scenario is known by its keys, others by their endings or 
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from statistics import median
 
 from pathcast import _internal, ibox
 from pathcast.exceptions import PathcastError, PathFileError, translated
+from pathcast.files import unpacked
 from pathcast.foreign import utf8
 
 #: Folders whose paths have names beside the built-in paths, separated as in PATH.
@@ -40,18 +40,17 @@ def default_folders() -> list[FilePath]:
     ]
 
 
-def described(name: str) -> str | None:
-    """Describe the path of this name in the folders of PATHCAST_PATHS in TOML; None if there is none.
+def find(name: str) -> Describe | None:
+    """Find the path of this name in the folders of PATHCAST_PATHS; None if there is none.
 
     Raises:
         PathcastError: a folder is not there.
-        PathFileError: the file of this name cannot be read.
 
     """
     for folder in default_folders():
         for file in files(folder):
             if name_of(folder, file) == name and (found := reader(file)):
-                return found[1]()
+                return found[1]
     return None
 
 
@@ -191,11 +190,10 @@ def _content(file: FilePath) -> bytes:
 
     """
     try:
-        with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
-            content: bytes = stream.read(MAX_BYTES + 1)
-    except (OSError, EOFError) as error:
+        content = unpacked(file, MAX_BYTES)
+    except OSError as error:
         raise PathFileError(f"{utf8(file)}: cannot be read: {error}") from None
-    if len(content) > MAX_BYTES:
+    if content is None:
         raise PathFileError(f"{utf8(file)}: has more than {MAX_BYTES} bytes; expected a trace")
     return content
 

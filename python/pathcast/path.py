@@ -42,8 +42,8 @@ def read_text(file: str | os.PathLike[str]) -> str:
         with where.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
-        if where.name == utf8(file) and (found := folders.described(where.name)):
-            return found
+        if where.name == utf8(file) and (describe := folders.find(where.name)):
+            return describe()
         names = built_in()
         if where.stem in names:
             near = [where.stem]
@@ -72,7 +72,7 @@ def read_text(file: str | os.PathLike[str]) -> str:
 def is_name(text: str) -> bool:
     """Whether a path of this name comes with Pathcast, or is in one of the folders in PATHCAST_PATHS."""
     is_bare = FilePath(text).name == text
-    return text in built_in() or (is_bare and folders.described(text) is not None)
+    return text in built_in() or (is_bare and folders.find(text) is not None)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from conftest import run
 from pathcast.calibration import read_measurements
 from pathcast.calibration.measurements import Measurement
 from pathcast.calibration.several import wandering
+from pathcast.catalog import catalog
 
 PATH = "rate = '6 Mbit/s'\ndelay = '20 ms'\nqueue = '60 kB'\nloss = 0.001\n"
 SCHEMES = ("cubic", "reno", "bbr", "vegas")
@@ -114,6 +115,19 @@ def test_summaries_and_series_of_pantheon_are_read(tmp_path):
     assert (measured.duration_s, measured.delay_min_s) == (1.5, pytest.approx(0.03))
     assert len(measured.rates_bps) == 3
     assert measured.goodput_bps == pytest.approx(3e6 * 1448 / 1500, rel=0.02)
+
+
+def test_packed_files_that_are_damaged_are_said(tmp_path):
+    packed = gzip.compress(json.dumps({"bin_s": 0.5, "schemes": {"bbr": {}}}).encode() * 9)
+    for damaged in (packed[:-20], packed[:12] + b"\xff\xff\xff" + packed[15:], packed[:3]):
+        file = tmp_path / "series.json.gz"
+        file.write_bytes(damaged)
+        with pytest.raises(pathcast.TraceError, match=r"cannot be read: "):
+            read_measurements(file)
+        file.rename(tmp_path / "series.up.gz")
+        assert any(
+            "series.up.gz: cannot be read: " in one for one in map(str, catalog([tmp_path]).refused)
+        )
 
 
 def test_what_cannot_be_a_calibration_of_schemes_is_said(tmp_path, reports):

@@ -22,6 +22,7 @@ from pathcast._prefixes import by_prefix, prefix_of
         ("[2001:db8::1]:443 -> [2001:db8:1:2::3]:5001", "2001:db8:1::/48"),
         ("[::ffff:192.0.2.7]:443 -> [::ffff:198.51.100.23]:5001", "198.51.100.0/24"),
         ("2001:db8::1 -> 2001:db8:1:2::3", "2001:db8:1::/48"),
+        ("192.0.2.7:443 > 198.51.100.23:5001", "198.51.100.0/24"),
         ("here -> there", ""),
         ("-> 300.1.2.3:80", ""),
         ("", ""),
@@ -93,7 +94,7 @@ def test_flows_of_a_running_server_are_judged():
         none = run(*watched, "--prefix", "192.0.2.0/24")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    flows = [one for one in answer["flows"] if one["name"].startswith(f"127.0.0.1:{port} ->")]
+    flows = [one for one in answer["flows"] if one["name"].startswith(f"127.0.0.1:{port} >")]
     assert len(flows) == 2
     # 2 MB a second of what loopback carries
     assert {one["limit"] for one in flows} <= {"application", "idle"}
@@ -102,7 +103,7 @@ def test_flows_of_a_running_server_are_judged():
     assert prefix["prefix"] == "127.0.0.0/24"
     assert prefix["flows"] == len(answer["flows"])
     assert shown.returncode == 0, shown.stderr
-    assert f"127.0.0.1:{port} ->" in shown.stdout
+    assert f"127.0.0.1:{port} >" in shown.stdout
     assert "seconds lost" in shown.stdout
     assert none.returncode == 2
     assert f"no flow of port {port} sent enough in 3 s" in none.stderr

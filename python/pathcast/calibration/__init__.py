@@ -142,7 +142,7 @@ def calibrate_several(
     """
     found = fit_several(measured, draws=DRAWS, seed=seed, without=without, progress=progress)
     warnings = [
-        f"{one.scheme}: the path gives it {one.goodput_error:+.0%} of what was measured: the model lacks something, or "
+        f"{one.scheme}: the path gives it {1 + one.goodput_error:.0%} of what was measured: the model lacks something, or "
         "the runs met different conditions"
         for one in found.schemes
         if abs(one.goodput_error) > _UNEXPLAINED

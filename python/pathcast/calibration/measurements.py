@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os
@@ -13,6 +12,7 @@ from typing import Any
 
 from pathcast.calibration.features import HEADER_BYTES, MSS_BYTES
 from pathcast.exceptions import TraceError
+from pathcast.files import unpacked
 from pathcast.foreign import utf8, visible
 
 #: Files have at most so many bytes, unpacked.
@@ -33,7 +33,7 @@ class Measurement:
 
     Attributes:
         scheme: as the simulator calls it, if it has it.
-        flows: how many flows of it ran at once.
+        flows: how many flows of the scheme the run had, all at once.
         duration_s: of the run.
         goodput_bps: of all its flows.
         delay_p95_s: 95th percentile of the one-way delay of data; None: not measured.
@@ -97,13 +97,9 @@ def read_measurements(
 
 def _content(file: FilePath, where: str) -> bytes:
     try:
-        with file.open("rb") as stream:
-            is_packed = stream.read(2) == b"\x1f\x8b"
-        with gzip.open(file) if is_packed else file.open("rb") as stream:
-            content: bytes = stream.read(_MOST_BYTES + 1)
-    except (OSError, EOFError) as error:
+        return unpacked(file, _MOST_BYTES) or b""
+    except OSError as error:
         raise TraceError(f"{where}: cannot be read: {error}") from None
-    return content if len(content) <= _MOST_BYTES else b""
 
 
 def _of_report(report: dict[str, Any]) -> Measurement:

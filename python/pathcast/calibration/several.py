@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from statistics import fmean
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from pathcast.batch import Simulation, simulate_many
 from pathcast.calibration.closed_forms import (
     JITTER,
     LEAST,
+    LOSS,
     MOST,
     PARAMETERS,
     RATE,
@@ -86,6 +88,11 @@ class _Mean:
     def has(self) -> tuple[bool, ...]:
         """Whether goodput, delay and loss were measured."""
         return tuple(bool(one) for one in np.isfinite(self.y))
+
+    @property
+    def sent_packets(self) -> float:
+        """Data packets of all its runs."""
+        return self.runs * self.duration_s * self.goodput_bps / (8 * MSS_BYTES)
 
 
 @dataclass(frozen=True)
@@ -272,20 +279,15 @@ def wandering(measured: Sequence[Measurement]) -> Link | None:
     correlation t, averages over bins of the length t a have the variance 2 (a - 1 + exp(-a)) / a^2 and the correlation
     (1 - exp(-a))^2 / (2 (a - 1 + exp(-a))) with the next, in units of the process's variance.
     """
-    there = [one for one in measured if len(one.rates_bps) >= _LEAST_BINS and one.goodput_bps > 0]
-    if not there:
-        return None
     by_scheme: dict[str, list[Measurement]] = {}
-    for one in there:
-        by_scheme.setdefault(one.scheme, []).append(one)
-    means = {
-        name: float(np.mean([one.goodput_bps for one in runs])) for name, runs in by_scheme.items()
-    }
-    full = [name for name, mean in means.items() if mean >= _FILLS * max(means.values())]
+    for one in measured:
+        if len(one.rates_bps) >= _LEAST_BINS and one.goodput_bps > 0:
+            by_scheme.setdefault(one.scheme, []).append(one)
+    means = {name: fmean(one.goodput_bps for one in runs) for name, runs in by_scheme.items()}
+    least_bps = _FILLS * max(means.values(), default=0.0)
+    full = [one for name, runs in by_scheme.items() if means[name] >= least_bps for one in runs]
     spreads, correlations_s = [], []
-    for one in there:
-        if one.scheme not in full:
-            continue
+    for one in full:
         rates = np.array(one.rates_bps)
         relative = rates / rates.mean() - 1
         variance = float(np.mean(relative**2))
@@ -383,11 +385,10 @@ class _Search:
     def over(self, model: _Model, draws: int) -> Joint:
         """Infer the path from all schemes."""
         samples, misfit, begin = self._infer(self._means, model, draws)
-        fits = [
-            replace(one, goodput_range_without=None)
-            for one in _fits(samples, model.link, self._means, self._seed)
-        ]
-        return Joint(samples, model.link, misfit, tuple(fits), begin)
+        fits = tuple(fit for fit, _ in _fits(samples, model.link, self._means, self._seed))
+        loss = float(np.median(samples[:, LOSS]))
+        losses = loss * sum(one.sent_packets for one in self._means)
+        return Joint(samples, model.link, misfit, fits, replace(begin, random_losses=round(losses)))
 
     def judged(self, joint: Joint, model: _Model) -> Joint:
         """Predict each scheme by the path that the others tell."""
@@ -395,13 +396,13 @@ class _Search:
         for number, one in enumerate(joint.schemes):
             others = [mean for place, mean in enumerate(self._means) if place != number]
             told, _, _ = self._infer(others, model, _RUNS_OF_RESULT)
-            (alone,) = _fits(told, model.link, [self._means[number]], self._seed)
+            ((alone, goodput_range),) = _fits(told, model.link, [self._means[number]], self._seed)
             fits.append(
                 replace(
                     one,
                     goodput_error_without=alone.goodput_error,
                     delay_error_without=alone.delay_error,
-                    goodput_range_without=alone.goodput_range_without,
+                    goodput_range_without=goodput_range,
                 )
             )
         return replace(joint, schemes=tuple(fits))
@@ -495,23 +496,27 @@ def _weights(likely: Column) -> Column:
         power *= 0.8
 
 
-def _fits(samples: Column, link: Link, means: Sequence[_Mean], seed: int) -> list[SchemeFit]:
-    """Run each scheme over paths of the posterior and compare."""
+def _fits(
+    samples: Column, link: Link, means: Sequence[_Mean], seed: int
+) -> list[tuple[SchemeFit, tuple[float, float]]]:
+    """Run each scheme over paths of the posterior and compare; with the range of its error of goodput."""
     chosen = np.random.default_rng(seed).integers(0, len(samples), _RUNS_OF_RESULT)
     paths = [path_of(samples[i], link=link) for i in chosen]
     found = np.exp(_run(paths, [seed + i for i in range(len(paths))], means))
     goodputs, delays = found[..., 0], found[..., 1]
     return [
-        SchemeFit(
-            mean.scheme,
-            mean.runs,
-            mean.goodput_bps,
-            mean.delay_p95_s,
-            float(np.mean(goodputs[:, place]) / mean.goodput_bps - 1),
-            None
-            if mean.delay_p95_s is None
-            else float(np.mean(delays[:, place]) / mean.delay_p95_s - 1),
-            goodput_range_without=_range(goodputs[:, place] / mean.goodput_bps - 1),
+        (
+            SchemeFit(
+                mean.scheme,
+                mean.runs,
+                mean.goodput_bps,
+                mean.delay_p95_s,
+                float(np.mean(goodputs[:, place]) / mean.goodput_bps - 1),
+                None
+                if mean.delay_p95_s is None
+                else float(np.mean(delays[:, place]) / mean.delay_p95_s - 1),
+            ),
+            _range(goodputs[:, place] / mean.goodput_bps - 1),
         )
         for place, mean in enumerate(means)
     ]
