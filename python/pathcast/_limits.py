@@ -22,6 +22,17 @@ LIMITS = (
     "application",
     "idle",
 )
+#: What each means, as the end of "limited by ...".
+_SAID = {
+    "slow_start": "its own start: the window still grew, and no loss had stopped it",
+    "loss": "losses that no queue explains: the path had room, but each loss cut the window",
+    "queue": "a short queue: it overflowed, and the path was not full until the window had grown again",
+    "path_rate": "the rate of the path: it was full",
+    "policer": "a policer: packets beyond its rate were dropped without waiting",
+    "receive_window": "the receiver's window",
+    "application": "its application, which sent less than the path would have carried",
+    "idle": "nothing: most of the time nothing was in flight",
+}
 #: Schemes that send at a rate by a model of the path, instead of filling a window.
 _PACED = ("bbr", "bbr2", "bbr3", "quic-bbr3")
 
@@ -48,6 +59,13 @@ class FlowLimits:
     probability: float
     shares: Mapping[str, float]
     now: Mapping[str, float]
+
+    def text(self) -> str:
+        """What limited it, in a sentence without its subject."""
+        return (
+            f"for {self.shares[self.limit]:.0%} of {self.duration_s:.4g} s limited by {_SAID[self.limit]}; "
+            f"{self.probability:.0%} sure."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""

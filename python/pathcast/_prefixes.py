@@ -13,7 +13,7 @@ from pathcast._limits import LIMITS, FlowLimits
 #: Prefixes of clients: networks of this size are announced, and are in one place.
 _BITS = {4: 24, 6: 48}
 #: Limits that are not the network's: what the application does, and a path that is used to the full.
-_NOT_LOST = ("application", "idle", "path_rate")
+NOT_LOST = ("application", "idle", "path_rate")
 #: A flow's name: from where to where, and what its source adds.
 _NAME = re.compile(r".* -?> (?P<remote>[^ ]+)(?: \(.*\))?")
 
@@ -87,7 +87,7 @@ def by_prefix(flows: Iterable[tuple[str, int, FlowLimits]]) -> list[PrefixLimits
             limit: sum(found.duration_s * found.shares[limit] for _, found in members)
             for limit in LIMITS
         }
-        lost = {limit: value for limit, value in seconds.items() if limit not in _NOT_LOST}
+        lost = {limit: value for limit, value in seconds.items() if limit not in NOT_LOST}
         lost_s = sum(lost.values())
         among = lost if lost_s > 0.01 * sum(seconds.values()) else seconds
         summed.append(
@@ -103,4 +103,4 @@ def by_prefix(flows: Iterable[tuple[str, int, FlowLimits]]) -> list[PrefixLimits
     return sorted(summed, key=lambda one: -one.lost_s)
 
 
-__all__ = ["PrefixLimits", "by_prefix", "prefix_of"]
+__all__ = ["NOT_LOST", "PrefixLimits", "by_prefix", "prefix_of"]

@@ -121,7 +121,11 @@ def test_the_command_advises_in_words_and_json(tmp_path):
     done = run("diagnose", file, "--advise")
     assert done.returncode == 0, done.stderr
     assert "What would help: bbr: goodput" in done.stdout
-    done = run("diagnose", file, "--advise", "--json")
+    page = tmp_path / "page.html"
+    done = run("diagnose", file, "--advise", "--json", "-o", page)
+    text = page.read_text()
+    assert "What would help:</b> bbr: goodput" in text
+    assert "<td>cubic (now)</td>" in text
     advice = json.loads(done.stdout)["flows"][0]["advice"]
     assert advice["change"]["scheme"] == "bbr" and advice["gain"]["median"] > 1.2
     assert [one["scheme"] for one in advice["tried"]["alternatives"]] == ["cubic", "reno", "bbr"]

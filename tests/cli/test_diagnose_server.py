@@ -86,10 +86,11 @@ def busy_server():
         server.close()
 
 
-def test_flows_of_a_running_server_are_judged():
+def test_flows_of_a_running_server_are_judged(tmp_path):
+    page = tmp_path / "page.html"
     with busy_server() as port:
         watched = ("diagnose", "--port", port, "--method", "sock_diag", "--duration", 3)
-        done = run(*watched, "--json")
+        done = run(*watched, "--json", "-o", page)
         shown = run(*watched, "--prefix", "127.0.0.0/8")
         none = run(*watched, "--prefix", "192.0.2.0/24")
     assert done.returncode == 0, done.stderr
@@ -102,6 +103,9 @@ def test_flows_of_a_running_server_are_judged():
     (prefix,) = answer["prefixes"]
     assert prefix["prefix"] == "127.0.0.0/24"
     assert prefix["flows"] == len(answer["flows"])
+    text = page.read_text()
+    assert f"<h1>Flows of port {port}</h1>" in text
+    assert f"<td>127.0.0.0/24</td><td>{prefix['flows']}</td>" in text
     assert shown.returncode == 0, shown.stderr
     assert f"127.0.0.1:{port} >" in shown.stdout
     assert "seconds lost" in shown.stdout

@@ -220,9 +220,17 @@ def test_commands(traces, tmp_path):
     named = run("what-if", "12mbps-60ms-1bdp", *options)
     assert named.returncode == 0, named.stderr
     # the same from the trace, which is calibrated first
-    assert (
-        json.loads(run("what-if", trace, *options).stdout)["alternatives"] == found["alternatives"]
-    )
+    page = tmp_path / "page.html"
+    again = json.loads(run("what-if", trace, *options, "-o", page).stdout)
+    assert again["alternatives"] == found["alternatives"]
+    text = page.read_text()
+    for one in found["alternatives"]:
+        assert f"{1e-6 * one['goodput_bps']['median']:.3g} (" in text
+    rate = found["path"]["parameters"]["rate_bps"]["median"]
+    assert f"<td>{1e-6 * rate:.3g} Mbit/s</td>" in text
+    refused = run("what-if", path, "-o", tmp_path / "no" / "page.html")
+    assert refused.returncode == 2
+    assert "page.html" in refused.stderr
 
 
 @pytest.mark.parametrize(

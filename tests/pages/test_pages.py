@@ -2,6 +2,7 @@
 
 import pytest
 
+import pathcast
 from conftest import ROOT, run
 
 #: Commands that write a page, and its place.
@@ -17,6 +18,8 @@ PAGES = {
          "--rate", "2 Mbit/s", "--rate", "5 Mbit/s", "-o", "rate"],
         "rate/report.html",
     ),
+    "what if": (["what-if", "trace.parquet", "--flows", "1", "--flows", "2", "-o", "what-if.html"], "what-if.html"),
+    "diagnosis": (["diagnose", "trace.parquet", "--advise", "-o", "diagnosis.html"], "diagnosis.html"),
 }  # fmt: skip
 
 
@@ -24,6 +27,13 @@ PAGES = {
 def file(request, tmp_path_factory):
     arguments, page = PAGES[request.param]
     folder = tmp_path_factory.mktemp("page")
+    if "trace.parquet" in arguments:
+        path = pathcast.Path.parse(
+            "rate = '9 Mbit/s'\ndelay = '20 ms'\nloss = 0.002\nqueue = '1 BDP'"
+        )
+        pathcast.simulate(path, ["cubic", "cubic"], duration_s=20)[1].write(
+            folder / "trace.parquet"
+        )
     done = run(*arguments, cwd=folder)
     assert done.returncode in (0, 1), done.stderr
     return folder / page
@@ -107,5 +117,6 @@ def test_all_pages_have_one_style():
     assert len(templates) >= 3
     for file in templates:
         text = file.read_text()
-        assert text.startswith('{% extends "base.html.j2" %}')
+        # parts of pages have a name with an underscore
+        assert text.startswith('{% extends "base.html.j2" %}') or file.name.startswith("_")
         assert "style=" not in text and "<style" not in text

@@ -19,22 +19,12 @@ from pathcast.calibration import (
     read_measurements,
 )
 from pathcast.calibration import calibrate as infer
+from pathcast.calibration.words import PARAMETER_COLUMNS, link_text, parameter_rows
 from pathcast.cli.console import out, print_json, progress_bar
 from pathcast.cli.options import Json, Seed
 from pathcast.exceptions import ModelError
 from pathcast.files import check_output
 from pathcast.flows import read_flows
-
-#: What each parameter is called, its unit, and how many of them a parameter's own unit makes.
-_SHOWN = {
-    "rate_bps": ("rate", "Mbit/s", 1e-6),
-    "rtt_s": ("propagation, both ways", "ms", 1e3),
-    "queue_s": ("queue", "ms", 1e3),
-    "queue_bytes": ("queue", "kB", 1e-3),
-    "burst_bytes": ("the policer's bucket", "kB", 1e-3),
-    "loss": ("random loss", "%", 100.0),
-    "jitter_s": ("jitter", "ms", 1e3),
-}
 
 
 def calibrate(
@@ -130,14 +120,9 @@ def print_calibration(found: Calibration, file: str) -> None:
         markup=False,
         soft_wrap=True,
     )
-    table = Table("", "value", "5 to 95 %", "to know more, measure")
-    for name, one in found.parameters.items():
-        label, unit, scale = _SHOWN[name]
-        if name == "rate_bps" and found.line_rate_bps:
-            label = "the policer's rate"
-        median, p5, p95 = (f"{scale * value:.3g}" for value in (one.median, one.p5, one.p95))
-        value = f"{median} {unit}" if one.identified else _bound(name, p5, p95, unit)
-        table.add_row(label, value, f"{p5} to {p95}", one.narrowed_by)
+    table = Table(*PARAMETER_COLUMNS)
+    for row in parameter_rows(found):
+        table.add_row(*row)
     out.print(table)
     if found.schemes:
         _print_schemes(found)
@@ -147,13 +132,8 @@ def print_calibration(found: Calibration, file: str) -> None:
 
 def _print_schemes(found: Calibration) -> None:
     """Print what each scheme got, and how well the path tells it."""
-    if found.link.kind == "poisson":
-        out.print("Packets leave by a Poisson process.")
-    elif found.link.kind == "wandering":
-        out.print(
-            f"The rate wanders: the standard deviation of its logarithm is {found.link.spread:.2g}, and it changes "
-            f"within {found.link.correlation_s:.2g} s."
-        )
+    if said := link_text(found):
+        out.print(said)
     has_delay = any(one.delay_p95_s is not None for one in found.schemes)
     has_others = any(one.goodput_error_without is not None for one in found.schemes)
     columns = ["scheme", "runs", "measured, Mbit/s", "on this path"]
@@ -198,9 +178,3 @@ def _told(one: SchemeFit) -> str:
 
 def _percent(error: float | None) -> str:
     return "" if error is None else f"{error:+.1%}"
-
-
-def _bound(name: str, p5: str, p95: str, unit: str) -> str:
-    """What is known of a parameter that the flow does not identify."""
-    at_least = name in ("rate_bps", "queue_s", "queue_bytes", "burst_bytes")
-    return f"at least {p5} {unit}" if at_least else f"at most {p95} {unit}"

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from pathcast._advice import Advice
 from pathcast._advice import advise as advice_for
-from pathcast._limits import LIMITS, FlowLimits, limits
-from pathcast._prefixes import PrefixLimits, by_prefix
+from pathcast._diagnosis import JudgedFlow
+from pathcast._diagnosis import diagnose as judge
+from pathcast._limits import LIMITS
+from pathcast._prefixes import PrefixLimits
 from pathcast._watch import Method
 from pathcast._watch import watch as watch_flows
 from pathcast.cli.console import out, print_json, progress_bar
 from pathcast.cli.options import Flows, Json, Seed
 from pathcast.cli.watch import watching
 from pathcast.exceptions import ModelError, PathcastError, SchemeError
-from pathcast.flows import Flow, flows_of, read_flows
-from pathcast.foreign import visible
+from pathcast.files import check_output, write_beside
+from pathcast.flows import read_flows
 from pathcast.trace import Trace
 
-#: What each limit means, as the end of "limited by ...".
-_SAID = {
-    "slow_start": "its own start: the window still grew, and no loss had stopped it",
-    "loss": "losses that no queue explains: the path had room, but each loss cut the window",
-    "queue": "a short queue: it overflowed, and the path was not full until the window had grown again",
-    "path_rate": "the rate of the path: it was full",
-    "policer": "a policer: packets beyond its rate were dropped without waiting",
-    "receive_window": "the receiver's window",
-    "application": "its application, which sent less than the path would have carried",
-    "idle": "nothing: most of the time nothing was in flight",
-}
 #: Shares of time below this are not shown.
 _LEAST_SHOWN = 0.005
 #: Flows of a server that are shown, those that lost most time, and prefixes; `--json` has all.
@@ -85,6 +75,10 @@ def diagnose(
             help="Say what would help too: simulate other schemes and initial windows over the path of each flow. Takes seconds a flow.",
         ),
     ] = False,
+    output: Annotated[
+        FilePath | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a report here, one HTML page."),
+    ] = None,
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
@@ -98,75 +92,47 @@ def diagnose(
         raise PathcastError("expected either TRACE... or --port N")
     if port is not None and chosen:
         raise PathcastError("got --flow; with --port, --prefix selects flows")
-    read = _of_files(traces or [], chosen)
-    if port is not None:
-        read = iter([_of_server(port, prefix, duration, method)])
-    found: list[_Judged] = []
-    unjudged: list[str] = []
-    for trace in read:
-        about = {one.flow: one for one in flows_of(trace)}
-        for flow in trace.flows:
-            try:
-                one = limits(trace, flow, scheme=scheme)
-            except ModelError as error:
-                unjudged.append(str(error))
-                continue
-            found.append(_Judged(trace, about[flow], one))
-    if not found:
+    if output is not None:
+        check_output(output)
+    if port is None:
+        found = judge(_of_files(traces or [], chosen), scheme)
+    else:
+        found = judge([_of_server(port, prefix, duration, method)], scheme)
+    if not found.flows:
         if port is not None:
             raise ModelError(
                 f"no flow of port {port} sent enough in {duration:g} s to be judged; watch longer with --duration"
             )
-        raise ModelError("; ".join(unjudged))
-    prefixes = by_prefix((one.flow.name, one.flow.bytes or 0, one.limits) for one in found)
-    shown = found
+        raise ModelError("; ".join(found.unjudged))
+    shown = list(range(len(found.flows)))
     if port is not None and not as_json:
-        shown = sorted(found, key=_Judged.lost_s, reverse=True)[:_MOST_FLOWS]
-    said = {id(one): _advised(one.trace, one.limits, seed) for one in shown} if advise else {}
-    if as_json:
-        print_json(
-            {
-                "flows": [one.to_dict(said.get(id(one))) for one in found],
-                "prefixes": [one.to_dict() for one in prefixes],
-                "unjudged": unjudged,
-            }
+        slowest = sorted(shown, key=lambda i: found.flows[i].lost_s(), reverse=True)
+        shown = slowest[:_MOST_FLOWS]
+    if advise:
+        asked = set(shown)
+        found = found.with_advice(
+            _advised(one, seed) if i in asked else None for i, one in enumerate(found.flows)
         )
+    if output is not None:
+        from pathcast.report.diagnosis import render_diagnosis  # takes long to import
+
+        title = f"Flows of port {port}" if port is not None else ", ".join(map(str, traces or []))
+        write_beside(output, render_diagnosis(found, title))
+    if as_json:
+        print_json(found.to_dict())
         return
-    for judged in shown:
-        _print(judged.name(), judged.limits)
-        if advise:
-            _print_advice(said[id(judged)])
-    if len(found) > len(shown):
-        out.print(f"and {len(found) - len(shown)} flows that lost less time; --json has all")
-    if any(one.prefix for one in prefixes) and len(found) > 1:
-        _print_prefixes(prefixes)
-    for reason in unjudged[:_MOST_REASONS]:
+    for i in shown:
+        _print(found.flows[i])
+    if len(found.flows) > len(shown):
+        out.print(f"and {len(found.flows) - len(shown)} flows that lost less time; --json has all")
+    if found.has_prefixes():
+        _print_prefixes(found.prefixes)
+    for reason in found.unjudged[:_MOST_REASONS]:
         out.print(reason, markup=False, soft_wrap=True)
-    if len(unjudged) > _MOST_REASONS:
-        out.print(f"and {len(unjudged) - _MOST_REASONS} more flows that cannot be judged")
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """A flow, and what limits it."""
-
-    trace: Trace
-    flow: Flow
-    limits: FlowLimits
-
-    def name(self) -> str:
-        """What to call it: its file, or its ends."""
-        return self.trace.file or visible(self.flow.name) or "trace"
-
-    def lost_s(self) -> float:
-        """Seconds that it lost."""
-        (one,) = by_prefix([("", 0, self.limits)])
-        return one.lost_s
-
-    def to_dict(self, said: Advice | None) -> dict[str, Any]:
-        """As `--json` prints it."""
-        about = {"trace": self.trace.file, "name": self.flow.name, "bytes": self.flow.bytes}
-        return about | self.limits.to_dict() | ({"advice": said.to_dict()} if said else {})
+    if len(found.unjudged) > _MOST_REASONS:
+        out.print(f"and {len(found.unjudged) - _MOST_REASONS} more flows that cannot be judged")
+    if output is not None:
+        out.print(f"{output}: the report")
 
 
 def _of_files(files: Sequence[FilePath], chosen: Sequence[str] | None) -> Iterator[Trace]:
@@ -204,12 +170,13 @@ def _print_prefixes(prefixes: Sequence[PrefixLimits]) -> None:
         out.print(f"and {len(prefixes) - _MOST_PREFIXES} prefixes that lost less time")
 
 
-def _advised(trace: Trace, found: FlowLimits, seed: int) -> Advice:
+def _advised(judged: JudgedFlow, seed: int) -> Advice:
     """The advice for a flow; why there is none is an advice too."""
+    found = judged.limits
     try:
         with progress_bar(f"flow {found.flow}", 1.0, "") as show:
             return advice_for(
-                trace, found.flow, scheme=found.scheme, seed=seed, found=found, progress=show
+                judged.trace, found.flow, scheme=found.scheme, seed=seed, found=found, progress=show
             )
     except (ModelError, SchemeError) as error:
         return Advice(f"What would help is not known: {error}")
@@ -228,16 +195,13 @@ def _print_advice(said: Advice) -> None:
         )
 
 
-def _print(file: str, found: FlowLimits) -> None:
-    scheme = f" ({found.scheme})" if found.scheme else ""
-    out.print(
-        f"{file}, flow {found.flow}{scheme}: for {found.shares[found.limit]:.0%} of {found.duration_s:.4g} s limited "
-        f"by {_SAID[found.limit]}; {found.probability:.0%} sure.",
-        markup=False,
-        soft_wrap=True,
-    )
+def _print(judged: JudgedFlow) -> None:
+    found = judged.limits
+    out.print(f"{judged.title()}: {found.text()}", markup=False, soft_wrap=True)
     table = Table("limit", "share of time", "in the last 2 s")
     for name in sorted(LIMITS, key=lambda name: -found.shares[name]):
         if max(found.shares[name], found.now[name]) >= _LEAST_SHOWN:
             table.add_row(name, f"{found.shares[name]:.0%}", f"{found.now[name]:.0%}")
     out.print(table)
+    if judged.advice:
+        _print_advice(judged.advice)

@@ -15,6 +15,7 @@ from pathcast.calibration import Calibration, posterior_file
 from pathcast.cli.calibrate import calibrated, print_calibration
 from pathcast.cli.console import out, print_json, progress_bar
 from pathcast.cli.options import Json, Seed
+from pathcast.files import check_output, write_beside
 from pathcast.path import Path, is_name
 from pathcast.scenario import Scenario, load
 
@@ -64,6 +65,10 @@ def what_if(
     draws: Annotated[
         int, typer.Option(help="Runs of each alternative.", min=1, max=10_000)
     ] = DRAWS,
+    output: Annotated[
+        FilePath | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a report here, one HTML page."),
+    ] = None,
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
@@ -72,6 +77,8 @@ def what_if(
     Each alternative runs over the same paths, drawn from what a trace says about its path. Intervals hold both
     chance and what is not known of the path.
     """
+    if output is not None:
+        check_output(output)
     windows: list[int | None] = [None] if not initial_window else [*initial_window]
     alternatives = [
         Alternative(one, sends, window, count)
@@ -84,12 +91,18 @@ def what_if(
         found = run(
             path, alternatives, by=by, duration_s=duration, draws=draws, seed=seed, progress=show
         )
+    if output is not None:
+        from pathcast.report.what_if import render_what_if  # takes long to import
+
+        write_beside(output, render_what_if(found, path, str(source), draws=draws, seed=seed))
     if as_json:
         print_json(found.to_dict() | {"path": _path_json(path)})
         return
     if isinstance(path, Calibration):
         print_calibration(path, str(source))
     _print(found)
+    if output is not None:
+        out.print(f"{output}: the report")
 
 
 def _read(
