@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from pathcast.batch import Results, Simulation, simulate_many
     from pathcast.calibration import (
         Calibration,
+        FlowUsed,
         Measurement,
         Parameter,
         SchemeFit,
         calibrate,
+        calibrate_flows,
         calibrate_several,
         read_measurements,
     )
@@ -123,6 +125,7 @@ __all__ = [
     "FlowLimits",
     "FlowReport",
     "FlowSeries",
+    "FlowUsed",
     "Followed",
     "FollowedCurve",
     "Forecast",
@@ -169,6 +172,7 @@ __all__ = [
     "WhatIf",
     "advise",
     "calibrate",
+    "calibrate_flows",
     "calibrate_several",
     "capabilities",
     "convert",
@@ -258,10 +262,12 @@ _PUBLIC = {
     "trace": ("FlowSeries", "Trace", "TraceWarning", "read_trace"),
     "calibration": (
         "Calibration",
+        "FlowUsed",
         "Measurement",
         "Parameter",
         "SchemeFit",
         "calibrate",
+        "calibrate_flows",
         "calibrate_several",
         "read_measurements",
     ),

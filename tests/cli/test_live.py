@@ -284,6 +284,33 @@ def test_a_real_path_is_probed_for_its_attainable_rate(path_file, tmp_path, key)
     assert (folder / "parts.svg").exists()
 
 
+@needs_emulator
+def test_a_real_path_is_calibrated_by_flows_over_it(path_file, key):
+    path = path_file("rate = '20 Mbit/s'\ndelay = '15 ms'\nqueue = '1.5 BDP'\nloss = 0.001\n")
+    inside = 'exec "$0" calibrate --live "$PATHCAST_BASE:$1" --key "$2" --yes --json'
+
+    def attempt():
+        shell = ("shell", "-q", path, "--", "bash", "-c", inside, PATHCAST, server.port, key)
+        done = run(*shell)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        invalid = [one for one in found["warnings"] if "is not valid" in one]
+        return (None if invalid else found), "; ".join(invalid)
+
+    with serving(key) as server:
+        found = until_valid(attempt, 3)
+    parameters = found["parameters"]
+    # of whole packets of the path, not of those in the tunnel
+    assert parameters["rate_bps"]["median"] == pytest.approx(20e6, rel=0.04)
+    assert parameters["rtt_s"]["median"] == pytest.approx(0.03, rel=0.05)
+    assert parameters["queue_s"]["median"] == pytest.approx(0.045, rel=0.2)
+    assert parameters["queue_bytes"]["median"] == pytest.approx(112_500, rel=0.2)
+    assert 5e-4 < parameters["loss"]["median"] < 2e-3
+    schemes = [one["scheme"] for one in found["flows"]]
+    assert schemes[0] == "cubic"
+    assert schemes[1:] == ["bbr"] or any("bbr did not run" in one for one in found["warnings"])
+
+
 class Nat(threading.Thread):
     """A host in the middle that lends its own port, and lends another half-way through."""
 

@@ -123,6 +123,55 @@ def test_a_flow_beside_others_tells_the_whole_link(rivals, tmp_path):
     assert got.goodput_bps.median == pytest.approx(report.flows[1].goodput_bps, rel=0.3)
 
 
+def test_flows_together_tell_what_each_leaves_open(tmp_path):
+    rate, rtt_s, queue, loss = 60e6, 0.12, 0.9, 1e-3
+    path = pathcast.Path.parse(
+        f"rate = '{rate} bit/s'\ndelay = '{500 * rtt_s} ms'\nqueue = '{queue} BDP'\nloss = {loss}"
+    )
+    files = []
+    for seed, scheme in enumerate(("cubic", "bbr"), 60):
+        files.append(tmp_path / f"{scheme}.parquet")
+        pathcast.simulate(path, [scheme], duration_s=15, seed=seed)[1].write(files[-1])
+    alone = pathcast.calibrate(pathcast.read_trace(files[0]))
+    # CUBIC never fills the queue
+    assert not alone.parameters["queue_s"].identified
+    done = run("calibrate", *files, "--json", "-o", tmp_path / "path.toml")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for name, truth, part in (
+        ("rate_bps", rate, 0.02),
+        ("rtt_s", rtt_s, 0.02),
+        ("queue_s", queue * rtt_s, 0.1),
+    ):
+        one = found["parameters"][name]
+        assert one["identified"], name
+        assert one["median"] == pytest.approx(truth, rel=part), name
+    assert 0.5 * loss < found["parameters"]["loss"]["median"] < 2 * loss
+    assert (found["flow"], found["scheme"]) == (None, "")
+    assert [(one["scheme"], one["flow"]) for one in found["flows"]] == [("cubic", 0), ("bbr", 0)]
+    assert [one["trace"] for one in found["flows"]] == [str(file) for file in files]
+    assert pathcast.Calibration.load(tmp_path / "path.toml").flows[1].scheme == "bbr"
+    assert "that explains them" in run("calibrate", *files).stdout
+    refused = run("calibrate", *files, "--flow", "0")
+    assert refused.returncode == 2
+    assert "got --flow and 2 files" in refused.stderr
+
+
+def test_what_live_calibration_refuses(tmp_path):
+    for arguments, error in (
+        ((), "expected either FILE... or --live HOST"),
+        (("trace.parquet", "--live", "host"), "expected either FILE... or --live HOST"),
+        (("--live", "host"), "--live needs --key FILE"),
+        (("--live", "host", "--key", "key", "--flow", "1"), "got --flow or --scheme; with --live"),
+        (("--live", "host", "--key", "key"), "--yes says that this is all right"),
+        (("--live", "host:0", "--key", "key", "--yes"), "host:0"),
+    ):
+        done = run("calibrate", *arguments)
+        assert done.returncode == 2, (arguments, done.stderr)
+        assert error in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+
+
 def test_bbr_is_foretold_from_a_cubic_flow(calibrations):
     """The flow itself got a fifth of the rate; what it got is no forecast of what BBR gets."""
     asked = [pathcast.Alternative("cubic"), pathcast.Alternative("bbr")]

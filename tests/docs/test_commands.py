@@ -37,7 +37,7 @@ LEFT_OUT = {
     r"evaluate scoreboard(?!.*--group)": "an hour of all processors; the group one-minute runs",
     r"benches/short_flows.py": "an hour; tests/cli/test_estimate.py runs the same estimates",
     r"benches/what_if.py": "an hour in real time; tests/cli/test_what_if.py runs the same",
-    r"attainable-rate --world live": "a second host; tests/cli/test_live.py runs it between namespaces",
+    r"(attainable-rate --world |calibrate --)live": "a second host; tests/cli/test_live.py runs it between namespaces",
     r"cargo run .*--example emulate": "a build of its own; tests/parity runs the same",
     r"tcpdump": "until Ctrl-C; a capture that is there already is converted",
 }

@@ -7,6 +7,7 @@ the posterior, from which `what_if` runs other schemes and workloads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ import numpy as np
 from pathcast._limits import limits
 from pathcast.calibration.closed_forms import FirstEstimate
 from pathcast.calibration.features import Observation, first_seconds, observe
-from pathcast.calibration.fit import Posterior, fit
+from pathcast.calibration.fit import Posterior, Sender, fit
 from pathcast.calibration.inference import ROUNDS, RUNS
 from pathcast.calibration.measurements import Measurement, read_measurements
 from pathcast.calibration.result import (
     Calibration,
+    FlowUsed,
     Parameter,
     SchemeFit,
     posterior_file,
@@ -85,36 +87,76 @@ def calibrate(
         (10, 40)
 
     """
-    seen = observe(trace, flow)
-    packets = float(seen.acked[-1])
-    if packets > _MOST_PACKETS:
-        seen = observe(trace, flow, max(seen.duration_s * _MOST_PACKETS / packets, 5.0))
-    scheme = scheme or trace.scheme(flow)
-    if not scheme:
-        raise ModelError(
-            f"{trace.file or 'trace'}: flow {flow} has no congestion control in the trace; give it by scheme"
-        )
-    shares = _shares(trace, flow, scheme)
-    warnings = _limited_otherwise(shares, seen)
-    posterior, first = _likeliest(seen, scheme, shares.get("policer", 0.0), seed, progress)
+    return calibrate_flows([(trace, flow)], scheme=scheme, seed=seed, progress=progress)
+
+
+def calibrate_flows(
+    flows: Sequence[tuple[Trace, int]],
+    *,
+    scheme: str | None = None,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Calibration:
+    """Infer one path from flows that used it one after another, as `calibrate` does from one.
+
+    Each flow tells what others leave open: one that fills the path its rate and queue, one that does not its losses.
+
+    Args:
+        flows: traces as for `calibrate`, and the numbers of the flows.
+        scheme: congestion control of all; by default what each trace says.
+        seed: of the simulations.
+        progress: called with the part of the work that is done, 0 to 1.
+
+    Raises:
+        TraceError: a trace has no such flow.
+        ModelError: there is no flow, columns are missing, a flow is too short, or its scheme is not known.
+        SchemeError: the simulator has no such scheme.
+
+    """
+    if not flows:
+        raise ModelError("got no flow, expected at least one")
+    senders, policed, warnings = [], [], []
+    for trace, flow in flows:
+        seen = observe(trace, flow)
+        name = scheme or trace.scheme(flow)
+        if not name:
+            raise ModelError(
+                f"{trace.file or 'trace'}: flow {flow} has no congestion control in the trace; give it by scheme"
+            )
+        packets, most = float(seen.acked[-1]), _MOST_PACKETS / len(flows)
+        if packets > most:
+            seen = observe(trace, flow, max(seen.duration_s * most / packets, 5.0))
+        senders.append(Sender(seen, name))
+        shares = _shares(trace, flow, name)
+        policed.append(shares.get("policer", 0.0))
+        of = f"{name}: " if len(flows) > 1 else ""
+        warnings += [f"{of}{one}" for one in _limited_otherwise(shares, seen)]
+        if seen.retransmits is None:
+            warnings.append(
+                f"{of}the trace has no retransmissions: losses are known from the window alone"
+            )
+    posterior, first = _likeliest(senders, max(policed), seed, progress)
     if posterior.misfit > _MISFIT:
+        what = "the flow differs" if len(flows) == 1 else "the flows differ"
         warnings.append(
-            f"the flow differs from all simulated ones by {posterior.misfit:.1f} standard deviations: the path has "
+            f"{what} from all simulated ones by {posterior.misfit:.1f} standard deviations: the path has "
             "something that the model lacks, such as a change of rate or other traffic that comes and goes"
         )
-    if seen.retransmits is None:
-        warnings.append("the trace has no retransmissions: losses are known from the window alone")
-    parameters = summarized(posterior.samples, first)
+    single = senders[0].scheme if len(flows) == 1 else ""
     return Calibration(
-        flow,
-        scheme,
-        seen.duration_s,
-        parameters,
+        flows[0][1] if single else None,
+        single,
+        sum(one.seen.duration_s for one in senders),
+        summarized(posterior.samples, first),
         posterior.samples,
         posterior.misfit,
         tuple(warnings),
         posterior.line_rate_bps,
         posterior.competing,
+        flows=tuple(
+            FlowUsed(trace.file, flow, one.scheme, one.seen.duration_s)
+            for (trace, flow), one in zip(flows, senders, strict=True)
+        ),
     )
 
 
@@ -162,8 +204,7 @@ def calibrate_several(
 
 
 def _likeliest(
-    seen: Observation,
-    scheme: str,
+    flows: Sequence[Sender],
     policer_share: float,
     seed: int,
     progress: Callable[[float], None] | None,
@@ -176,12 +217,12 @@ def _likeliest(
     def fitted(
         from_: float,
         to: float,
-        like: Observation = seen,
+        like: Sequence[Sender] = flows,
         **keys: Any,  # noqa: ANN401
     ) -> tuple[Posterior, FirstEstimate]:
         total = RUNS * keys.get("rounds", ROUNDS)
         note = (lambda done: progress(from_ + (to - from_) * done / total)) if progress else None
-        return fit(like, scheme, draws=DRAWS, seed=seed, progress=note, **keys)
+        return fit(like, draws=DRAWS, seed=seed, progress=note, **keys)
 
     order = [True, False] if policer_share >= _PROBABLY_POLICED else [False, True]
     is_open = _MAYBE_POLICED <= policer_share < _PROBABLY_POLICED
@@ -190,8 +231,7 @@ def _likeliest(
         best = min(best, fitted(0.4, 0.6, policed=order[1]), key=_misfit)
     if _misfit(best) > _MAYBE_COMPETING:
         parts = np.linspace(0.6, 0.8, len(_RIVALS) + 1)
-        part = min(_SCREENING_PACKETS / max(float(seen.acked[-1]), 1.0), 1.0)
-        begin = first_seconds(seen, part * seen.duration_s)
+        begin = [_beginning(one, _SCREENING_PACKETS / len(flows)) for one in flows]
         tried = [
             fitted(from_, to, begin, competing=rivals, rounds=_SCREENING)
             for rivals, from_, to in zip(_RIVALS, parts[:-1], parts[1:], strict=True)
@@ -204,6 +244,12 @@ def _likeliest(
     if progress:
         progress(1.0)
     return best
+
+
+def _beginning(flow: Sender, packets: float) -> Sender:
+    """The first packets of a flow, about so many."""
+    part = min(packets / max(float(flow.seen.acked[-1]), 1.0), 1.0)
+    return replace(flow, seen=first_seconds(flow.seen, part * flow.seen.duration_s))
 
 
 def _misfit(fitted: tuple[Posterior, FirstEstimate]) -> float:
@@ -240,10 +286,12 @@ def _limited_otherwise(shares: Mapping[str, float], seen: Observation) -> list[s
 __all__ = [
     "DRAWS",
     "Calibration",
+    "FlowUsed",
     "Measurement",
     "Parameter",
     "SchemeFit",
     "calibrate",
+    "calibrate_flows",
     "calibrate_several",
     "posterior_file",
     "read_measurements",

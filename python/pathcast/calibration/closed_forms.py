@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,6 +70,32 @@ class FirstEstimate:
     longest_queue_s: float
     random_losses: int
     line_rate_bps: float | None = None
+
+
+def together(flows: Sequence[FirstEstimate]) -> FirstEstimate:
+    """Estimate the parameters of a path that several flows saw, one after another.
+
+    The fastest tells the rate, the shortest round trip the propagation delay, the longest wait the queue. Random losses
+    are those of all flows.
+    """
+    if len(flows) == 1:
+        return flows[0]
+    starts = np.array([one.start for one in flows])
+    longest_s = max(one.longest_queue_s for one in flows)
+    filled = [one.start[QUEUE] for one in flows if one.queue_filled]
+    counted = np.array([max(one.random_losses, 0.5) for one in flows])
+    random = sum(one.random_losses for one in flows)
+    start = starts.max(axis=0)
+    start[RTT] = starts[:, RTT].min()
+    start[QUEUE] = max(filled) if filled else math.log(longest_s)
+    start[LOSS] = math.log(max(random, 0.5) / np.sum(counted / np.exp(starts[:, LOSS])))
+    start = np.clip(start, np.log(LEAST), np.log(MOST))
+    prior = start.copy()
+    prior[QUEUE] = min(flows, key=lambda one: float(one.start[RTT])).prior[QUEUE]
+    lines = [one.line_rate_bps for one in flows if one.line_rate_bps is not None]
+    return FirstEstimate(
+        start, prior, _SPREAD, bool(filled), longest_s, random, max(lines, default=None)
+    )
 
 
 def first_estimate(seen: Observation) -> FirstEstimate:

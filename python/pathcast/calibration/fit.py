@@ -14,6 +14,7 @@ from pathcast.calibration.closed_forms import (
     first_estimate,
     first_estimate_beside,
     first_estimate_policed,
+    together,
 )
 from pathcast.calibration.features import (
     MSS_BYTES,
@@ -145,6 +146,20 @@ def shared(path: Path, competing: Sequence[str]) -> Path | Scenario:
 
 
 @dataclass(frozen=True)
+class Sender:
+    """A flow that was seen.
+
+    Attributes:
+        seen: what its sender saw.
+        scheme: its congestion control.
+
+    """
+
+    seen: Observation
+    scheme: str
+
+
+@dataclass(frozen=True)
 class _Like:
     """How to simulate a flow like the one that was seen."""
 
@@ -190,8 +205,7 @@ class _Like:
 
 
 def fit(
-    seen: Observation,
-    scheme: str,
+    flows: Sequence[Sender],
     *,
     draws: int,
     seed: int,
@@ -200,11 +214,10 @@ def fit(
     rounds: int = ROUNDS,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Posterior, FirstEstimate]:
-    """Infer the path of a flow.
+    """Infer the path of a flow, or of several that used it one after another.
 
     Args:
-        seen: the flow.
-        scheme: its congestion control.
+        flows: at least one.
         draws: samples of the posterior.
         seed: of all that is random.
         policed: whether a policer limits the rate, instead of a queue before a link.
@@ -216,26 +229,44 @@ def fit(
         ModelError: no simulated flow resembles it.
 
     """
-    if policed:
-        first = first_estimate_policed(seen)
-    elif competing:
-        first = first_estimate_beside(seen, len(competing))
-    else:
-        first = first_estimate(seen)
-    wanted = features(seen)
-    names = list(wanted)
-    y = np.array(list(wanted.values()))
-    floor = floors(names, seen)
-    like = _Like(seen, scheme, names, first.line_rate_bps, competing)
+    first = together([_first(one.seen, competing, policed=policed) for one in flows])
+    likes: list[_Like] = []
+    measured: list[float] = []
+    floor: list[float] = []
+    for one in flows:
+        wanted = features(one.seen)
+        names = list(wanted)
+        likes.append(_Like(one.seen, one.scheme, names, first.line_rate_bps, competing))
+        measured += wanted.values()
+        floor += list(floors(names, one.seen))
+
+    def simulated(parameters: Column, seed: int) -> Column | None:
+        """Features of all flows, one after another."""
+        parts = []
+        for number, like in enumerate(likes):
+            part = like(parameters, seed + number)
+            if part is None:
+                return None
+            parts.append(part)
+        return np.concatenate(parts)
+
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         samples, misfit = infer(
             first,
-            lambda paths, seeds: threads.map(like, paths, map(int, seeds)),
-            y,
-            floor,
+            lambda paths, seeds: threads.map(simulated, paths, map(int, seeds)),
+            np.array(measured),
+            np.array(floor),
             draws=draws,
             seed=seed,
             rounds=rounds,
             progress=progress,
         )
     return Posterior(samples, first.line_rate_bps, competing, misfit, rounds * RUNS), first
+
+
+def _first(seen: Observation, competing: tuple[str, ...], *, policed: bool) -> FirstEstimate:
+    if policed:
+        return first_estimate_policed(seen)
+    if competing:
+        return first_estimate_beside(seen, len(competing))
+    return first_estimate(seen)

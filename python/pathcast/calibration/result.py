@@ -61,6 +61,24 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class FlowUsed:
+    """A flow that a path was inferred from.
+
+    Attributes:
+        trace: file of its trace; empty if it has none.
+        flow: its number in it.
+        scheme: its congestion control.
+        duration_s: seconds of it that were used.
+
+    """
+
+    trace: str
+    flow: int
+    scheme: str
+    duration_s: float
+
+
+@dataclass(frozen=True)
 class SchemeFit:
     """One scheme over the path that was found.
 
@@ -90,10 +108,10 @@ class SchemeFit:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The path of a flow, as far as the flow tells; or of the runs of several schemes.
+    """The path of a flow or several, as far as they tell; or of the runs of several schemes.
 
     Attributes:
-        flow: its number in the trace; None: several schemes were measured.
+        flow: its number in the trace; None: several flows or schemes were measured.
         scheme: its congestion control; empty likewise.
         duration_s: seconds of it that were used; of all runs likewise.
         parameters: `rate_bps`, `rtt_s` (propagation, both ways), `queue_s` (time that a full queue takes to drain),
@@ -107,6 +125,7 @@ class Calibration:
         schemes: how each of several schemes does over the path; none if a flow was measured.
         left_out: schemes that were measured and that the simulator does not have.
         competing: schemes of the flows that share the path and react to it; none if none are needed to explain the flow.
+        flows: those that were used; none if only what schemes got was measured.
 
     """
 
@@ -122,6 +141,7 @@ class Calibration:
     link: Link = CONSTANT
     schemes: tuple[SchemeFit, ...] = ()
     left_out: tuple[str, ...] = ()
+    flows: tuple[FlowUsed, ...] = ()
 
     def path(self) -> Path:
         """Return the path with the medians of the parameters, without the flows that compete for it."""
@@ -156,6 +176,7 @@ class Calibration:
             "line_rate_bps": self.line_rate_bps,
             "competing": list(self.competing),
             "link": vars(self.link),
+            "flows": [vars(one) for one in self.flows],
             "schemes": [vars(one) for one in self.schemes],
             "left_out": list(self.left_out),
             "parameters": {name: vars(one) for name, one in self.parameters.items()},
@@ -212,6 +233,7 @@ class Calibration:
                 _link(values.get("link")),
                 tuple(map(_scheme_fit, values.get("schemes", []))),
                 _schemes(values.get("left_out", [])),
+                tuple(_flow_used(one) for one in values.get("flows", [])),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PathFileError(
@@ -230,6 +252,13 @@ def _positive(value: object) -> float | None:
     ):
         raise ValueError(f"got {value!r}; expected a positive number")
     return float(value)
+
+
+def _flow_used(value: dict[str, Any]) -> FlowUsed:
+    """One flow of a posterior file."""
+    return FlowUsed(
+        str(value["trace"]), int(value["flow"]), str(value["scheme"]), float(value["duration_s"])
+    )
 
 
 def _scheme_fit(value: dict[str, Any]) -> SchemeFit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Annotated
@@ -14,28 +15,31 @@ from pathcast.calibration import (
     Calibration,
     Measurement,
     SchemeFit,
+    calibrate_flows,
     calibrate_several,
     posterior_file,
     read_measurements,
 )
-from pathcast.calibration import calibrate as infer
+from pathcast.calibration.live import DURATION_S as LIVE_S
+from pathcast.calibration.live import SCHEMES, calibrate_measured, measure
 from pathcast.calibration.words import PARAMETER_COLUMNS, link_text, parameter_rows
-from pathcast.cli.console import out, print_json, progress_bar
+from pathcast.cli.console import err, out, print_json, progress_bar
 from pathcast.cli.options import Json, Seed
-from pathcast.exceptions import ModelError
+from pathcast.exceptions import ModelError, PathcastError
 from pathcast.files import check_output
 from pathcast.flows import read_flows
 
 
 def calibrate(
     files: Annotated[
-        list[FilePath],
+        list[FilePath] | None,
         typer.Argument(
             metavar="FILE...",
-            help="A trace, or a file of another tool (`pathcast help traces`); or what several schemes got: reports "
-            "of runs (--json), or Pantheon's pantheon_perf.json.",
+            help="A trace, or a file of another tool (`pathcast help traces`); several: flows that used one path, one "
+            "after another. Or what several schemes got: reports of runs (--json), or Pantheon's pantheon_perf.json.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     flow: Annotated[
         str | None,
         typer.Option(
@@ -55,6 +59,24 @@ def calibrate(
             help="Write the path here, and draws of the posterior beside it, for `pathcast what-if`.",
         ),
     ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--live",
+            metavar="HOST",
+            help="Instead of files: measure the path to a server of `pathcast live server`, with a flow of CUBIC and one of BBR (Linux, root).",
+        ),
+    ] = None,
+    key_file: Annotated[
+        FilePath | None,
+        typer.Option("--key", metavar="FILE", help="With --live: the key of both hosts."),
+    ] = None,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="With --live: the path from the server to here.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="With --live: do not ask before flows are sent.")
+    ] = False,
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
@@ -68,33 +90,58 @@ def calibrate(
     if output is not None:
         check_output(output)
         check_output(posterior_file(output))
-    found = calibrated(files, flow, scheme, seed)
+    if (server is None) == (not files):
+        raise PathcastError("expected either FILE... or --live HOST")
+    if server is None:
+        found = calibrated(files or [], flow, scheme, seed)
+    elif flow is not None or scheme is not None:
+        raise PathcastError("got --flow or --scheme; with --live, flows of CUBIC and BBR are sent")
+    else:
+        found = _live(server, key_file, reverse=reverse, yes=yes, seed=seed)
     if output is not None:
         found.write(output)
     if as_json:
         print_json(found.to_dict())
         return
-    print_calibration(found, ", ".join(map(str, files)))
+    print_calibration(found, server or ", ".join(map(str, files or [])))
     if output is not None:
         out.print(f"{output}: the path; {posterior_file(output)}: its posterior")
+
+
+def _live(
+    server: str, key_file: FilePath | None, *, reverse: bool, yes: bool, seed: int
+) -> Calibration:
+    """Measure the path to a server, after asking."""
+    if key_file is None:
+        raise PathcastError("--live needs --key FILE, the key of both hosts; `pathcast live key`")
+    total_s = len(SCHEMES) * LIVE_S
+    where = f"from {server} to here" if reverse else f"to {server}"
+    what = f"This sends as much {where} as the path carries, for {total_s:g} s."
+    if not yes:
+        if not sys.stdin.isatty():
+            raise PathcastError(f"{what} --yes says that this is all right")
+        err.print(what, markup=False, soft_wrap=True)
+        typer.confirm("Go on?", abort=True, err=True)
+    with progress_bar("measured", total_s) as show:
+        measured = measure(server, key_file, reverse=reverse, progress=show)
+    with progress_bar("simulated", 1.0, "") as show:
+        return calibrate_measured(measured, seed=seed, progress=show)
 
 
 def calibrated(
     files: Sequence[FilePath], flow: str | None, scheme: str | None, seed: int
 ) -> Calibration:
-    """Calibrate with the first flow of a file, or the one that is named; or with all runs of several schemes."""
+    """Calibrate with the first flow of each file, or the one that is named; or with all runs of several schemes."""
     measured = [read_measurements(file) for file in files]
     if all(one is None for one in measured):
-        if len(files) > 1:
-            raise ModelError(
-                f"got {len(files)} files; expected one trace, or reports of runs of several schemes"
-            )
-        return _calibrated(files[0], flow, scheme, seed)
+        if len(files) > 1 and flow is not None:
+            raise ModelError(f"got --flow and {len(files)} files; expected one trace with --flow")
+        return _calibrated(files, flow, scheme, seed)
     runs: list[Measurement] = []
     for file, one in zip(files, measured, strict=True):
         if one is None:
             raise ModelError(
-                f"{file}: expected what a scheme got, as in the files beside it; a trace is calibrated alone"
+                f"{file}: expected what a scheme got, as in the files beside it; traces are calibrated without them"
             )
         runs.extend(one)
     if flow is not None or scheme is not None:
@@ -103,20 +150,26 @@ def calibrated(
         return calibrate_several(runs, seed=seed, progress=show)
 
 
-def _calibrated(trace: FilePath, flow: str | None, scheme: str | None, seed: int) -> Calibration:
+def _calibrated(
+    files: Sequence[FilePath], flow: str | None, scheme: str | None, seed: int
+) -> Calibration:
     chosen = None if flow is None else [flow]
-    for one in read_flows(trace, chosen):
-        for number in one.flows:
-            with progress_bar("simulated", 1.0, "") as show:
-                return infer(one, number, scheme=scheme, seed=seed, progress=show)
-    raise ModelError(f"{trace}: got no flow; expected at least one")
+    flows = []
+    for file in files:
+        of_file = [(one, number) for one in read_flows(file, chosen) for number in one.flows]
+        if not of_file:
+            raise ModelError(f"{file}: got no flow; expected at least one")
+        flows.append(of_file[0])
+    with progress_bar("simulated", 1.0, "") as show:
+        return calibrate_flows(flows, scheme=scheme, seed=seed, progress=show)
 
 
 def print_calibration(found: Calibration, file: str) -> None:
     """Print the parameters as a table, and what to know of them."""
     what = f", flow {found.flow} ({found.scheme})" if found.flow is not None else ""
+    explained = "it" if len(found.flows) == 1 else "them"
     out.print(
-        f"{file}{what}, {found.duration_s:.3g} s: the path that explains it",
+        f"{file}{what}, {found.duration_s:.3g} s: the path that explains {explained}",
         markup=False,
         soft_wrap=True,
     )
