@@ -1,10 +1,15 @@
 """From one CUBIC flow of the kernel to what others get: forecasts beside the kernel's own runs.
 
-usage: .venv/bin/python benches/what_if.py FOLDER [--paths 40] [--at-once 6] [--compare]
+usage: .venv/bin/python benches/what_if.py FOLDER [--paths 40] [--at-once 6] [--held-out] [--compare]
 
 Draws paths at random (0.5 to 500 Mbit/s, 10 to 300 ms, queues of 0.2 to 8 BDP, in 6 of 10 random loss of 1e-5 to
 2e-2), runs flows over each in the emulator (as root), calibrates with the CUBIC flow alone, and compares. Runs are kept
-in FOLDER and not repeated. An invalid run is tried three times and then left out.
+in FOLDER and not repeated. An invalid run is tried three times and then left out. `--held-out` draws paths that no constant
+was chosen with.
+
+Beside Pathcast's forecasts from the CUBIC flow stand those from it and the BBR flow together, for other alternatives than
+these; "as this flow": each alternative gets what the CUBIC flow got; and iBox (Ashok et al., HotNets 2020) from the packets
+of the CUBIC flow.
 """
 
 import argparse
@@ -14,8 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 
 import pathcast
+from pathcast import ibox, scenario
 
 TRANSFER = "{ kind = 'transfer', size = '5 MB', count = 1 }"
 ALTERNATIVES = {
@@ -27,13 +34,17 @@ ALTERNATIVES = {
     "5 MB, window 40": pathcast.Alternative("cubic", TRANSFER, 40),
 }
 SECONDS = 30
+#: Seed of paths that no constant was chosen with.
+HELD_OUT = 7013
+#: What a row of the table of packets means, a full packet, and the time over which iBox measures the rate.
+DELIVERED, PACKET_BYTES, IBOX_WINDOW_S = 1, 1500, 0.25
 #: Faster paths run two at a time.
 FAST_BPS = 100e6
 
 
-def cases(count):
+def cases(count, seed):
     """Parameters of the paths, in the order of drawing."""
-    generator = np.random.default_rng(2026)
+    generator = np.random.default_rng(seed)
 
     def draw(low, high):
         return math.exp(generator.uniform(math.log(low), math.log(high)))
@@ -78,13 +89,16 @@ def run(case, name, folder):
     for attempt in range(3):
         try:
             found, trace = pathcast.emulate(
-                scenario, duration_s=SECONDS if "MB" not in name else 120, seed=100 + attempt
+                scenario,
+                duration_s=SECONDS if "MB" not in name else 120,
+                seed=100 + attempt,
+                packets_file=stem.with_suffix(".packets") if name == "cubic" else None,
             )
         except pathcast.PathcastError as error:
             print(f"{stem.name}: {error}", flush=True)
             return
         if found.valid:
-            if name == "cubic":
+            if name in ("cubic", "bbr"):
                 trace.write(stem.with_suffix(".parquet"))
             report.write_text(json.dumps(found.to_dict()))
             return
@@ -100,6 +114,53 @@ def run_all(drawn, folder, at_once):
                 list(pool.map(lambda case, name=name: run(case, name, folder), some))
 
 
+def ibox_of(packets):
+    """The scenario that iBox learns from packets of one flow, as TOML.
+
+    The rate is the highest at which a quarter of a second was received; the delay the shortest, in both directions; the
+    buffer what the longest delay holds. While packets wait, what the flow does not use is cross traffic, in each second.
+    """
+    table = pyarrow.parquet.read_table(packets)
+    columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+    there = (columns["event"] == DELIVERED) & (columns["direction"] == 0)
+    time_s, delay_s = columns["time_s"][there], columns["one_way_delay_s"][there].astype(float)
+    order = np.argsort(time_s)
+    time_s, delay_s = time_s[order], delay_s[order]
+    received = np.cumsum(columns["size_bytes"][there][order].astype(float))
+    ends = np.minimum(np.searchsorted(time_s, time_s + IBOX_WINDOW_S), len(time_s) - 1)
+    took_s = time_s[ends] - time_s
+    rates = (8 * (received[ends] - received))[took_s >= IBOX_WINDOW_S] / took_s[
+        took_s >= IBOX_WINDOW_S
+    ]
+    rate_bps, least_s = float(rates.max()), float(delay_s.min())
+    packet_s = 8 * PACKET_BYTES / rate_bps
+    seconds = np.arange(math.ceil(time_s[-1]))
+    number = time_s.astype(int)
+    own_bps = 8 * np.bincount(number, np.diff(received, prepend=0), len(seconds))
+    waits = (delay_s - least_s > 2 * packet_s).astype(float)
+    counts = np.maximum(np.bincount(number, minlength=len(seconds)), 1)
+    busy = np.bincount(number, waits, len(seconds)) / counts
+    cross_bps = np.maximum(rate_bps - own_bps, 0) * busy
+    # less than a twentieth is error of measurement
+    cross_bps[cross_bps < 0.05 * rate_bps] = 0
+    profile = {
+        "bottleneck_bandwidth": rate_bps / 1e3,
+        "buffer_size_packets": max((delay_s.max() - least_s) * rate_bps / 8 / PACKET_BYTES, 2),
+        "propagation_delay": 1e3 * (least_s - packet_s),
+        "cross_traffic_pattern": [round(one / 1e3) for one in cross_bps[: int(time_s[-1])]],
+    }
+    toml = ibox.to_toml(json.dumps({"config": {"uplink": profile}}), "iBox")
+    return toml.replace("delay = '0 s'", f"delay = '{1e9 * (least_s - packet_s):.0f} ns'")
+
+
+def known(report, outcome):
+    """What the kernel got, and the forecast."""
+    return {
+        "goodput": (sum(flow["goodput_bps"] for flow in report["flows"]), outcome.goodput_bps),
+        "delay": (report["one_way_delay_ms"]["p95"], outcome.delay_p95_ms),
+    }
+
+
 def compare(drawn, folder):
     """Rows of parameters and of forecasts beside the truth."""
     parameters, forecasts = [], []
@@ -107,9 +168,10 @@ def compare(drawn, folder):
         reports = {name: kept(case, name, folder) for name in ALTERNATIVES}
         if reports["cubic"] is None:
             continue
-        calibration = pathcast.calibrate(
-            pathcast.read_trace(folder / f"{case['number']:02}-cubic.parquet")
+        cubic, bbr = (
+            stem_of(case, name, folder).with_suffix(".parquet") for name in ("cubic", "bbr")
         )
+        calibration = pathcast.calibrate(pathcast.read_trace(cubic))
         truth = case | {"queue_s": case["queue_bytes"] * 8 / case["rate_bps"]}
         for name in ("rate_bps", "rtt_s", "queue_s", "loss"):
             if truth[name] > 0:
@@ -123,23 +185,49 @@ def compare(drawn, folder):
                     )
                 )
         there = [name for name, report in reports.items() if report]
-        found = pathcast.what_if(calibration, [ALTERNATIVES[name] for name in there], draws=40)
+        asked = [ALTERNATIVES[name] for name in there]
+        found = pathcast.what_if(calibration, asked, draws=40)
+        others = {}
+        packets = stem_of(case, "cubic", folder).with_suffix(".packets")
+        if packets.exists():
+            learned = scenario.parse(ibox_of(packets), "iBox")
+            others["iBox"] = pathcast.what_if(learned, asked, draws=10)
+        if bbr.exists():
+            both = [(pathcast.read_trace(file), 0) for file in (cubic, bbr)]
+            others["both"] = pathcast.what_if(pathcast.calibrate_flows(both), asked, draws=40)
         own_bps = reports["cubic"]["flows"][0]["goodput_bps"]
-        for name, outcome in zip(there, found.outcomes, strict=True):
-            real = reports[name]
-            forecasts.append(
-                {
-                    "path": case["number"],
-                    "name": name,
-                    "goodput": (
-                        sum(flow["goodput_bps"] for flow in real["flows"]),
-                        outcome.goodput_bps,
-                    ),
-                    "delay": (real["one_way_delay_ms"]["p95"], outcome.delay_p95_ms),
-                    "own_bps": own_bps,
-                }
-            )
+        for place, name in enumerate(there):
+            row = {"path": case["number"], "name": name, "own_bps": own_bps}
+            row |= known(reports[name], found.outcomes[place])
+            for other, answers in others.items():
+                if other != "both" or name not in ("cubic", "bbr"):
+                    row[other] = known(reports[name], answers.outcomes[place])
+            forecasts.append(row)
     return parameters, forecasts
+
+
+def errors_of(rows, key="goodput"):
+    return np.array([abs(one.median / real - 1) for real, one in (row[key] for row in rows)])
+
+
+def summed(rows):
+    """Number of paths, errors of goodput and delay, and how often the interval holds."""
+    columns = []
+    for key in ("goodput", "delay"):
+        errors = errors_of(rows, key)
+        held = np.mean([one.p5 <= real <= one.p95 for real, one in (row[key] for row in rows)])
+        columns.append((np.median(errors), np.mean(errors), held))
+    (goodput, mean, held), (delay, _, delay_held) = columns
+    return f"{len(rows)}; {goodput:.1%}, {mean:.1%}, {held:.0%}; {delay:.1%}, {delay_held:.0%}"
+
+
+def difference(ours, theirs):
+    """Mean error of goodput of another forecast less ours, with its 90 % interval over paths."""
+    generator = np.random.default_rng(1)
+    gap = theirs - ours
+    means = gap[generator.integers(0, len(gap), (2000, len(gap)))].mean(axis=1)
+    low, high = np.quantile(means, [0.05, 0.95])
+    return f"{gap.mean():+.1%} ({low:+.1%} to {high:+.1%})"
 
 
 def main():
@@ -150,9 +238,10 @@ def main():
     options.add_argument(
         "--compare", action="store_true", help="with the runs that are there alone"
     )
+    options.add_argument("--held-out", action="store_true")
     given = options.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    drawn = list(cases(given.paths))
+    drawn = list(cases(given.paths, HELD_OUT if given.held_out else 2026))
     if not given.compare:
         run_all(drawn, given.folder, given.at_once)
     parameters, forecasts = compare(drawn, given.folder)
@@ -173,16 +262,18 @@ def main():
     )
     for name in ALTERNATIVES:
         rows = [row for row in forecasts if row["name"] == name]
-        columns = []
-        for key in ("goodput", "delay"):
-            errors = [abs(one.median / real - 1) for real, one in (row[key] for row in rows)]
-            held = np.mean([one.p5 <= real <= one.p95 for real, one in (row[key] for row in rows)])
-            columns.append((np.median(errors), np.mean(errors), held))
-        trivial = np.median([abs(row["own_bps"] / row["goodput"][0] - 1) for row in rows])
-        (goodput, mean, held), (delay, _, delay_held) = columns
-        print(
-            f"{name}: {len(rows)}; {goodput:.1%}, {mean:.1%}, {held:.0%}; {delay:.1%}, {delay_held:.0%}; {trivial:.1%}"
-        )
+        if not rows:
+            continue
+        trivial = np.array([abs(row["own_bps"] / row["goodput"][0] - 1) for row in rows])
+        print(f"{name}: {summed(rows)}; {np.median(trivial):.1%}")
+        for other in ("iBox", "both"):
+            some = [row for row in rows if other in row]
+            if some:
+                ours, theirs = errors_of(some), errors_of([row[other] for row in some])
+                print(
+                    f"    {other}: {summed([row[other] for row in some])}; less: {difference(ours, theirs)}"
+                )
+        print(f"    as this flow; less: {difference(errors_of(rows), trivial)}")
     by = {(row["path"], row["name"]): row["goodput"] for row in forecasts}
     pairs = [
         (by[path, "cubic"], by[path, "bbr"])

@@ -92,6 +92,16 @@ def test_a_sweep_prints_the_same_on_a_cluster(cluster, path_file):
     assert there.stderr == ""
 
 
+def test_a_calibration_is_the_same_on_a_cluster(cluster, tmp_path):
+    trace = tmp_path / "trace.parquet"
+    pathcast.simulate(pathcast.Path.parse(PATH), ["cubic"], duration_s=5)[1].write(trace)
+    here, there = (
+        run("calibrate", trace, "--json", *where) for where in ((), ("--cluster", cluster[0]))
+    )
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == here.stdout
+
+
 def test_wrong_batches_are_refused_alike(cluster):
     batches = [
         [*batch(20), pathcast.Simulation(pathcast.Path.parse(PATH), ("nosuch",))],

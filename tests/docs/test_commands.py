@@ -36,6 +36,7 @@ LEFT_OUT = {
     r"evaluate suite --network short-flows": "five minutes in real time; tests/cli/test_suite.py runs cells of it",
     r"evaluate scoreboard(?!.*--group)": "an hour of all processors; the group one-minute runs",
     r"benches/short_flows.py": "an hour; tests/cli/test_estimate.py runs the same estimates",
+    r"benches/several.py": "real data; tests/cli/test_calibrate_several.py runs the same",
     r"benches/what_if.py": "an hour in real time; tests/cli/test_what_if.py runs the same",
     r"(attainable-rate --world |calibrate --)live": "a second host; tests/cli/test_live.py runs it between namespaces",
     r"cargo run .*--example emulate": "a build of its own; tests/parity runs the same",

@@ -7,17 +7,22 @@ the posterior, from which `what_if` runs other schemes and workloads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from pathcast._limits import limits
+from pathcast.calibration.changes import mean_of, rate_steps
 from pathcast.calibration.closed_forms import FirstEstimate
 from pathcast.calibration.features import Observation, first_seconds, observe
-from pathcast.calibration.fit import Posterior, Sender, fit
+from pathcast.calibration.fit import Posterior, fit
+from pathcast.calibration.imitation import Runner, Sender, on_cluster, on_cores
 from pathcast.calibration.inference import ROUNDS, RUNS
 from pathcast.calibration.measurements import Measurement, read_measurements
+from pathcast.calibration.paths import SIMPLEST, Link, Model
+from pathcast.calibration.prior import Prior
+from pathcast.calibration.refinement import refine
 from pathcast.calibration.result import (
     Calibration,
     FlowUsed,
@@ -27,6 +32,7 @@ from pathcast.calibration.result import (
     summarized,
 )
 from pathcast.calibration.several import fit_several
+from pathcast.cluster import connected
 from pathcast.exceptions import ModelError
 from pathcast.trace import Trace
 
@@ -43,10 +49,15 @@ _OTHERWISE_LIMITED = 0.5
 #: Shares of the time in which a policer limits the flow, by the evidence of `limits`: from the first on, a policer is
 #: considered beside a queue; from the second on, before it.
 _MAYBE_POLICED, _PROBABLY_POLICED = 0.2, 0.5
-#: Flows that may compete.
-_RIVALS = (*(("cubic",) * count for count in (1, 2, 3, 4, 6)), ("bbr",))
-#: From this misfit on they are considered; they are believed if the misfit falls to this part at most.
-_MAYBE_COMPETING, _COMPETING_PART = 0.9, 0.75
+#: What else a path may be like: managed queues, and flows that compete.
+_MANAGED = (Model(queue="codel"), Model(queue="pie"))
+_SHARED = (
+    *(Model(competing=("cubic",) * count) for count in (1, 2, 3, 4, 6)),
+    Model(competing=("bbr",)),
+)
+#: From these misfits on they are considered; they are believed if the misfit falls to this part at most, a managed queue,
+#: which has as many parameters as another, to that.
+_MAYBE_MANAGED, _MAYBE_SHARED, _OTHER_PART, _MANAGED_PART = 0.5, 0.9, 0.75, 0.8
 #: Rounds of simulations, and packets of the flow, that tell which of them are likely.
 _SCREENING, _SCREENING_PACKETS = 3, 40_000
 
@@ -57,23 +68,32 @@ def calibrate(
     *,
     scheme: str | None = None,
     seed: int = 1,
+    prior: Prior | None = None,
+    cluster: str | None = None,
+    emulate: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Calibration:
     """Infer the path of a flow: rate, propagation delay, queue, random loss and jitter, each with its uncertainty.
 
     The model is a droptail queue before one link, with independent losses and exponential jitter behind it; or, if that
-    explains the flow better, a policer in place of the queue, or a queue shared with flows of CUBIC or BBR. Other traffic
-    that does not react counts as missing rate. Changes of the path are not part of it; a `misfit` of more than 1.5 says
-    that something is missing, and a warning too.
+    explains the flow better, a policer in place of the queue, a queue shared with flows of CUBIC or BBR, one managed by
+    CoDel or PIE, or a rate that changes in steps while the flow fills the path. Other traffic that does not react counts
+    as missing rate. A `misfit` of more than 1.5 says that something is missing, and a warning too.
 
     Args:
         trace: with acknowledged bytes and round-trip times, and retransmissions, if it is to separate losses.
         flow: its number.
         scheme: congestion control; by default what the trace says.
         seed: of the simulations.
+        prior: of queue and losses, learned from known paths; by default a wide one.
+        cluster: address of a Ray cluster that simulates; by default this machine.
+        emulate: correct the simulator by the kernel's own flows over the path that was found, in real time (Linux, root
+            or user namespaces).
         progress: called with the part of the work that is done, 0 to 1.
 
     Raises:
+        ClusterError: the cluster cannot be used, see `pathcast.cluster`.
+        EmulatorError: the emulator cannot run here.
         TraceError: the trace has no such flow.
         ModelError: columns are missing, the flow is too short, or its scheme is not known.
         SchemeError: the simulator has no such scheme.
@@ -87,7 +107,15 @@ def calibrate(
         (10, 40)
 
     """
-    return calibrate_flows([(trace, flow)], scheme=scheme, seed=seed, progress=progress)
+    return calibrate_flows(
+        [(trace, flow)],
+        scheme=scheme,
+        seed=seed,
+        prior=prior,
+        cluster=cluster,
+        emulate=emulate,
+        progress=progress,
+    )
 
 
 def calibrate_flows(
@@ -95,6 +123,9 @@ def calibrate_flows(
     *,
     scheme: str | None = None,
     seed: int = 1,
+    prior: Prior | None = None,
+    cluster: str | None = None,
+    emulate: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Calibration:
     """Infer one path from flows that used it one after another, as `calibrate` does from one.
@@ -105,9 +136,15 @@ def calibrate_flows(
         flows: traces as for `calibrate`, and the numbers of the flows.
         scheme: congestion control of all; by default what each trace says.
         seed: of the simulations.
+        prior: of queue and losses, learned from known paths; by default a wide one.
+        cluster: address of a Ray cluster that simulates; by default this machine.
+        emulate: correct the simulator by the kernel's own flows over the path that was found, in real time (Linux, root
+            or user namespaces).
         progress: called with the part of the work that is done, 0 to 1.
 
     Raises:
+        ClusterError: the cluster cannot be used, see `pathcast.cluster`.
+        EmulatorError: the emulator cannot run here.
         TraceError: a trace has no such flow.
         ModelError: there is no flow, columns are missing, a flow is too short, or its scheme is not known.
         SchemeError: the simulator has no such scheme.
@@ -135,7 +172,22 @@ def calibrate_flows(
             warnings.append(
                 f"{of}the trace has no retransmissions: losses are known from the window alone"
             )
-    posterior, first = _likeliest(senders, max(policed), seed, progress)
+    with connected(cluster) if cluster is not None else nullcontext() as found:
+        runner = on_cores if found is None else on_cluster(found)
+        inferred = 0.4 if emulate else 1.0
+        posterior, first = _likeliest(
+            senders, max(policed), seed, runner, prior, _part(progress, 0.0, inferred)
+        )
+        if emulate:
+            posterior = refine(
+                posterior,
+                first,
+                senders,
+                draws=DRAWS,
+                seed=seed,
+                runner=runner,
+                progress=_part(progress, inferred, 1.0),
+            )
     if posterior.misfit > _MISFIT:
         what = "the flow differs" if len(flows) == 1 else "the flows differ"
         warnings.append(
@@ -147,12 +199,14 @@ def calibrate_flows(
         flows[0][1] if single else None,
         single,
         sum(one.seen.duration_s for one in senders),
-        summarized(posterior.samples, first),
+        summarized(posterior.samples, first, posterior.model.queue),
         posterior.samples,
         posterior.misfit,
         tuple(warnings),
         posterior.line_rate_bps,
-        posterior.competing,
+        posterior.model.competing,
+        posterior.model.link,
+        queue=posterior.model.queue,
         flows=tuple(
             FlowUsed(trace.file, flow, one.scheme, one.seen.duration_s)
             for (trace, flow), one in zip(flows, senders, strict=True)
@@ -207,43 +261,83 @@ def _likeliest(
     flows: Sequence[Sender],
     policer_share: float,
     seed: int,
+    runner: Runner,
+    prior: Prior | None,
     progress: Callable[[float], None] | None,
 ) -> tuple[Posterior, FirstEstimate]:
-    """Fit a queue, a policer where the flow looks like that, and competing flows where neither explains it.
+    """Fit a queue, a policer where the flow looks like that, and other models where neither explains it.
 
-    The one with the least misfit is taken; competing flows only if they explain clearly more.
+    The one with the least misfit is taken; others than these only if they explain clearly more.
     """
 
     def fitted(
         from_: float,
         to: float,
+        model: Model,
         like: Sequence[Sender] = flows,
-        **keys: Any,  # noqa: ANN401
+        rounds: int = ROUNDS,
     ) -> tuple[Posterior, FirstEstimate]:
-        total = RUNS * keys.get("rounds", ROUNDS)
+        total = RUNS * rounds
         note = (lambda done: progress(from_ + (to - from_) * done / total)) if progress else None
-        return fit(like, draws=DRAWS, seed=seed, progress=note, **keys)
+        return fit(
+            like,
+            draws=DRAWS,
+            seed=seed,
+            model=model,
+            rounds=rounds,
+            runner=runner,
+            prior=prior,
+            progress=note,
+        )
 
-    order = [True, False] if policer_share >= _PROBABLY_POLICED else [False, True]
+    order = [Model(policed=True), SIMPLEST]
+    if policer_share < _PROBABLY_POLICED:
+        order.reverse()
     is_open = _MAYBE_POLICED <= policer_share < _PROBABLY_POLICED
-    best = fitted(0.0, 0.4, policed=order[0])
+    best = fitted(0.0, 0.3, order[0])
     if best[0].misfit > _MISFIT or is_open:
-        best = min(best, fitted(0.4, 0.6, policed=order[1]), key=_misfit)
-    if _misfit(best) > _MAYBE_COMPETING:
-        parts = np.linspace(0.6, 0.8, len(_RIVALS) + 1)
+        best = min(best, fitted(0.3, 0.4, order[1]), key=_misfit)
+    if _misfit(best) > _MAYBE_MANAGED:
+        changing = _changing(flows)
+        others = _MANAGED + (_SHARED if _misfit(best) > _MAYBE_SHARED else ())
         begin = [_beginning(one, _SCREENING_PACKETS / len(flows)) for one in flows]
+        # what changes later is not seen in the beginning
+        screened = [(begin, one) for one in others]
+        if changing is not None:
+            screened.append((list(flows), Model(link=changing)))
+        parts = np.linspace(0.4, 0.8, len(screened) + 1)
         tried = [
-            fitted(from_, to, begin, competing=rivals, rounds=_SCREENING)
-            for rivals, from_, to in zip(_RIVALS, parts[:-1], parts[1:], strict=True)
+            fitted(from_, to, model, like, _SCREENING)
+            for (like, model), from_, to in zip(screened, parts[:-1], parts[1:], strict=True)
         ]
         likely = min(tried, key=_misfit)
-        if _misfit(likely) <= _COMPETING_PART * _misfit(best):
-            full = fitted(0.8, 1.0, competing=likely[0].competing)
-            if _misfit(full) <= _COMPETING_PART * _misfit(best):
+        part = _MANAGED_PART if likely[0].model in _MANAGED else _OTHER_PART
+        if _misfit(likely) <= part * _misfit(best):
+            full = fitted(0.8, 1.0, likely[0].model)
+            if _misfit(full) <= part * _misfit(best):
                 best = full
     if progress:
         progress(1.0)
     return best
+
+
+def _part(
+    progress: Callable[[float], None] | None, from_: float, to: float
+) -> Callable[[float], None] | None:
+    return (lambda done: progress(from_ + (to - from_) * done)) if progress else None
+
+
+def _changing(flows: Sequence[Sender]) -> Link | None:
+    """How the rate changed, if one flow saw it change."""
+    if len(flows) != 1:
+        return None
+    seen = flows[0].seen
+    steps = rate_steps(seen)
+    if len(steps) < 2:
+        return None
+    mean_bps = mean_of(steps, seen.duration_s)
+    factors = tuple((start_s, rate / mean_bps) for start_s, rate in steps)
+    return Link("steps", steps=factors, period_s=seen.duration_s)
 
 
 def _beginning(flow: Sender, packets: float) -> Sender:
@@ -289,6 +383,7 @@ __all__ = [
     "FlowUsed",
     "Measurement",
     "Parameter",
+    "Prior",
     "SchemeFit",
     "calibrate",
     "calibrate_flows",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +46,8 @@ _BUCKET_ROUND_TRIPS = 0.7
 _FEW = 0.3
 _LEAST_LINE = 2.0
 _QUEUE_PART = 0.02
+#: Managed queues have targets around this (RFC 8289: 5 ms, RFC 8033: 15 ms), with this spread.
+_TARGET_S, _TARGET_SPREAD = 8e-3, 0.8
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,28 @@ def first_estimate_beside(seen: Observation, others: int) -> FirstEstimate:
     prior = clipped.copy()
     prior[QUEUE] = alone.prior[QUEUE]
     return FirstEstimate(clipped, prior, _SPREAD, True, alone.longest_queue_s, 0)
+
+
+def first_estimate_managed(seen: Observation) -> FirstEstimate:
+    """Estimate the parameters of a path whose queue is managed: the queue's parameter is its target delay.
+
+    It drops packets while they wait for longer than the target, so that losses are those of the queue.
+    """
+    alone = first_estimate(seen)
+    start = alone.start.copy()
+    start[QUEUE] = math.log(_TARGET_S)
+    start[LOSS] = math.log(_FEW / max(float(seen.acked[-1]), 1.0))
+    spread = _SPREAD.copy()
+    spread[QUEUE] = _TARGET_SPREAD
+    clipped = np.clip(start, np.log(LEAST), np.log(MOST))
+    return FirstEstimate(clipped, clipped.copy(), spread, True, alone.longest_queue_s, 0)
+
+
+def at_rate(first: FirstEstimate, rate_bps: float) -> FirstEstimate:
+    """The same at another rate."""
+    start, prior = first.start.copy(), first.prior.copy()
+    start[RATE] = prior[RATE] = math.log(rate_bps)
+    return replace(first, start=start, prior=prior)
 
 
 def _is_filled(

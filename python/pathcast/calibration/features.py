@@ -193,6 +193,12 @@ def lagging(seen: Observation) -> Observation:
     return replace(seen, srtt_s=before, min_rtt_s=shortest_s, lags=True)
 
 
+def without_lag(seen: Observation) -> Observation:
+    """Return the observation of a flow, recorded before each acknowledgment, as if after it; the last stays as it is."""
+    after = np.concatenate([seen.srtt_s[1:], seen.srtt_s[-1:]])
+    return replace(seen, srtt_s=after, lags=False)
+
+
 def without_start(seen: Observation, seconds: float) -> Observation:
     """Return the observation without its first seconds, as if the records began there."""
     at = np.flatnonzero(seen.time_s >= seconds)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pathcast.calibration.closed_forms import PARAMETERS, FirstEstimate
-from pathcast.calibration.fit import CONSTANT, LINKS, Link, path_of, shared
+from pathcast.calibration.paths import CONSTANT, LINKS, QUEUES, Link, path_of, shared
 from pathcast.exceptions import PathFileError
 from pathcast.files import write_beside
 from pathcast.path import Path, read_text
@@ -24,7 +24,7 @@ _IDENTIFIED = {"rate_bps": 0.15, "rtt_s": 0.05, "queue_s": 0.2, "loss": 0.4, "ji
 #: Fewer losses that no queue explains bound their probability from above only.
 _LEAST_LOSSES = 10
 #: A posterior file has this many of them at most.
-_MOST_COMPETING = 100
+_MOST_COMPETING, _MOST_STEPS = 100, 1000
 #: What a posterior file says that it is.
 _FORMAT = "pathcast-posterior/1"
 #: The files of a calibration: the path, and beside it the posterior.
@@ -37,6 +37,7 @@ _NARROWED_BY = {
     "loss": "a longer flow",
     "jitter_s": "one-way delays, as of captures at both ends",
     "burst_bytes": "a longer flow",
+    "target_s": "a longer flow that fills the queue",
 }
 
 
@@ -126,6 +127,7 @@ class Calibration:
         left_out: schemes that were measured and that the simulator does not have.
         competing: schemes of the flows that share the path and react to it; none if none are needed to explain the flow.
         flows: those that were used; none if only what schemes got was measured.
+        queue: its discipline: `droptail`, `codel` or `pie`. Of a managed one, `target_s` stands in place of `queue_s`.
 
     """
 
@@ -142,10 +144,11 @@ class Calibration:
     schemes: tuple[SchemeFit, ...] = ()
     left_out: tuple[str, ...] = ()
     flows: tuple[FlowUsed, ...] = ()
+    queue: str = "droptail"
 
     def path(self) -> Path:
         """Return the path with the medians of the parameters, without the flows that compete for it."""
-        return path_of(np.median(self.samples, axis=0), self.line_rate_bps, self._name(), self.link)
+        return self._path(np.median(self.samples, axis=0))
 
     def paths(self, count: int, seed: int = 1) -> list[Path | Scenario]:
         """Draw paths from the posterior; each is a scenario if flows compete for it.
@@ -156,15 +159,12 @@ class Calibration:
 
         """
         chosen = np.random.default_rng(seed).integers(0, len(self.samples), count)
-        paths = (
-            path_of(self.samples[i], self.line_rate_bps, self._name(), self.link) for i in chosen
-        )
-        return [shared(path, self.competing) for path in paths]
+        return [shared(self._path(self.samples[i]), self.competing) for i in chosen]
 
-    def _name(self) -> str:
-        return (
-            f"calibrated; {_beside(self.competing)} beside it" if self.competing else "calibrated"
-        )
+    def _path(self, parameters: Column) -> Path:
+        beside = f"; {_beside(self.competing)} beside it" if self.competing else ""
+        name = f"calibrated{beside}"
+        return path_of(parameters, self.line_rate_bps, name, self.link, self.queue)
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
@@ -176,6 +176,7 @@ class Calibration:
             "line_rate_bps": self.line_rate_bps,
             "competing": list(self.competing),
             "link": vars(self.link),
+            "queue": self.queue,
             "flows": [vars(one) for one in self.flows],
             "schemes": [vars(one) for one in self.schemes],
             "left_out": list(self.left_out),
@@ -234,6 +235,7 @@ class Calibration:
                 tuple(map(_scheme_fit, values.get("schemes", []))),
                 _schemes(values.get("left_out", [])),
                 tuple(_flow_used(one) for one in values.get("flows", [])),
+                _queue(values.get("queue", "droptail")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PathFileError(
@@ -277,7 +279,23 @@ def _link(value: object) -> Link:
         return CONSTANT
     if not isinstance(value, dict) or value.get("kind") not in LINKS:
         raise ValueError(f"got the link {str(value)[:40]!r}; expected one of {', '.join(LINKS)}")
-    return Link(value["kind"], float(value["spread"]), float(value["correlation_s"]))
+    steps = tuple((float(start_s), float(factor)) for start_s, factor in value.get("steps", []))
+    if len(steps) > _MOST_STEPS:
+        raise ValueError(f"got {len(steps)} steps; expected at most {_MOST_STEPS}")
+    return Link(
+        value["kind"],
+        float(value["spread"]),
+        float(value["correlation_s"]),
+        steps,
+        float(value.get("period_s", 0.0)),
+    )
+
+
+def _queue(value: object) -> str:
+    """The queue of a posterior file."""
+    if value not in QUEUES:
+        raise ValueError(f"got the queue {str(value)[:40]!r}; expected one of {', '.join(QUEUES)}")
+    return str(value)
 
 
 def _schemes(value: object) -> tuple[str, ...]:
@@ -299,7 +317,9 @@ def posterior_file(file: str | os.PathLike[str]) -> str:
     return name if name.endswith(_SUFFIX) else name.removesuffix(".toml") + _SUFFIX
 
 
-def summarized(samples: Column, first: FirstEstimate) -> dict[str, Parameter]:
+def summarized(
+    samples: Column, first: FirstEstimate, discipline: str = "droptail"
+) -> dict[str, Parameter]:
     """Summarize the draws of each parameter."""
     columns = {name: samples[:, i] for i, name in enumerate(PARAMETERS)}
     spreads = {name: float(np.log(values).std()) for name, values in columns.items()}
@@ -311,7 +331,13 @@ def summarized(samples: Column, first: FirstEstimate) -> dict[str, Parameter]:
     is_identified["loss"] &= first.random_losses >= _LEAST_LOSSES
     is_identified[stored] = is_identified["queue_s"]
     found = {}
-    queue = (stored,) if policed else ("queue_s", stored)
+    queue: tuple[str, ...] = (stored,) if policed else ("queue_s", stored)
+    if discipline != "droptail":
+        columns["target_s"], is_identified["target_s"] = (
+            columns["queue_s"],
+            is_identified["queue_s"],
+        )
+        queue = ("target_s",)
     for name in ("rate_bps", "rtt_s", *queue, "loss", "jitter_s"):
         p5, median, p95 = (float(value) for value in np.quantile(columns[name], [0.05, 0.5, 0.95]))
         told = bool(is_identified[name])

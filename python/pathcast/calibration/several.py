@@ -26,9 +26,9 @@ from pathcast.calibration.closed_forms import (
     FirstEstimate,
 )
 from pathcast.calibration.features import HEADER_BYTES, MSS_BYTES
-from pathcast.calibration.fit import CONSTANT, Link, path_of
 from pathcast.calibration.inference import RUNS, infer
 from pathcast.calibration.measurements import Measurement
+from pathcast.calibration.paths import CONSTANT, Link, path_of
 from pathcast.calibration.result import SchemeFit
 from pathcast.exceptions import ModelError, SchemeError
 from pathcast.path import Path

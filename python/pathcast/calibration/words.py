@@ -10,12 +10,15 @@ _SHOWN = {
     "rtt_s": ("propagation, both ways", "ms", 1e3),
     "queue_s": ("queue", "ms", 1e3),
     "queue_bytes": ("queue", "kB", 1e-3),
+    "target_s": ("target delay of the queue", "ms", 1e3),
     "burst_bytes": ("the policer's bucket", "kB", 1e-3),
     "loss": ("random loss", "%", 100.0),
     "jitter_s": ("jitter", "ms", 1e3),
 }
 #: Of these a flow that does not tell them gives a lower bound; of others an upper one.
 _AT_LEAST = ("rate_bps", "queue_s", "queue_bytes", "burst_bytes")
+#: Names of managed queues.
+_QUEUES = {"codel": "CoDel", "pie": "PIE"}
 #: Headers of the rows.
 PARAMETER_COLUMNS = ("", "value", "5 to 95 %", "to know more, measure")
 
@@ -41,7 +44,16 @@ def _value(name: str, one: Parameter, unit: str, scale: float) -> str:
 
 
 def link_text(found: Calibration) -> str:
-    """How packets leave the queue, if not at a constant rate."""
+    """What is special of the queue, and how packets leave it if not at a constant rate."""
+    if found.queue != "droptail":
+        return f"The queue is managed, as by {_QUEUES[found.queue]}."
+    if found.link.kind == "steps":
+        rate_bps = found.parameters["rate_bps"].median
+        steps = ", ".join(
+            f"{1e-6 * rate_bps * factor:.3g} from {start_s:.3g} s on"
+            for start_s, factor in found.link.steps
+        )
+        return f"The rate changes, in Mbit/s: {steps}; the table has its mean."
     if found.link.kind == "poisson":
         return "Packets leave by a Poisson process."
     if found.link.kind == "wandering":

@@ -14,6 +14,7 @@ from rich.table import Table
 from pathcast.calibration import (
     Calibration,
     Measurement,
+    Prior,
     SchemeFit,
     calibrate_flows,
     calibrate_several,
@@ -23,11 +24,13 @@ from pathcast.calibration import (
 from pathcast.calibration.live import DURATION_S as LIVE_S
 from pathcast.calibration.live import SCHEMES, calibrate_measured, measure
 from pathcast.calibration.words import PARAMETER_COLUMNS, link_text, parameter_rows
+from pathcast.catalog import Entry, catalog
 from pathcast.cli.console import err, out, print_json, progress_bar
 from pathcast.cli.options import Json, Seed
 from pathcast.exceptions import ModelError, PathcastError
 from pathcast.files import check_output
 from pathcast.flows import read_flows
+from pathcast.trace import Trace
 
 
 def calibrate(
@@ -77,6 +80,27 @@ def calibrate(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="With --live: do not ask before flows are sent.")
     ] = False,
+    prior: Annotated[
+        list[FilePath] | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Learn the prior of queue and losses from the paths in this folder, such as former calibrations; several.",
+        ),
+    ] = None,
+    refined: Annotated[
+        bool,
+        typer.Option(
+            "--emulate",
+            help="Correct the simulator by the kernel's own flows over the path that was found, in real time (Linux, root or user namespaces).",
+        ),
+    ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Simulate on a Ray cluster: HOST:PORT, ray://HOST:PORT or local.",
+        ),
+    ] = None,
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
@@ -93,7 +117,14 @@ def calibrate(
     if (server is None) == (not files):
         raise PathcastError("expected either FILE... or --live HOST")
     if server is None:
-        found = calibrated(files or [], flow, scheme, seed)
+        learned = Prior.learned(_not_built_in(prior)) if prior else None
+        found = calibrated(
+            files or [], flow, scheme, seed, prior=learned, emulate=refined, cluster=cluster
+        )
+    elif refined or prior or cluster is not None:
+        raise PathcastError(
+            "got --prior, --emulate or --cluster; with --live, this machine simulates, and two flows tell enough"
+        )
     elif flow is not None or scheme is not None:
         raise PathcastError("got --flow or --scheme; with --live, flows of CUBIC and BBR are sent")
     else:
@@ -129,14 +160,35 @@ def _live(
 
 
 def calibrated(
-    files: Sequence[FilePath], flow: str | None, scheme: str | None, seed: int
+    files: Sequence[FilePath],
+    flow: str | None,
+    scheme: str | None,
+    seed: int,
+    *,
+    prior: Prior | None = None,
+    emulate: bool = False,
+    cluster: str | None = None,
 ) -> Calibration:
     """Calibrate with the first flow of each file, or the one that is named; or with all runs of several schemes."""
     measured = [read_measurements(file) for file in files]
     if all(one is None for one in measured):
         if len(files) > 1 and flow is not None:
             raise ModelError(f"got --flow and {len(files)} files; expected one trace with --flow")
-        return _calibrated(files, flow, scheme, seed)
+        flows = _flows_of(files, flow)
+        with progress_bar("simulated", 1.0, "") as show:
+            return calibrate_flows(
+                flows,
+                scheme=scheme,
+                seed=seed,
+                prior=prior,
+                emulate=emulate,
+                cluster=cluster,
+                progress=show,
+            )
+    if prior or emulate or cluster is not None:
+        raise ModelError(
+            "got --prior, --emulate or --cluster; expected traces, not reports of runs"
+        )
     runs: list[Measurement] = []
     for file, one in zip(files, measured, strict=True):
         if one is None:
@@ -150,9 +202,12 @@ def calibrated(
         return calibrate_several(runs, seed=seed, progress=show)
 
 
-def _calibrated(
-    files: Sequence[FilePath], flow: str | None, scheme: str | None, seed: int
-) -> Calibration:
+def _not_built_in(folders: Sequence[FilePath]) -> list[Entry]:
+    return [one for one in catalog(folders).entries if one.source != "built-in"]
+
+
+def _flows_of(files: Sequence[FilePath], flow: str | None) -> list[tuple[Trace, int]]:
+    """The first flow of each file, or the one that is named."""
     chosen = None if flow is None else [flow]
     flows = []
     for file in files:
@@ -160,8 +215,7 @@ def _calibrated(
         if not of_file:
             raise ModelError(f"{file}: got no flow; expected at least one")
         flows.append(of_file[0])
-    with progress_bar("simulated", 1.0, "") as show:
-        return calibrate_flows(flows, scheme=scheme, seed=seed, progress=show)
+    return flows
 
 
 def print_calibration(found: Calibration, file: str) -> None:
@@ -177,6 +231,8 @@ def print_calibration(found: Calibration, file: str) -> None:
     for row in parameter_rows(found):
         table.add_row(*row)
     out.print(table)
+    if said := link_text(found):
+        out.print(said, markup=False, soft_wrap=True)
     if found.schemes:
         _print_schemes(found)
     for warning in found.warnings:
@@ -185,8 +241,6 @@ def print_calibration(found: Calibration, file: str) -> None:
 
 def _print_schemes(found: Calibration) -> None:
     """Print what each scheme got, and how well the path tells it."""
-    if said := link_text(found):
-        out.print(said)
     has_delay = any(one.delay_p95_s is not None for one in found.schemes)
     has_others = any(one.goodput_error_without is not None for one in found.schemes)
     columns = ["scheme", "runs", "measured, Mbit/s", "on this path"]

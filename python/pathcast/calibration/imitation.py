@@ -1,0 +1,194 @@
+"""Flows like those that were seen, over candidate paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from pathcast.calibration.features import (
+    MSS_BYTES,
+    Observation,
+    features,
+    lagging,
+    observe,
+    sampled,
+    without_lag,
+    without_start,
+)
+from pathcast.calibration.paths import Model, path_of
+from pathcast.cluster import Cluster
+from pathcast.exceptions import EmulatorError, PathcastError, SchemeError
+from pathcast.runs import emulate, simulate
+from pathcast.scenario import Scenario
+from pathcast.trace import Column, Trace
+
+#: The smallest payload of a full packet that a scenario takes, in bytes.
+_LEAST_MSS_BYTES = 76
+#: What a simulated flow runs before its records count, if those of the flow begin within it, in seconds.
+_WARM_UP_S = 5.0
+#: How long competing flows run before the flow starts, in seconds.
+_HEAD_START_S = 5.0
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A flow that was seen.
+
+    Attributes:
+        seen: what its sender saw.
+        scheme: its congestion control.
+
+    """
+
+    seen: Observation
+    scheme: str
+
+
+@dataclass(frozen=True)
+class _Like:
+    """How to run a flow like one that was seen, whose records themselves are left out."""
+
+    seen: Observation
+    scheme: str
+    names: tuple[str, ...]
+    line_rate_bps: float | None
+    model: Model
+
+    def __call__(self, parameters: Column, seed: int, *, emulated: bool) -> Column | None:
+        """Features of a flow over the path with these parameters; None if it carries nothing or its run is not valid."""
+        warm_up_s = 0.0 if self.seen.from_start else _WARM_UP_S
+        start_s = _HEAD_START_S if self.model.competing else 0.0
+        try:
+            scenario = self._scenario(parameters, start_s, warm_up_s)
+            seconds = start_s + self.seen.duration_s + warm_up_s
+            trace = (_emulated if emulated else _simulated)(scenario, seconds, seed)
+            if trace is None:
+                return None
+            own = len(self.model.competing)
+            flow = observe(trace, own, use_shortest=self.seen.has_shortest, begin_s=start_s)
+            if self.seen.lags and not flow.lags:
+                flow = lagging(flow)
+            elif flow.lags and not self.seen.lags:
+                flow = without_lag(flow)
+            if warm_up_s:
+                flow = without_start(flow, warm_up_s)
+            found = features(sampled(flow, self.seen.sampled_s))
+        except (EmulatorError, SchemeError):
+            raise
+        except (PathcastError, IndexError):
+            return None
+        return np.array([found.get(name, np.nan) for name in self.names])
+
+    def _scenario(self, parameters: Column, start_s: float, warm_up_s: float) -> Scenario:
+        model = self.model
+        path = path_of(
+            parameters,
+            self.line_rate_bps,
+            link=model.link,
+            queue=model.queue,
+            later_s=warm_up_s,
+        )
+        if model.competing:
+            scenario = Scenario.over(path, model.competing)
+            scenario = scenario.with_flow(scheme=self.scheme, start=f"{start_s:g} s")
+        else:
+            scenario = Scenario.over(path, [self.scheme])
+        keys: dict[str, object] = {}
+        if self.seen.window_bytes:
+            keys["receive_window"] = f"{self.seen.window_bytes} B"
+        if self.seen.mss_bytes < MSS_BYTES:
+            keys["mss"] = f"{max(self.seen.mss_bytes, _LEAST_MSS_BYTES)} B"
+        return scenario.replace_flow(len(model.competing), **keys) if keys else scenario
+
+
+def _simulated(scenario: Scenario, seconds: float, seed: int) -> Trace | None:
+    return simulate(scenario, duration_s=seconds, seed=seed)[1]
+
+
+def _emulated(scenario: Scenario, seconds: float, seed: int) -> Trace | None:
+    report, trace = emulate(scenario, duration_s=seconds, seed=seed)
+    return trace if report.valid else None
+
+
+@dataclass(frozen=True)
+class Imitation:
+    """Flows like several that used one path one after another. It is small, and can be pickled."""
+
+    likes: tuple[_Like, ...]
+
+    @classmethod
+    def of(cls, flows: Sequence[Sender], model: Model, line_rate_bps: float | None) -> Imitation:
+        """Imitate flows over paths of a model; the rate of the link behind a policer is given."""
+        empty = np.empty(0)
+        return cls(
+            tuple(
+                _Like(
+                    replace(
+                        one.seen,
+                        time_s=empty,
+                        acked=empty,
+                        srtt_s=empty,
+                        cwnd=empty,
+                        retransmits=None if one.seen.retransmits is None else empty,
+                    ),
+                    one.scheme,
+                    tuple(features(one.seen)),
+                    line_rate_bps,
+                    model,
+                )
+                for one in flows
+            )
+        )
+
+    def __call__(self, parameters: Column, seed: int, *, emulated: bool = False) -> Column | None:
+        """Features of all flows over the path with these parameters, one after another.
+
+        Args:
+            parameters: in the order of `PARAMETERS`.
+            seed: of the first; the next have the next.
+            emulated: the kernel's flows in real time, in place of simulated ones.
+
+        """
+        parts = []
+        for number, like in enumerate(self.likes):
+            part = like(parameters, seed + number, emulated=emulated)
+            if part is None:
+                return None
+            parts.append(part)
+        return np.concatenate(parts)
+
+
+#: Runs an imitation over paths with these parameters, shape n x 5, with these seeds, shape n; results in their order.
+Runner = Callable[[Imitation, Column, Column], Iterator["Column | None"]]
+
+
+def on_cores(imitation: Imitation, parameters: Column, seeds: Column) -> Iterator[Column | None]:
+    """Run on all cores of this machine."""
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        yield from threads.map(imitation, parameters, map(int, seeds))
+
+
+def on_cluster(cluster: Cluster) -> Runner:
+    """Run on the machines of a Ray cluster."""
+
+    def run(imitation: Imitation, parameters: Column, seeds: Column) -> Iterator[Column | None]:
+        work = list(zip(parameters, map(int, seeds), strict=True))
+        size = -(-len(work) // cluster.cpus)
+        chunks = [work[begin : begin + size] for begin in range(0, len(work), size)]
+        for results in cluster.map(partial(_chunk, imitation), chunks):
+            yield from results
+
+    return run
+
+
+def _chunk(imitation: Imitation, work: Sequence[tuple[Column, int]]) -> list[Column | None]:
+    """What a task of a cluster does."""
+    return [imitation(parameters, seed) for parameters, seed in work]
+
+
+__all__ = ["Imitation", "Runner", "Sender", "on_cluster", "on_cores"]

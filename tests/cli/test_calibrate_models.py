@@ -1,0 +1,136 @@
+"""What a path may have beside a queue and a constant rate: rates that change, managed queues; and the kernel's own flows."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pathcast
+from conftest import run, until_valid
+from pathcast.calibration.changes import mean_of, rate_steps
+from pathcast.calibration.features import lagging, observe, without_lag
+
+
+def flow_over(path, *, seconds=30, scheme="cubic", seed=3):
+    return pathcast.simulate(pathcast.Path.parse(path), [scheme], duration_s=seconds, seed=seed)[1]
+
+
+CHANGES = """
+rate = { kind = 'steps', steps = [['0 s', '20 Mbit/s'], ['10 s', '8 Mbit/s'], ['20 s', '14 Mbit/s']] }
+delay = '20 ms'
+queue = '100 kB'
+"""
+
+
+def test_changes_of_the_rate_are_found_when_they_happen():
+    steps = rate_steps(observe(flow_over(CHANGES), 0))
+    assert [rate / 1e6 for _, rate in steps] == pytest.approx([20, 8, 14], rel=0.05)
+    assert [start_s for start_s, _ in steps] == pytest.approx([0, 10, 20], abs=1.1)
+    assert mean_of(steps, 30) == pytest.approx(14e6, rel=0.08)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "rate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = '100 kB'",
+        "rate = '3 Mbit/s'\ndelay = '60 ms'\nqueue = '3 BDP'\nloss = 0.0005",
+        "rate = { kind = 'poisson', rate = '6 Mbit/s' }\ndelay = '20 ms'\nqueue = '60 kB'",
+    ],
+)
+def test_a_rate_that_stays_has_one_step_at_most(path):
+    assert len(rate_steps(observe(flow_over(path), 0))) <= 1
+
+
+def test_a_rate_that_changes_is_calibrated_with_its_steps(tmp_path):
+    trace, file = tmp_path / "trace.parquet", tmp_path / "path.toml"
+    flow_over(CHANGES).write(trace)
+    done = run("calibrate", trace, "-o", file)
+    assert done.returncode == 0, done.stderr
+    assert "The rate changes, in Mbit/s:" in done.stdout
+    found = pathcast.Calibration.load(file)
+    assert found.link.kind == "steps"
+    rate_bps = found.parameters["rate_bps"].median
+    assert [1e-6 * rate_bps * factor for _, factor in found.link.steps] == pytest.approx(
+        [20, 8, 14], rel=0.1
+    )
+    assert pathcast.Path.load(file).toml == found.path().toml
+    bbr = pathcast.Alternative("bbr")
+    truth = pathcast.simulate(pathcast.Path.parse(CHANGES), ["bbr"], duration_s=30)[0]
+    (outcome,) = pathcast.what_if(found, [bbr], draws=8).outcomes
+    assert outcome.goodput_bps.median == pytest.approx(truth.flows[0].goodput_bps, rel=0.1)
+
+
+@pytest.mark.parametrize(("queue", "target_s"), [("codel", 5e-3), ("pie", 15e-3)])
+def test_a_managed_queue_is_seen_with_its_target(queue, target_s, tmp_path):
+    path = f"rate = '30 Mbit/s'\ndelay = '20 ms'\nqueue = {{ kind = '{queue}' }}"
+    found = pathcast.calibrate(flow_over(path))
+    assert found.queue == queue
+    target = found.parameters["target_s"]
+    assert target.median == pytest.approx(target_s, rel=0.35)
+    assert "queue_s" not in found.parameters
+    assert found.parameters["rate_bps"].median == pytest.approx(30e6, rel=0.03)
+    found.write(tmp_path / "path.toml")
+    again = pathcast.Calibration.load(tmp_path / "path.toml")
+    assert (again.queue, again.path().toml) == (queue, found.path().toml)
+    damaged = tmp_path / "path.posterior.json"
+    damaged.write_text(damaged.read_text().replace(f'"queue": "{queue}"', '"queue": "lifo"'))
+    with pytest.raises(pathcast.PathFileError, match="got the queue 'lifo'"):
+        pathcast.Calibration.load(damaged)
+
+
+def test_records_before_and_after_acknowledgments_are_turned_into_each_other():
+    seen = observe(flow_over("rate = '9 Mbit/s'\ndelay = '20 ms'", seconds=5), 0)
+    again = without_lag(lagging(seen))
+    assert not again.lags
+    assert np.array_equal(again.srtt_s[:-1], seen.srtt_s[:-1])
+
+
+@pytest.mark.usefixtures("emulator")
+def test_the_kernels_own_flows_correct_the_simulator():
+    path = pathcast.Path.parse("rate = '15 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'")
+
+    def attempt():
+        report, trace = pathcast.emulate(path, ["cubic"], duration_s=5)
+        if not report.valid:
+            return None, "; ".join(report.invalid_because)
+        try:
+            return pathcast.calibrate(trace, emulate=True), ""
+        except pathcast.ModelError as error:
+            return None, str(error)
+
+    found = until_valid(attempt, 4)
+    for name, truth in (("rate_bps", 15e6), ("rtt_s", 0.04), ("queue_s", 0.04)):
+        assert found.parameters[name].median == pytest.approx(truth, rel=0.04), name
+
+
+def test_a_prior_is_learned_from_known_paths_and_used_where_a_flow_tells_nothing(tmp_path):
+    folder, trace = tmp_path / "known", tmp_path / "trace.parquet"
+    folder.mkdir()
+    path = "rate = '60 Mbit/s'\ndelay = '25 ms'\nqueue = '4 BDP'\nloss = 0.002"
+    flow_over(path, seconds=10).write(trace)
+    for number, queue in enumerate((2.6, 2.9, 3.1, 3.4)):
+        (folder / f"{number}.toml").write_text(
+            f"rate = '9 Mbit/s'\ndelay = '20 ms'\nqueue = '{queue} BDP'\nloss = 0.001"
+        )
+    done = run("calibrate", trace, "--prior", folder)
+    assert done.returncode == 2
+    assert "got 4 paths" in done.stderr
+    (folder / "5.toml").write_text("rate = '9 Mbit/s'\ndelay = '20 ms'\nqueue = '3 BDP'")
+    wide, learned = (
+        json.loads(run("calibrate", trace, "--json", *options).stdout)["parameters"]["queue_s"]
+        for options in ((), ("--prior", folder))
+    )
+    assert not wide["identified"]
+    # three round trips of 50 ms, and less open than without it
+    assert learned["median"] == pytest.approx(0.15, rel=0.15)
+    assert learned["p95"] / learned["p5"] < 0.5 * wide["p95"] / wide["p5"]
+
+
+def test_what_cannot_be_refined_is_said(tmp_path):
+    trace = tmp_path / "trace.parquet"
+    flow_over("rate = '9 Mbit/s'\ndelay = '20 ms'", seconds=5).write(trace)
+    done = run("calibrate", trace, "--cluster", "nowhere")
+    assert done.returncode == 2
+    assert "cluster nowhere: is no address" in done.stderr
+    done = run("calibrate", "--live", "host", "--key", "key", "--emulate")
+    assert "with --live, this machine simulates" in done.stderr
