@@ -134,6 +134,8 @@ def ibox_of(packets):
     ]
     rate_bps, least_s = float(rates.max()), float(delay_s.min())
     packet_s = 8 * PACKET_BYTES / rate_bps
+    # the highest rate seen may send a packet in longer than the shortest delay
+    propagation_s = max(least_s - packet_s, 0)
     seconds = np.arange(math.ceil(time_s[-1]))
     number = time_s.astype(int)
     own_bps = 8 * np.bincount(number, np.diff(received, prepend=0), len(seconds))
@@ -146,11 +148,11 @@ def ibox_of(packets):
     profile = {
         "bottleneck_bandwidth": rate_bps / 1e3,
         "buffer_size_packets": max((delay_s.max() - least_s) * rate_bps / 8 / PACKET_BYTES, 2),
-        "propagation_delay": 1e3 * (least_s - packet_s),
+        "propagation_delay": 1e3 * propagation_s,
         "cross_traffic_pattern": [round(one / 1e3) for one in cross_bps[: int(time_s[-1])]],
     }
     toml = ibox.to_toml(json.dumps({"config": {"uplink": profile}}), "iBox")
-    return toml.replace("delay = '0 s'", f"delay = '{1e9 * (least_s - packet_s):.0f} ns'")
+    return toml.replace("delay = '0 s'", f"delay = '{1e9 * propagation_s:.0f} ns'")
 
 
 def known(report, outcome):

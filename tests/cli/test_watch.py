@@ -19,9 +19,9 @@ from conftest import PATHCAST, run, tcp_info, wait_until, wait_until_acknowledge
 
 BYTES = 3_000_000
 
-# what another process does: connects, sends slowly, waits until its input ends
+# what another process does: connects, sends slowly, says when all is acknowledged, waits until its input ends
 SENDER = """
-import socket, sys, time
+import fcntl, socket, sys, termios, time
 sys.stdin.readline()
 sender = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 if len(sys.argv) > 4:
@@ -29,6 +29,8 @@ if len(sys.argv) > 4:
 for _ in range(int(sys.argv[3]) // 10_000):
     sender.sendall(bytes(10_000))
     time.sleep(0.002)
+while any(fcntl.ioctl(sender, termios.TIOCOUTQ, bytes(4))):
+    time.sleep(0.001)
 print("sent", flush=True)
 sys.stdin.readline()
 """
