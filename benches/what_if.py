@@ -15,6 +15,7 @@ of the CUBIC flow.
 import argparse
 import json
 import math
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -196,7 +197,11 @@ def compare(drawn, folder):
             others["iBox"] = pathcast.what_if(learned, asked, draws=10)
         if bbr.exists():
             both = [(pathcast.read_trace(file), 0) for file in (cubic, bbr)]
-            others["both"] = pathcast.what_if(pathcast.calibrate_flows(both), asked, draws=40)
+            try:
+                others["both"] = pathcast.what_if(pathcast.calibrate_flows(both), asked, draws=40)
+            except pathcast.ModelError as error:
+                print(f"{case['number']:02}, both flows: {error}", flush=True)
+        print(f"{case['number']:02}: compared", file=sys.stderr, flush=True)
         own_bps = reports["cubic"]["flows"][0]["goodput_bps"]
         for place, name in enumerate(there):
             row = {"path": case["number"], "name": name, "own_bps": own_bps}

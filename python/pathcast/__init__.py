@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         latency_on_trace,
     )
     from pathcast._limits import LIMITS, FlowLimits, limits
+    from pathcast._page_loads import Loads, PageForecast, predict_page
     from pathcast._watch import Watch, WatchedFlow, WatchReport, watch
     from pathcast._what_if import Alternative, Interval, Outcome, WhatIf, what_if
     from pathcast.batch import Results, Simulation, simulate_many
@@ -83,11 +84,13 @@ if TYPE_CHECKING:
         fit,
         pooled,
     )
+    from pathcast.page import Page
     from pathcast.path import Path
     from pathcast.runs import (
         Capabilities,
         FlowReport,
         MessageReport,
+        PageReport,
         RunReport,
         capabilities,
         emulate,
@@ -139,12 +142,16 @@ __all__ = [
     "LearnedLatencies",
     "LevelBasis",
     "LiveError",
+    "Loads",
     "LossClusters",
     "LossCurve",
     "Measurement",
     "MessageReport",
     "ModelError",
     "Outcome",
+    "Page",
+    "PageForecast",
+    "PageReport",
     "Parameter",
     "Path",
     "PathChange",
@@ -188,6 +195,7 @@ __all__ = [
     "latency_on_trace",
     "limits",
     "pooled",
+    "predict_page",
     "read_measurements",
     "read_trace",
     "simulate",
@@ -249,11 +257,14 @@ _PUBLIC = {
         "fit",
         "pooled",
     ),
+    "page": ("Page",),
+    "_page_loads": ("Loads", "PageForecast", "predict_page"),
     "path": ("Path",),
     "runs": (
         "Capabilities",
         "FlowReport",
         "MessageReport",
+        "PageReport",
         "RunReport",
         "capabilities",
         "emulate",

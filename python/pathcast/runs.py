@@ -96,6 +96,34 @@ class FlowReport:
 
 
 @dataclass(frozen=True)
+class PageReport:
+    """One load of a page.
+
+    Attributes:
+        name: the page's.
+        protocol: `http/1.1` or `h2`.
+        first_flow: the flow of its first connection; those of the others follow.
+        connections: how many were opened.
+        start_s: when the load began, in seconds of the run.
+        first_byte_ms: from then to the first byte of the first resource; None if it did not come.
+        load_ms: from the beginning to the load event; None if the run ended before.
+        resources: of each resource, its `id`, the `flow` that it came over, and in milliseconds since the beginning
+            `wanted_ms` (the browser wanted it), `asked_ms` (the request left), `first_byte_ms` and `finished_ms`;
+            None for what did not happen.
+
+    """
+
+    name: str
+    protocol: str
+    first_flow: int
+    connections: int
+    start_s: float
+    first_byte_ms: float | None
+    load_ms: float | None
+    resources: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
 class RunReport:
     """Report of a run, over its whole duration, slow start included.
 
@@ -110,6 +138,7 @@ class RunReport:
         valid: False if the run must not be used.
         invalid_because: why, in words.
         slip_us: `p50`, `p99` and `max` of how late the emulator let packets go; None if simulated.
+        pages: one entry a page that was loaded.
 
     """
 
@@ -123,6 +152,7 @@ class RunReport:
     valid: bool
     invalid_because: tuple[str, ...] = ()
     slip_us: dict[str, float] | None = None
+    pages: tuple[PageReport, ...] = ()
 
     @classmethod
     def from_json(cls, text: str) -> RunReport:
@@ -130,6 +160,10 @@ class RunReport:
         values = json.loads(text)
         values["flows"] = tuple(FlowReport._of(flow) for flow in values["flows"])
         values["invalid_because"] = tuple(values["invalid_because"])
+        values["pages"] = tuple(
+            PageReport(**{**page, "resources": tuple(page["resources"])})
+            for page in values.get("pages", ())
+        )
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -143,6 +177,8 @@ class RunReport:
                 del flow["messages"]["delay_split_ms"]
         if values["slip_us"] is None:
             del values["slip_us"]
+        if not values["pages"]:
+            del values["pages"]
         return values
 
 

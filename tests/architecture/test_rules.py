@@ -29,7 +29,8 @@ MAY_USE = {
     "transfer": {"analysis", "forecast", "window-law"},
     "trace": {"congestion"},
     "tcp": {"base", "congestion"},
-    "scenario": {"path"},
+    "page": {"path"},
+    "scenario": {"page", "path"},
     "probe": {"base", "trace"},
     "quic": {"scenario", "trace"},
     "sim": {"congestion", "path", "quic", "scenario", "tcp", "trace"},
@@ -49,6 +50,7 @@ MAY_USE = {
 PURE = (
     "base",
     "path",
+    "page",
     "congestion",
     "tcp",
     "window-law",

@@ -115,3 +115,20 @@ def test_a_missing_path_file_leads_to_the_paths_that_come_with_pathcast(tmp_path
         done = run("simulate", file, cwd=tmp_path)
         assert done.returncode == 2
         assert hint in " ".join(done.stderr.split()), done.stderr
+
+
+def test_pages_and_archives_are_described(tmp_path):
+    page = tmp_path / "page.toml"
+    page.write_text("[[resources]]\nurl = 'https://example.org/'\nsize = '31 kB'\n")
+    done = run("inspect", page, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["kind"], found["resources"], found["kilobytes"]) == ("page", 1, 31)
+    assert any(
+        command.startswith("pathcast predict page") for command in found["commands"].values()
+    )
+    archive = tmp_path / "empty.har"
+    archive.write_text("{}")
+    done = run(archive)
+    assert done.returncode == 2
+    assert "is not a HAR" in done.stderr

@@ -30,10 +30,13 @@ def test_python_examples_run(block, monkeypatch):
 
 
 @pytest.mark.parametrize("block", blocks("toml"))
-def test_files_in_the_docs_are_paths_or_scenarios(block, tmp_path):
+def test_files_in_the_docs_are_paths_scenarios_or_pages(block, tmp_path):
     file = tmp_path / "example.toml"
     file.write_text(block)
-    pathcast.scenario.load(file)
+    if "[[resources]]" in block:
+        pathcast.Page.load(file)
+    else:
+        pathcast.scenario.load(file)
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "paths").glob("*.toml")), ids=lambda f: f.name)

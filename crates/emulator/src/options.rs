@@ -100,6 +100,12 @@ impl Options {
         }
         let mut common: Option<bool> = None;
         for spec in &self.scenario.flows {
+            if spec.workload.is_page() {
+                return unsupported(
+                    "a page, expected another workload: the simulator loads pages, by `pathcast simulate`"
+                        .into(),
+                );
+            }
             let Transport::Tcp {
                 slow_start_after_idle,
                 handshake,
@@ -138,14 +144,12 @@ impl Options {
 
     /// Every flow, in the order of their numbers.
     pub(crate) fn flows(&self) -> Vec<Flow<'_>> {
-        let groups = self.scenario.flows.iter().enumerate();
-        let groups = groups.flat_map(|(group, spec)| (0..spec.count).map(move |_| group));
-        let flows = self.scenario.flows_with_seed(self.seed).zip(groups);
+        let flows = self.scenario.flows_with_seed(self.seed);
         (0..)
             .zip(flows)
-            .map(|(number, (flow, group))| Flow {
+            .map(|(number, flow)| Flow {
                 number,
-                group,
+                group: flow.group,
                 spec: flow.spec,
                 start: flow.start,
             })

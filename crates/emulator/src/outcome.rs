@@ -92,15 +92,14 @@ pub(crate) fn conclude(
 
     let elapsed_s = (measured.ended_ns - measured.began_ns) as f64 * 1e-9;
     let mut observation = measured.probe.observation(measured.began_ns);
-    for record in &mut observation.records {
+    let records = &mut observation.records;
+    for record in records.iter_mut() {
         record.flow = measured.watched[record.flow as usize] as u32;
     }
     let applications = &measured.applications;
     let quic = of_quic(applications);
-    observation.records.extend(quic.records());
-    observation
-        .records
-        .sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
+    records.extend(quic.records());
+    records.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
     environment.extend(measuring(&observation, &pump, applications, &findings));
     environment.extend(quic.environment());
     let held_back = held_back(&measured.watched, &observation.flows, elapsed_s);
@@ -150,6 +149,7 @@ pub(crate) fn conclude(
     let dropped = evidence.drops + pump.datagram_drops;
     let report = RunReport {
         flows: reports.collect(),
+        pages: Vec::new(),
         packets_delivered: pump.data_delivered,
         loss_rate: dropped as f64 / pump.data_offered.max(1) as f64,
         one_way_delay_ms: pump.delays.one_way_delay_ms(),
@@ -295,6 +295,7 @@ fn stopped_report(
     };
     RunReport {
         flows: flows.iter().map(flow).collect(),
+        pages: Vec::new(),
         packets_delivered: 0,
         loss_rate: 0.0,
         one_way_delay_ms: OneWayDelay::default(),

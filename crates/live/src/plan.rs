@@ -72,6 +72,11 @@ pub fn scenario_of(
     }
     if let Some(text) = workload {
         scenario.set_workload(text)?;
+        if scenario.flows.iter().any(|flow| flow.workload.is_page()) {
+            return Err(
+                "live flows cannot carry a page; the simulator can, by `pathcast simulate`".into(),
+            );
+        }
     }
     Ok(scenario)
 }
@@ -230,7 +235,7 @@ pub(crate) fn tasks(scenario: &Scenario, seed: u64, side: End) -> Vec<Task> {
     let flows = scenario.flows_with_seed(seed);
     (0..)
         .zip(flows)
-        .map(|(number, Flow { spec, start })| Task {
+        .map(|(number, Flow { spec, start, .. })| Task {
             number,
             spec: FlowSpec {
                 count: 1,

@@ -1,6 +1,6 @@
 //! Reads the values of a TOML file, each with its place in the file, for errors.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use pathcast_base::{Probability, Span, UnitError};
@@ -71,6 +71,21 @@ pub fn document<T>(
         fail(error.span().map(|span| span.start), message.join(" "))
     })?;
     read(root.get_ref()).map_err(|trouble| fail(Some(trouble.at), trouble.message))
+}
+
+/// `text` as a string of TOML, which may also be a key.
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            character if character.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(character));
+            }
+            character => quoted.push(character),
+        }
+    }
+    quoted + "\""
 }
 
 /// Line and column, from 1, of the byte at `offset`.

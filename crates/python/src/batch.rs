@@ -81,9 +81,9 @@ impl ArrowTable {
 }
 
 /// What runs, schemes for a path, duration in seconds, seed.
-type Spec<'py> = (What<'py>, Option<Vec<String>>, f64, u64);
+pub type Spec<'py> = (What<'py>, Option<Vec<String>>, f64, u64);
 
-fn simulations(specs: Vec<Spec<'_>>) -> Vec<Simulation> {
+pub fn simulations(specs: Vec<Spec<'_>>) -> Vec<Simulation> {
     let made = specs
         .into_iter()
         .map(|(what, schemes, duration_s, seed)| what.simulation(schemes, duration_s, seed));
@@ -111,13 +111,29 @@ pub fn simulate_many(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<ArrowTable> {
     let simulations = simulations(specs);
+    let outcomes = run_all(py, &simulations, run_many, threads, progress)?;
+    Ok(ArrowTable(table(&simulations, &outcomes)))
+}
+
+/// [`run_many`] or [`load_many`](pathcast_sim::load_many).
+pub type RunAll =
+    fn(&[Simulation], &AtomicUsize, &AtomicBool) -> Result<Vec<Ended>, (usize, SimError)>;
+
+/// Runs simulations by `run` over `threads` threads (0: one for each core), while `progress` receives how many have ended.
+pub fn run_all(
+    py: Python<'_>,
+    simulations: &[Simulation],
+    run: RunAll,
+    threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<Ended>> {
     let (done, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let mut raised = None;
     let outcomes = py.detach(|| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         std::thread::scope(|scope| {
-            let work = scope
-                .spawn(|| pool.map(|pool| pool.install(|| run_many(&simulations, &done, &stop))));
+            let work =
+                scope.spawn(|| pool.map(|pool| pool.install(|| run(simulations, &done, &stop))));
             while !work.is_finished() {
                 std::thread::sleep(Duration::from_millis(20));
                 let ended = done.load(Ordering::Relaxed) as f64;
@@ -131,10 +147,9 @@ pub fn simulate_many(
     if let Some(error) = raised {
         return Err(error);
     }
-    let outcomes = outcomes
+    outcomes
         .map_err(|error| SchemeError::new_err(error.to_string()))?
-        .map_err(wrong)?;
-    Ok(ArrowTable(table(&simulations, &outcomes)))
+        .map_err(wrong)
 }
 
 /// A flow of a simulation: what became of it, or why the simulation came to nothing.

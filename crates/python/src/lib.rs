@@ -19,6 +19,7 @@ mod min_plus;
 mod models;
 mod namespaces;
 mod output;
+mod pages;
 mod path;
 mod probing;
 mod runs;
@@ -70,6 +71,8 @@ mod _internal {
     use crate::namespaces::{enter_user_namespace, may_make_namespaces};
     #[pymodule_export]
     use crate::output::{check_output, write_file};
+    #[pymodule_export]
+    use crate::pages::{PageSpec, load_pages};
     #[pymodule_export]
     use crate::path::{from_mahimahi, from_netem, from_rattan, path_as, traces_to_files};
     #[pymodule_export]

@@ -129,6 +129,11 @@ impl Application {
         completes
     }
 
+    /// Notes that the page of which it is a connection has come whole at `now`.
+    pub const fn end(&mut self, now: Time) {
+        self.completed = Some(now);
+    }
+
     /// Whether it writes no more by itself, whatever arrives.
     #[inline]
     pub const fn is_finished(&self) -> bool {

@@ -6,7 +6,7 @@
 use std::fmt::Display;
 use std::fmt::Write as _;
 
-use pathcast_path::reader::{Field, Loader, Read, TIME, Table, Trouble};
+use pathcast_path::reader::{Field, Loader, Read, TIME, Table, Trouble, quoted};
 use pathcast_path::{Defaults, Heading, Path, Span};
 use toml::de::DeTable;
 
@@ -45,7 +45,7 @@ pub fn read(root: &DeTable<'_>, load: &mut Loader<'_>) -> Read<Scenario> {
         .list("tables, each under [[flows]]")?
         .map(|item| flow(item, &links, load))
         .collect::<Read<_>>()?;
-    let count: u64 = flows.iter().map(|flow| u64::from(flow.count)).sum();
+    let count: u64 = flows.iter().map(FlowSpec::connections).sum();
     if !(1..=Scenario::MAX_FLOWS).contains(&count) {
         let most = Scenario::MAX_FLOWS;
         return field.wrong(format_args!("got {count} flows, expected 1 to {most}"));
@@ -142,6 +142,17 @@ fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<Flo
     if transport == Transport::Udp && !workload.is_open_loop() {
         return udp_needs_a_rate(field, &workload);
     }
+    if workload.is_page() && !transport.is_tcp() {
+        let scheme = transport.scheme();
+        return field.wrong(format_args!(
+            "{scheme} cannot carry a page yet, expected a scheme of TCP"
+        ));
+    }
+    // a browser opens connections when it needs them
+    let transport = match workload.is_page() {
+        true => transport.opening(),
+        false => transport,
+    };
     let (start, stop) = (time("start")?, time("stop")?);
     if let (Some(stop), Some(field)) = (stop, table.get("stop"))
         && stop <= start.unwrap_or(Span::ZERO)
@@ -214,21 +225,6 @@ pub fn write(scenario: &Scenario, defaults: Defaults) -> String {
         let _ = write!(text, "\n[[flows]]\n{flow}");
     }
     text
-}
-
-fn quoted(text: &str) -> String {
-    // a basic string, which may also be a key
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            character if character.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(character));
-            }
-            character => quoted.push(character),
-        }
-    }
-    quoted + "\""
 }
 
 fn write_flow(flow: &FlowSpec, links: &[Link], defaults: Defaults) -> String {

@@ -31,6 +31,7 @@
 mod application;
 mod datagrams;
 mod file;
+mod http;
 mod network;
 mod pipe;
 mod quic;
@@ -44,6 +45,8 @@ mod workload;
 
 pub use application::{Application, Message, Side};
 pub use datagrams::{DATAGRAM_BYTES, Datagrams};
+pub use http::{Http, PageLoad, StreamOrder, Times, Tls};
+pub use pathcast_page::{Cause, Node, Page, Protocol, har};
 pub use pathcast_path::Heading;
 
 pub use network::{Exit, Network, route};
@@ -55,6 +58,6 @@ pub use timers::Timers;
 pub use transport::{DEFAULT_MSS_BYTES, Transport};
 pub use varying::{Shape, Varying};
 pub use workload::{
-    Arrivals, Bulk, ConstantRate, OnOff, Replay, RequestResponse, Transfer, UNSENT_BYTES, Workload,
-    Write,
+    Arrivals, Bulk, ConstantRate, OnOff, Replay, RequestResponse, Transfer, UNSENT_BYTES, WebPage,
+    Workload, Write,
 };

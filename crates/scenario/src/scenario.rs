@@ -61,6 +61,11 @@ impl FlowSpec {
         }
     }
 
+    /// Connections of all of them together; each is a flow of its own to transports and traces.
+    pub fn connections(&self) -> u64 {
+        u64::from(self.count) * u64::from(self.workload.connections())
+    }
+
     /// Whether it writes as much as is taken from its start on, and never stops.
     pub fn is_endless(&self) -> bool {
         self.stop.is_none() && matches!(self.workload, Workload::Bulk(_))
@@ -72,8 +77,12 @@ impl FlowSpec {
 pub struct Flow<'a> {
     /// What it is like.
     pub spec: &'a FlowSpec,
+    /// Its number among the groups of flows that are alike.
+    pub group: usize,
     /// When it begins.
     pub start: Time,
+    /// Which of the connections of its workload it is, from 0.
+    pub connection: u32,
 }
 
 /// What runs over what.
@@ -140,7 +149,16 @@ impl Scenario {
             if flow.transport == Transport::Udp && !workload.is_open_loop() {
                 return Err(format!("udp cannot carry {}", workload.kind()));
             }
+            if workload.is_page() && !flow.transport.is_tcp() {
+                let scheme = flow.transport.scheme();
+                return Err(format!(
+                    "{scheme} cannot carry a page yet, expected a scheme of TCP"
+                ));
+            }
             flow.workload = workload.clone();
+            if workload.is_page() {
+                flow.transport = flow.transport.clone().opening();
+            }
         }
         Ok(())
     }
@@ -224,32 +242,39 @@ impl Scenario {
         self.bytes_on_the_way().saturating_mul(4).clamp(LEAST, MOST)
     }
 
-    /// Every flow with its beginning, in the order of their numbers.
+    /// Every flow with its beginning, in the order of their numbers; each connection of a page is one.
     pub fn flows(&self) -> impl Iterator<Item = Flow<'_>> {
         self.flows_with_seed(0)
     }
 
     /// As [`Scenario::flows`], with the random beginnings of `seed`.
     pub fn flows_with_seed(&self, seed: u64) -> impl Iterator<Item = Flow<'_>> {
-        let mut starts = generator(seed, "flow.start");
+        let mut draws = generator(seed, "flow.start");
         self.flows
             .iter()
             .enumerate()
             .flat_map(move |(group, spec)| {
                 let rtt_s = self.base_rtt(spec).as_secs();
-                let flows: Vec<Flow<'_>> = (0..spec.count)
+                let starts: Vec<Time> = (0..spec.count)
                     .map(|member| {
                         let first = (group == 0 || spec.start.is_some()) && member == 0;
                         let begin = Time::ZERO + spec.start.unwrap_or(Span::ZERO);
-                        let start = match spec.every {
+                        match spec.every {
                             Some(every) => begin + every.mul_div(u64::from(member), 1),
                             None if first => begin,
-                            None => begin + Span::from_secs(uniform(&mut starts) * rtt_s),
-                        };
-                        Flow { spec, start }
+                            None => begin + Span::from_secs(uniform(&mut draws) * rtt_s),
+                        }
                     })
                     .collect();
-                flows
+                let connections = spec.workload.connections();
+                starts.into_iter().flat_map(move |start| {
+                    (0..connections).map(move |connection| Flow {
+                        spec,
+                        group,
+                        start,
+                        connection,
+                    })
+                })
             })
     }
 }

@@ -81,6 +81,15 @@ impl Transport {
         )
     }
 
+    /// The same transport, whose connections open when they are needed.
+    #[must_use]
+    pub const fn opening(mut self) -> Self {
+        if let Self::Tcp { handshake, .. } = &mut self {
+            *handshake = true;
+        }
+        self
+    }
+
     /// Whether a kernel's TCP carries it, or the simulator's.
     pub const fn is_tcp(&self) -> bool {
         matches!(self, Self::Tcp { .. })

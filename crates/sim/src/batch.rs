@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use pathcast_path::Time;
 use rayon::prelude::*;
 
 use crate::simulation::{Outcome, SimError, Simulation};
@@ -34,13 +35,36 @@ pub fn run_many(
     done: &AtomicUsize,
     stop: &AtomicBool,
 ) -> Result<Vec<Ended>, (usize, SimError)> {
+    many(simulations, Simulation::run, done, stop)
+}
+
+/// As [`run_many`], with runs that are over when their pages have come, whatever else still runs.
+///
+/// # Errors
+/// As [`run_many`].
+pub fn load_many(
+    simulations: &[Simulation],
+    done: &AtomicUsize,
+    stop: &AtomicBool,
+) -> Result<Vec<Ended>, (usize, SimError)> {
+    many(simulations, Simulation::load, done, stop)
+}
+
+type Run = fn(&Simulation, &mut dyn FnMut(Time) -> ControlFlow<()>) -> Result<Outcome, SimError>;
+
+fn many(
+    simulations: &[Simulation],
+    run: Run,
+    done: &AtomicUsize,
+    stop: &AtomicBool,
+) -> Result<Vec<Ended>, (usize, SimError)> {
     check_many(simulations)?;
     let stopped = || stop.load(Ordering::Relaxed);
     let run = |simulation: &Simulation| {
         if stopped() {
             return None;
         }
-        let outcome = simulation.run(&mut |_| match stopped() {
+        let outcome = run(simulation, &mut |_| match stopped() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         });

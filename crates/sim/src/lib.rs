@@ -19,7 +19,7 @@ pub mod window_loop;
 mod wire;
 mod world;
 
-pub use batch::{Ended, check_many, run_many};
+pub use batch::{Ended, check_many, load_many, run_many};
 pub use capture::CaptureLog;
 pub use recorder::{Crossing, NoRecorder, QueueLog, Recorder};
 pub use sampler::Sampler;

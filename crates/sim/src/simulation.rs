@@ -6,7 +6,7 @@ use pathcast_congestion::{Scheme, SchemeError};
 use pathcast_path::{Counters, Path, Span, Time};
 use pathcast_quic::QuicError;
 use pathcast_scenario::{Heading, Scenario, Transport};
-use pathcast_trace::{DelayHistogram, FlowReport, Metadata, RunReport, Source};
+use pathcast_trace::{DelayHistogram, FlowReport, Metadata, PageReport, RunReport, Source};
 use thiserror::Error;
 
 use crate::network::{Network, OnePath, Routed};
@@ -61,10 +61,20 @@ pub struct Simulation {
     pub seed: u64,
 }
 
+/// What a run waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// All flows have done what they ever will.
+    Done,
+    /// All pages have come.
+    Loaded,
+}
+
 /// What a simulation did.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     flows: Vec<FlowReport>,
+    pages: Vec<PageReport>,
     data: Counters,
     one_way_delay: DelayHistogram,
     seed: u64,
@@ -82,6 +92,7 @@ impl Outcome {
         } = self.data;
         RunReport {
             flows: self.flows.clone(),
+            pages: self.pages.clone(),
             packets_delivered: delivered,
             loss_rate: self.data.dropped() as f64 / enqueued.max(1) as f64,
             one_way_delay_ms: self.one_way_delay.one_way_delay_ms(),
@@ -97,6 +108,11 @@ impl Outcome {
     /// The flows, in the order of their numbers.
     pub fn flows(&self) -> &[FlowReport] {
         &self.flows
+    }
+
+    /// The pages that were loaded, in the order of their flows.
+    pub fn pages(&self) -> &[PageReport] {
+        &self.pages
     }
 
     /// What became of the data packets of all flows. Over one path these are what its forward channel
@@ -175,6 +191,17 @@ impl Simulation {
         self.run_recorded(progress, &mut NoRecorder)
     }
 
+    /// As [`run`](Self::run), until all pages have come, whatever else still runs.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn load(
+        &self,
+        progress: &mut dyn FnMut(Time) -> ControlFlow<()>,
+    ) -> Result<Outcome, SimError> {
+        self.run_until(Until::Loaded, progress, &mut NoRecorder)
+    }
+
     /// As [`run`](Self::run), and reports to `recorder` what happens. A run without a recorder is compiled
     /// without reports.
     ///
@@ -182,6 +209,15 @@ impl Simulation {
     /// As [`run`](Self::run).
     pub fn run_recorded<R: Recorder>(
         &self,
+        progress: &mut dyn FnMut(Time) -> ControlFlow<()>,
+        recorder: &mut R,
+    ) -> Result<Outcome, SimError> {
+        self.run_until(Until::Done, progress, recorder)
+    }
+
+    fn run_until<R: Recorder>(
+        &self,
+        until: Until,
         progress: &mut dyn FnMut(Time) -> ControlFlow<()>,
         recorder: &mut R,
     ) -> Result<Outcome, SimError> {
@@ -196,26 +232,29 @@ impl Simulation {
             });
         if simple {
             let network = OnePath::new(&self.scenario.links[0].path, self.seed);
-            self.run_over(network, progress, recorder)
+            self.run_over(network, until, progress, recorder)
         } else {
             let asking = asking_flows(&self.scenario);
             let network = Routed::new(&self.scenario, self.seed, &asking);
-            self.run_over(network, progress, recorder)
+            self.run_over(network, until, progress, recorder)
         }
     }
 
     fn run_over<N: Network, R: Recorder>(
         &self,
         network: N,
+        until: Until,
         progress: &mut dyn FnMut(Time) -> ControlFlow<()>,
         recorder: &mut R,
     ) -> Result<Outcome, SimError> {
         let schemes = self.schemes()?;
         let mut world = World::new(&self.scenario, &schemes, self.seed, network, recorder)?;
-        let end = world.run(Time::ZERO + self.duration, progress)?;
+        let end = world.run(Time::ZERO + self.duration, until, progress)?;
+        let pages = world.page_reports();
         let (flows, data, one_way_delay) = world.finish(end)?;
         Ok(Outcome {
             flows,
+            pages,
             data,
             one_way_delay,
             seed: self.seed,
@@ -223,6 +262,9 @@ impl Simulation {
         })
     }
 }
+
+#[cfg(test)]
+mod page_tests;
 #[cfg(test)]
 mod quic_tests;
 #[cfg(test)]

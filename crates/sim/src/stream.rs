@@ -18,6 +18,8 @@ struct Piece {
     /// One past its last packet; [`u64::MAX`] while it has no end.
     end: u64,
     bytes: u64,
+    /// Bytes of its last packet, with what is before it.
+    tail_bytes: u64,
     /// None: bulk data, which is no message.
     message: Option<Message>,
     way: Way,
@@ -58,6 +60,8 @@ pub struct Stream {
     pieces: VecDeque<Piece>,
     /// Packets before the first of the next message.
     packets: u64,
+    /// Bytes of the last of them.
+    tail_bytes: u64,
     /// The packet after all messages that ends the connection.
     fin: Option<u64>,
     /// How many of `pieces`, from the front, have arrived whole.
@@ -75,6 +79,7 @@ impl Stream {
             mss_bytes: u64::from(mss_bytes),
             pieces: VecDeque::new(),
             packets: 0,
+            tail_bytes: 0,
             fin: None,
             arrived: 0,
             delivered_bytes: 0,
@@ -85,13 +90,50 @@ impl Stream {
     /// The application writes a message; returns the packets to supply.
     pub fn write(&mut self, message: Message) -> u64 {
         let packets = message.bytes.div_ceil(self.mss_bytes);
-        self.push(self.packets + packets, message.bytes, Some(message));
+        self.tail_bytes = message.bytes - (packets - 1) * self.mss_bytes;
+        self.push(
+            self.packets,
+            self.packets + packets,
+            message.bytes,
+            Some(message),
+        );
         packets
+    }
+
+    /// As [`write`](Self::write), but the message begins in the last packet if that is not full and has not left, when
+    /// `next` is the first packet that was never sent: as the kernel's TCP fills what waits in the socket.
+    pub fn write_filling(&mut self, message: Message, next: u64) -> u64 {
+        let room = match self.packets > next {
+            true => self.mss_bytes - self.tail_bytes,
+            false => 0,
+        };
+        if room == 0 {
+            return self.write(message);
+        }
+        let rest = message.bytes.saturating_sub(room);
+        let packets = rest.div_ceil(self.mss_bytes);
+        self.tail_bytes = match packets {
+            0 => self.tail_bytes + message.bytes,
+            _ => rest - (packets - 1) * self.mss_bytes,
+        };
+        self.push(
+            self.packets - 1,
+            self.packets + packets,
+            message.bytes,
+            Some(message),
+        );
+        packets
+    }
+
+    /// Packets that were written and never sent, when `next` is the first of those.
+    pub const fn unsent(&self, next: u64) -> u64 {
+        self.packets.saturating_sub(next)
     }
 
     /// The application begins to write without an end; returns the packets to supply.
     pub fn write_endless(&mut self) -> u64 {
-        self.push(u64::MAX, u64::MAX, None);
+        self.tail_bytes = self.mss_bytes;
+        self.push(self.packets, u64::MAX, u64::MAX, None);
         u64::MAX
     }
 
@@ -107,11 +149,12 @@ impl Stream {
         self.fin == Some(seq)
     }
 
-    fn push(&mut self, end: u64, bytes: u64, message: Option<Message>) {
+    fn push(&mut self, first: u64, end: u64, bytes: u64, message: Option<Message>) {
         self.pieces.push_back(Piece {
-            first: self.packets,
+            first,
             end,
             bytes,
+            tail_bytes: self.tail_bytes,
             message,
             way: Way::UNKNOWN,
         });
@@ -135,11 +178,15 @@ impl Stream {
 
     /// Whether packet `seq` is the last of a message, and the bytes by which it is then shorter than an MSS.
     pub fn end_of_message(&self, seq: u64) -> Option<u16> {
-        let message = self.pieces.get(self.position(seq))?;
-        (message.end == seq + 1).then(|| {
-            let full = (message.end - message.first) * self.mss_bytes;
-            (full - message.bytes) as u16
-        })
+        // the last one with a part of it
+        let message = match self.pieces.back() {
+            Some(last) if last.first <= seq => last,
+            _ => {
+                let begun = self.pieces.partition_point(|message| message.first <= seq);
+                self.pieces.get(begun.checked_sub(1)?)?
+            }
+        };
+        (message.end == seq + 1).then(|| (self.mss_bytes - message.tail_bytes) as u16)
     }
 
     /// Where the message of packet `seq` lies among those that are not forgotten.
@@ -233,6 +280,35 @@ mod tests {
         assert_eq!(stream.write(message(Time::ZERO, 1449)), 2);
         let ends: Vec<Option<u16>> = (0..5).map(|seq| stream.end_of_message(seq)).collect();
         assert_eq!(ends, [Some(1348), None, Some(0), None, Some(1447)]);
+    }
+
+    #[test]
+    fn what_waits_in_the_socket_is_filled() {
+        let mut stream = Stream::new(1448);
+        assert_eq!(stream.write_filling(message(Time::ZERO, 1000), 0), 1);
+        assert_eq!(stream.write_filling(message(Time::ZERO, 400), 0), 0); // 1400 of 1448
+        assert_eq!(
+            stream.write_filling(message(Time::ZERO, 48 + 1448 + 100), 0),
+            2
+        );
+        let ends: Vec<Option<u16>> = (0..3).map(|seq| stream.end_of_message(seq)).collect();
+        assert_eq!(ends, [None, None, Some(1348)]);
+        // what has left is not touched
+        assert_eq!(
+            (
+                stream.unsent(3),
+                stream.write_filling(message(Time::ZERO, 9), 3)
+            ),
+            (0, 1)
+        );
+        assert_eq!(stream.end_of_message(2), Some(1348));
+        let bytes = |whole: Option<Delivered>| whole.map(|whole| whole.message.bytes);
+        assert_eq!(bytes(stream.take_delivered(1)), Some(1000));
+        assert_eq!(bytes(stream.take_delivered(1)), Some(400));
+        assert_eq!(bytes(stream.take_delivered(2)), None);
+        assert_eq!(bytes(stream.take_delivered(4)), Some(1596));
+        assert_eq!(bytes(stream.take_delivered(4)), Some(9));
+        assert_eq!(stream.delivered_bytes(4), 1000 + 400 + 1596 + 9);
     }
 
     #[test]

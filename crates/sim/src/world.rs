@@ -2,6 +2,7 @@
 
 mod conclude;
 mod hosts;
+mod pages;
 mod quic;
 mod records;
 mod two_way;
@@ -17,12 +18,12 @@ use pathcast_trace::{DelayHistogram, PacketEvent};
 
 pub use self::hosts::{Connection, asking_flows};
 
-use self::hosts::{Flow, Framing, Hosts};
+use self::hosts::{Flow, Framing, Hosts, Load};
 use self::records::{ack_record, drop_event, message_record};
 use crate::network::Network;
 use crate::quic::{SINK, SOURCE};
 use crate::recorder::Recorder;
-use crate::simulation::SimError;
+use crate::simulation::{SimError, Until};
 use crate::wire::{Ack, Data, MSS_BYTES};
 
 /// Events between two looks at the progress callback.
@@ -44,6 +45,10 @@ pub struct World<'a, N, R> {
     flows: Vec<Flow>,
     /// The flow of each connection of requests.
     asking: Vec<u32>,
+    /// Pages that are loaded.
+    loads: Vec<Load>,
+    /// Those that have not come.
+    loading: usize,
     /// Timer 2 i is the sender's of connection i, 2 i + 1 the receiver's; then one for each flow's
     /// application.
     timers: Timers,
@@ -68,6 +73,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             connections,
             flows,
             asking,
+            loads,
             over_quic,
         } = Hosts::new(scenario, schemes, run_seed)?;
         let mut timers = Timers::new(2 * connections.len() + flows.len());
@@ -92,6 +98,8 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             open: flows.len(),
             flows,
             asking,
+            loading: loads.len(),
+            loads,
             timers,
             one_way_delay: DelayHistogram::default(),
             keeps_drops,
@@ -107,6 +115,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
     pub fn run(
         &mut self,
         end: Time,
+        until: Until,
         progress: &mut dyn FnMut(Time) -> ControlFlow<()>,
     ) -> Result<Time, SimError> {
         let (mut events, mut at_once, mut last) = (0, 0u64, Time::ZERO);
@@ -147,6 +156,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
                 }
             }
             if self.open == 0 && self.network.in_flight() == 0 {
+                return Ok(now);
+            }
+            if N::BOTH_WAYS && until == Until::Loaded && self.loading == 0 {
                 return Ok(now);
             }
         }
@@ -264,6 +276,10 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             let Some(whole) = stream.take_delivered(receiver.delivered()) else {
                 break;
             };
+            if N::BOTH_WAYS && self.flows[owner as usize].load.is_some() {
+                self.deliver_of_page(now, owner, &whole.message);
+                continue;
+            }
             if R::MESSAGES {
                 self.recorder.message(message_record(now, owner, &whole));
             }
@@ -389,6 +405,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             true => self.opposite(flow),
             false => None,
         };
+        if N::BOTH_WAYS && !self.loads.is_empty() {
+            self.fill(now, flow);
+        }
         let mut has_sent = false;
         let missing = (MSS_BYTES - self.connections[flow as usize].mss_bytes) as u16;
         while let Some(mut segment) = self.connections[flow as usize].sender.poll_transmit(now) {
@@ -467,6 +486,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         let id = self.application(flow);
         let next_write = self.flows[flow as usize].application.next_write();
         self.timers.want(id, next_write);
+        if N::BOTH_WAYS && self.flows[flow as usize].load.is_some() {
+            self.advance_page(now, flow);
+        }
         self.close_if_done(now, flow);
         self.complete_if_done(now, flow);
     }

@@ -42,5 +42,8 @@ pub use record::{
     Direction, MessageRecord, Metadata, Mode, PacketEvent, PacketRecord, QueueRecord, Record,
     SCHEMA_VERSION, Source, Trace,
 };
-pub use report::{DelaySplit, FlowReport, Latency, MessageReport, OneWayDelay, RunReport, Slip};
+pub use report::{
+    DelaySplit, FlowReport, Latency, MessageReport, OneWayDelay, PageReport, ResourceReport,
+    RunReport, Slip,
+};
 pub use watch::{WatchReport, WatchedFlow};

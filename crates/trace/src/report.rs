@@ -7,6 +7,9 @@ use serde::Serialize;
 pub struct RunReport {
     /// One entry per flow, ordered by flow number.
     pub flows: Vec<FlowReport>,
+    /// Pages that were loaded, in the order of their flows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<PageReport>,
     /// Data packets that arrived at the far end of the path.
     pub packets_delivered: u64,
     /// Share of data packets that the queue or random loss dropped.
@@ -51,6 +54,44 @@ pub struct FlowReport {
     /// The messages of an application that writes messages; none for bulk flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<MessageReport>,
+}
+
+/// One load of a page.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PageReport {
+    /// The page's name.
+    pub name: String,
+    /// `http/1.1` or `h2`.
+    pub protocol: String,
+    /// The flow of its first connection; those of the others follow.
+    pub first_flow: u32,
+    /// Connections that were opened.
+    pub connections: u32,
+    /// When the load began, in seconds since the run began.
+    pub start_s: f64,
+    /// From then to the first byte of the first resource; none if it did not come.
+    pub first_byte_ms: Option<f64>,
+    /// From the beginning to the load event; none if the run ended before.
+    pub load_ms: Option<f64>,
+    /// In the page's order.
+    pub resources: Vec<ResourceReport>,
+}
+
+/// When what came of a resource, in milliseconds since the load began; none for what did not happen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ResourceReport {
+    /// Its id in the page.
+    pub id: String,
+    /// The browser wanted it.
+    pub wanted_ms: Option<f64>,
+    /// The request was written.
+    pub asked_ms: Option<f64>,
+    /// The first bytes of the response came.
+    pub first_byte_ms: Option<f64>,
+    /// The last ones came.
+    pub finished_ms: Option<f64>,
+    /// The flow that it came over.
+    pub flow: Option<u32>,
 }
 
 /// The fate of the messages that an application wrote.

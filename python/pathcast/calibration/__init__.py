@@ -7,7 +7,7 @@ the posterior, from which `what_if` runs other schemes and workloads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -306,16 +306,18 @@ def _likeliest(
         if changing is not None:
             screened.append((list(flows), Model(link=changing)))
         parts = np.linspace(0.4, 0.8, len(screened) + 1)
-        tried = [
-            fitted(from_, to, model, like, _SCREENING)
-            for (like, model), from_, to in zip(screened, parts[:-1], parts[1:], strict=True)
-        ]
-        likely = min(tried, key=_misfit)
+        tried = []
+        for (like, model), from_, to in zip(screened, parts[:-1], parts[1:], strict=True):
+            # a model by which no flow resembles the trace explains nothing
+            with suppress(ModelError):
+                tried.append(fitted(from_, to, model, like, _SCREENING))
+        likely = min([best, *tried], key=_misfit)
         part = _MANAGED_PART if likely[0].model in _MANAGED else _OTHER_PART
-        if _misfit(likely) <= part * _misfit(best):
-            full = fitted(0.8, 1.0, likely[0].model)
-            if _misfit(full) <= part * _misfit(best):
-                best = full
+        if likely is not best and _misfit(likely) <= part * _misfit(best):
+            with suppress(ModelError):
+                full = fitted(0.8, 1.0, likely[0].model)
+                if _misfit(full) <= part * _misfit(best):
+                    best = full
     if progress:
         progress(1.0)
     return best

@@ -56,7 +56,7 @@ COMMANDS: dict[str, Command] = {
         "inspect",
         "inspect",
         START,
-        "Describe a path, scenario or trace, and list the commands that take it.",
+        "Describe a path, scenario, page or trace, and list the commands that take it.",
         "path.toml",
     ),
     "doctor": Command("doctor", "doctor", START, _DOCTOR, ""),
@@ -190,6 +190,13 @@ COMMANDS: dict[str, Command] = {
         PREDICT,
         "Compare what other schemes, windows and workloads would get on a path, or on the path of a trace.",
         "trace.parquet --scheme cubic --scheme bbr",
+    ),
+    "predict page": Command(
+        "predict_page",
+        "page",
+        PREDICT,
+        "Forecast how long a page takes by HTTP/1.1 and HTTP/2 over a path, and which one loads it sooner.",
+        "page.har --rtt 0.05 --loss 0.01",
     ),
     "evaluate": Command(
         "evaluate",

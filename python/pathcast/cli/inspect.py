@@ -16,6 +16,8 @@ from pathcast.path import is_name
 
 #: Flows of a trace that are listed; `--json` has all.
 MOST_FLOWS = 20
+#: Where a page file has its first resource.
+_HEAD_BYTES = 1 << 16
 
 #: By kind of file: tasks, each with its command; `{}` stands for the file.
 _NEXT = {
@@ -25,7 +27,12 @@ _NEXT = {
         ("open a shell behind it", "shell {}"),
         ("compare congestion controls on it", "sweep {} --scheme cubic --scheme bbr"),
         ("forecast transfers over it", "predict transfer --path {}"),
+        ("forecast how long a page takes over it", "predict page page.har --path {}"),
         ("print it with all defaults", "path show {}"),
+    ),
+    "page": (
+        ("forecast how long it takes by each protocol", "predict page {} --rtt 0.05 --loss 0.01"),
+        ("the same, as a report", "predict page {} --rtt 0.05 --loss 0.01 -o report.html"),
     ),
     "scenario": (
         ("run it in the simulator", "simulate {} -o trace.parquet"),
@@ -35,10 +42,12 @@ _NEXT = {
         ("say what limits it", "diagnose {}"),
         ("forecast its throughput", "predict throughput {}"),
         ("forecast transfers over its path", "predict transfer {}"),
+        ("infer its path", "calibrate {} -o path.toml"),
+        ("say what other schemes would get", "what-if {}"),
         ("fit the loss curve p(cwnd)", "fit {}"),
         ("score the forecasts on it", "evaluate {}"),
         ("find changes of its path", "follow {}"),
-        ("convert it", "convert {} -o trace.parquet"),
+        ("convert it", "convert {} -o converted.parquet"),
     ),
 }
 
@@ -46,11 +55,14 @@ _NEXT = {
 def inspect(
     file: Annotated[
         FilePath,
-        typer.Argument(metavar="FILE", help="A path, a scenario, or a trace of any known format."),
+        typer.Argument(
+            metavar="FILE",
+            help="A path, a scenario, a page or HAR, or a trace of any known format.",
+        ),
     ],
     as_json: Json = False,
 ) -> None:
-    """Describe a path, scenario or trace, and list the commands that take it."""
+    """Describe a path, scenario, page or trace, and list the commands that take it."""
     if not file.exists() and not is_name(str(file)):
         raise PathFileError(
             f"{file}: there is no such file, and no such command; `pathcast --help` lists the commands"
@@ -76,6 +88,8 @@ def inspect(
 
 def _facts(file: FilePath) -> tuple[str, dict[str, Any]]:
     """The kind of a file, and what is in it."""
+    if file.is_file() and _is_page(file):
+        return "page", _of_page(file)
     if file.suffix.lower() != ".toml" and (file.is_file() or not is_name(str(file))):
         return "trace", _of_trace(file)
     from pathcast.scenario import Scenario, load
@@ -100,6 +114,32 @@ def _facts(file: FilePath) -> tuple[str, dict[str, Any]]:
         "queue_bytes": path.queue_bytes,
         "queue_packets": path.queue_packets,
         "bandwidth_delay_product_bytes": None if bdp is None else round(bdp),
+    }
+
+
+def _is_page(file: FilePath) -> bool:
+    """Whether a file is a HAR by its name, or a page file by its tables."""
+    suffixes = [suffix.lower() for suffix in file.suffixes]
+    if ".har" in suffixes[-2:]:
+        return True
+    if suffixes[-1:] != [".toml"]:
+        return False
+    with file.open("rb") as content:
+        return b"[[resources]]" in content.read(_HEAD_BYTES)
+
+
+def _of_page(file: FilePath) -> dict[str, Any]:
+    from pathcast.page import Page
+
+    pages = Page.load_all(file)
+    first = pages[0]
+    return {
+        "name": ", ".join(page.name for page in pages) or None,
+        "resources": sum(len(page.resources) for page in pages),
+        "kilobytes": round(sum(page.body_bytes for page in pages) / 1000),
+        "origins": first.origins,
+        "load_event_ms": None if first.on_load_ms is None else round(first.on_load_ms),
+        "warnings": "; ".join(first.warnings) or None,
     }
 
 

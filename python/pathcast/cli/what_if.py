@@ -86,7 +86,7 @@ def what_if(
             scheme or ["cubic", "bbr"], workload or [_BULK], windows, flows or [1]
         )
     ]
-    path = _read(source, flow, trace_scheme, seed)
+    path = read_path(source, flow, trace_scheme, seed)
     with progress_bar("simulated", 1.0, "") as show:
         found = run(
             path, alternatives, by=by, duration_s=duration, draws=draws, seed=seed, progress=show
@@ -105,10 +105,10 @@ def what_if(
         out.print(f"{output}: the report")
 
 
-def _read(
+def read_path(
     source: FilePath, flow: str | None, trace_scheme: str | None, seed: int
 ) -> Path | Scenario | Calibration:
-    """A path or scenario file, with the posterior beside it if there is one; else a trace."""
+    """Read a path or scenario file, with the posterior beside it if there is one; else a trace."""
     if source.name.endswith(".posterior.json"):
         return Calibration.load(source)
     if source.suffix == ".toml":

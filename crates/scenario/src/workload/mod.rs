@@ -9,6 +9,7 @@ mod portions;
 mod replay;
 mod request_response;
 mod transfer;
+mod web_page;
 
 pub use constant_rate::Arrivals;
 pub use kind::Write;
@@ -138,6 +139,7 @@ workloads! {
     ConstantRate in constant_rate;
     Replay in replay;
     RequestResponse in request_response;
+    WebPage in web_page;
 }
 
 impl Workload {
@@ -160,6 +162,19 @@ impl Workload {
     /// Whether the far end asks for the data: messages are requests, which go the other way.
     pub fn asks(&self) -> bool {
         self.pace() == Pace::Answers
+    }
+
+    /// Whether it is a page over HTTP, which a [`PageLoad`](crate::PageLoad) loads.
+    pub const fn is_page(&self) -> bool {
+        matches!(self, Self::WebPage(_))
+    }
+
+    /// Connections of one flow of the scenario: more than one for a page over HTTP.
+    pub fn connections(&self) -> u32 {
+        match self {
+            Self::WebPage(page) => page.connections(),
+            _ => 1,
+        }
     }
 
     /// The value of the key `workload`.

@@ -38,7 +38,7 @@ impl Routed {
         for (group, spec) in scenario.flows.iter().enumerate() {
             let data = route(group, spec.heading);
             let ack = route(group, spec.heading.opposite());
-            connections.extend((0..spec.count).map(|_| Routes { data, ack }));
+            connections.extend((0..spec.connections()).map(|_| Routes { data, ack }));
         }
         for &flow in asking {
             let Routes { data, ack } = connections[flow as usize];

@@ -51,7 +51,7 @@ fn counts<N: Network>(spec: &Simulation, network: N) -> Result<Counters, String>
     let mut world = world.map_err(|error| error.to_string())?;
     let end = Time::ZERO + spec.duration;
     world
-        .run(end, &mut |_| ControlFlow::Continue(()))
+        .run(end, Until::Done, &mut |_| ControlFlow::Continue(()))
         .map_err(|error| error.to_string())?;
     let c = world.network.counters();
     for (number, connection) in world.connections.iter().enumerate() {

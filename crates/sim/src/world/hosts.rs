@@ -3,7 +3,9 @@
 use pathcast_congestion::{Controller, Scheme};
 use pathcast_path::{Span, Time, seed};
 use pathcast_quic::Identity;
-use pathcast_scenario::{Application, Datagrams, FlowSpec, Message, Scenario, Transport};
+use pathcast_scenario::{
+    Application, Datagrams, FlowSpec, Message, PageLoad, Protocol, Scenario, Transport, Workload,
+};
 use pathcast_tcp::{Handshake, Receiver, ReceiverConfig, Sender, Start};
 use pathcast_trace::DelayHistogram;
 use rand_core::RngCore;
@@ -45,9 +47,20 @@ pub(super) struct Flow {
     pub(super) start: Time,
     /// The connection that carries requests, if there are any.
     pub(super) requests: Option<u32>,
+    /// The page of which it is a connection.
+    pub(super) load: Option<u32>,
     /// Its connection ends with a FIN when it writes no more.
     pub(super) closes: bool,
     pub(super) latency: Option<Box<DelayHistogram>>,
+}
+
+/// A page that is loaded over several flows.
+pub(super) struct Load {
+    pub(super) load: PageLoad,
+    /// The flow of its first connection; those of the others follow.
+    pub(super) first: u32,
+    pub(super) start: Time,
+    pub(super) protocol: Protocol,
 }
 
 /// All of them.
@@ -57,6 +70,7 @@ pub(super) struct Hosts {
     pub(super) flows: Vec<Flow>,
     /// The flow of each connection of requests.
     pub(super) asking: Vec<u32>,
+    pub(super) loads: Vec<Load>,
     pub(super) over_quic: bool,
 }
 
@@ -87,10 +101,9 @@ impl Hosts {
         let mut connections = Vec::new();
         let mut flows = Vec::new();
         let mut of_requests = Vec::new();
-        let groups = (0..).zip(&scenario.flows);
-        let groups = groups.flat_map(|(i, spec)| (0..spec.count).map(move |_| i));
-        for ((number, flow), group) in (0..).zip(scenario.flows_with_seed(run_seed)).zip(groups) {
-            let (spec, scheme) = (flow.spec, &schemes[group]);
+        let mut loads = Vec::new();
+        for (number, flow) in (0..).zip(scenario.flows_with_seed(run_seed)) {
+            let (spec, scheme) = (flow.spec, &schemes[flow.group]);
             let rtt = scenario.idle_rtt(spec, HANDSHAKE_BYTES);
             let mut connect = |start, framing| {
                 // datagrams never use it
@@ -127,6 +140,17 @@ impl Hosts {
             if asks_apart(spec) {
                 of_requests.push((number, connect(start_of_requests, messages())));
             }
+            if let Workload::WebPage(page) = &spec.workload
+                && flow.connection == 0
+            {
+                let load = PageLoad::new(&page.page, page.http, flow.start);
+                loads.push(Load {
+                    load,
+                    first: number,
+                    start: flow.start,
+                    protocol: page.http.protocol,
+                });
+            }
             flows.push(Flow {
                 scheme: match scheme {
                     Some(scheme) => scheme.to_string(),
@@ -137,6 +161,7 @@ impl Hosts {
                 application: Application::new(spec, flow.start, run_seed, number),
                 start: flow.start,
                 requests: None,
+                load: spec.workload.is_page().then(|| loads.len() as u32 - 1),
                 closes: handshake && !asks,
                 latency: None,
             });
@@ -151,6 +176,7 @@ impl Hosts {
             connections,
             flows,
             asking,
+            loads,
             over_quic: identity.is_some(),
         })
     }

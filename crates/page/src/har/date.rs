@@ -1,0 +1,13 @@
+//! Dates of archives.
+
+use chrono::DateTime;
+
+/// Nanoseconds of a date of RFC 3339 since 1970; none if it is no date, or one of another century.
+pub fn nanos(date: &str) -> Option<i64> {
+    let date = date.trim();
+    let read = DateTime::parse_from_rfc3339(date)
+        // some write the offset without its colon
+        .or_else(|_| DateTime::parse_from_str(date, "%Y-%m-%dT%H:%M:%S%.f%z"))
+        .ok()?;
+    read.timestamp_nanos_opt()
+}

@@ -1,0 +1,164 @@
+//! Web pages: their files, and their loads.
+
+use std::sync::Arc;
+
+use numpy::{IntoPyArray, PyArray2, ndarray::Array2};
+use pathcast_scenario::{Cause, Node, Page, har};
+use pathcast_sim::load_many;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::{Value, json};
+
+use crate::batch::{Spec, run_all, simulations};
+use crate::errors::{PathFileError, SimulationError};
+
+/// A page that was read.
+#[pyclass(frozen, module = "pathcast._internal")]
+pub struct PageSpec {
+    page: Arc<Page>,
+    /// When the load event came in a recording, in milliseconds.
+    #[pyo3(get)]
+    on_load_ms: Option<f64>,
+    /// What the file lacks, and what was inferred in its place.
+    #[pyo3(get)]
+    warnings: Vec<String>,
+}
+
+impl PageSpec {
+    fn of(page: Page) -> Self {
+        Self {
+            page: Arc::new(page),
+            on_load_ms: None,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+#[pymethods]
+impl PageSpec {
+    /// The pages of a page file or of a HAR; `file` names it in errors.
+    #[staticmethod]
+    fn parse(py: Python<'_>, content: &[u8], file: &str) -> PyResult<Vec<Self>> {
+        let wrong = |message: String| PathFileError::new_err(message);
+        if content.trim_ascii_start().starts_with(b"{") || content.starts_with(b"\xef\xbb\xbf{") {
+            let pages = py.detach(|| har::read(content));
+            let pages = pages.map_err(|error| wrong(format!("{file}: {error}")))?;
+            let specs = pages.into_iter().map(|one| Self {
+                page: Arc::new(one.page),
+                on_load_ms: one.on_load_ms,
+                warnings: one.warnings,
+            });
+            return Ok(specs.collect());
+        }
+        let text = std::str::from_utf8(content)
+            .map_err(|_| wrong(format!("{file}: is neither a HAR nor a page file in TOML")))?;
+        let page = Page::parse(text, file).map_err(|error| wrong(error.to_string()))?;
+        Ok(vec![Self::of(page)])
+    }
+
+    /// The text of a page file, every default written out.
+    fn to_toml(&self) -> String {
+        self.page.to_toml()
+    }
+
+    /// The page as a value of TOML in one line.
+    fn to_inline_toml(&self) -> String {
+        self.page.to_inline_toml()
+    }
+
+    /// The page as static files of one server.
+    fn as_replica(&self) -> Self {
+        Self::of((*self.page).clone().as_replica())
+    }
+
+    /// Name, resources and tasks, as JSON.
+    fn summary(&self) -> String {
+        let cause = |cause: &Cause| {
+            let (key, number) = match cause.of {
+                Node::Resource(number) => ("resource", number),
+                Node::Task(number) => ("task", number),
+            };
+            json!({key: number, "at": cause.at, "wait_ms": cause.wait.as_secs() * 1e3})
+        };
+        let causes = |all: &[Cause]| all.iter().map(cause).collect::<Vec<Value>>();
+        let resources = self.page.resources.iter().map(|one| {
+            json!({
+                "id": one.id,
+                "url": one.url,
+                "type": one.kind.name(),
+                "priority": one.priority.name(),
+                "request_bytes": one.request_bytes,
+                "header_bytes": one.header_bytes,
+                "body_bytes": one.body_bytes,
+                "server_ms": one.server_time.as_secs() * 1e3,
+                "causes": causes(&one.causes),
+                "blocks_load": one.blocks_load,
+            })
+        });
+        let tasks = self.page.tasks.iter().map(|one| {
+            json!({
+                "id": one.id,
+                "ms": one.time.as_secs() * 1e3,
+                "causes": causes(&one.causes),
+                "blocks_load": one.blocks_load,
+            })
+        });
+        json!({
+            "name": self.page.name,
+            "resources": resources.collect::<Vec<_>>(),
+            "tasks": tasks.collect::<Vec<_>>(),
+        })
+        .to_string()
+    }
+}
+
+/// Runs scenarios that each load one and the same page first. Each quantity in milliseconds since the load began, NaN
+/// where it did not happen: `load` and `connections` of each run, in a table of one column; `wanted`, `asked`,
+/// `first_byte` and `finished` of each run (a row) and resource (a column).
+#[pyfunction]
+#[pyo3(signature = (specs, threads=0, progress=None))]
+pub fn load_pages<'py>(
+    py: Python<'py>,
+    specs: Vec<Spec<'_>>,
+    threads: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let simulations = simulations(specs);
+    let outcomes = run_all(py, &simulations, load_many, threads, progress)?;
+    let mut pages = Vec::new();
+    for (number, ended) in outcomes.iter().enumerate() {
+        let page = match ended {
+            Some(Ok(outcome)) => outcome.pages().first(),
+            Some(Err(error)) => {
+                return Err(SimulationError::new_err(format!("load {number}: {error}")));
+            }
+            None => None,
+        };
+        let missing = || SimulationError::new_err(format!("run {number} loads no page"));
+        pages.push(page.ok_or_else(missing)?);
+    }
+    let columns = pages.first().map_or(0, |page| page.resources.len());
+    if pages.iter().any(|page| page.resources.len() != columns) {
+        return Err(SimulationError::new_err("the runs load different pages"));
+    }
+    let found = PyDict::new(py);
+    let put = |name, table: Array2<f64>| -> PyResult<()> {
+        let table: Bound<'_, PyArray2<f64>> = table.into_pyarray(py);
+        found.set_item(name, table)
+    };
+    let known = |value: Option<f64>| value.unwrap_or(f64::NAN);
+    let one =
+        |of: &dyn Fn(usize) -> f64| Array2::from_shape_fn((pages.len(), 1), |(run, _)| of(run));
+    put("load", one(&|run| known(pages[run].load_ms)))?;
+    put("connections", one(&|run| f64::from(pages[run].connections)))?;
+    let each = |of: fn(&pathcast_trace::ResourceReport) -> Option<f64>| {
+        Array2::from_shape_fn((pages.len(), columns), |(run, resource)| {
+            known(of(&pages[run].resources[resource]))
+        })
+    };
+    put("wanted", each(|one| one.wanted_ms))?;
+    put("asked", each(|one| one.asked_ms))?;
+    put("first_byte", each(|one| one.first_byte_ms))?;
+    put("finished", each(|one| one.finished_ms))?;
+    Ok(found)
+}

@@ -1,0 +1,168 @@
+use std::sync::Arc;
+
+use pathcast_page::{Page, Protocol};
+use pathcast_path::{Span, Time};
+
+use super::*;
+use crate::application::{Message, Side};
+
+const ONE_WAY: Span = Span::from_millis(10);
+
+/// Carries all messages in 10 ms, and asks servers for a record whenever one has arrived: times of the load event and
+/// of the ends of all resources, in ms, and the number of connections.
+fn load(page: &str, http: Http) -> (u64, Vec<u64>, usize) {
+    let page = Arc::new(Page::parse(page, "page.toml").unwrap());
+    let mut load = PageLoad::new(&page, http, Time::ZERO);
+    let mut under_way: Vec<(Time, usize, Message)> = Vec::new();
+    let mut now = Time::ZERO;
+    load.advance(now);
+    for _ in 0..100_000 {
+        while let Some((connection, message)) = load.take_written() {
+            under_way.push((now + ONE_WAY, connection, message));
+        }
+        for connection in 0..load.connections() {
+            let busy = under_way
+                .iter()
+                .any(|(_, one, message)| *one == connection && message.from == Side::Source);
+            if !busy && let Some(message) = load.take_record(now, connection) {
+                under_way.push((now + ONE_WAY, connection, message));
+            }
+        }
+        let next = under_way
+            .iter()
+            .map(|(at, ..)| *at)
+            .chain(load.next())
+            .min();
+        let Some(next) = next else { break };
+        now = next;
+        load.advance(now);
+        let due = under_way.iter().position(|(at, ..)| *at <= now);
+        if let Some(due) = due {
+            let (_, connection, message) = under_way.remove(due);
+            load.on_delivered(now, connection, &message);
+        }
+    }
+    assert!(load.is_done());
+    let ms = |at: Option<Time>| at.unwrap().as_nanos() / 1_000_000;
+    let ends = load
+        .times()
+        .iter()
+        .map(|times| ms(times.finished))
+        .collect();
+    (ms(load.loaded()), ends, load.opened())
+}
+
+fn http(protocol: Protocol) -> Http {
+    Http::new(protocol)
+}
+
+/// A document and `count` images of `bytes` that it names at its beginning.
+fn images(count: usize, bytes: u32) -> String {
+    let mut page = "[[resources]]\nurl = 'https://a.org/'\nsize = '1 kB'\n".to_string();
+    for number in 0..count {
+        page += &format!(
+            "[[resources]]\nurl = 'https://a.org/{number}'\ntype = 'image'\nsize = '{bytes} B'\n\
+             after = {{ of = 'https://a.org/', at = 0 }}\n"
+        );
+    }
+    page
+}
+
+#[test]
+fn a_secured_request_takes_two_round_trips() {
+    let page = images(0, 1);
+    // hello, certificate, request, response: 10 ms each
+    assert_eq!(load(&page, http(Protocol::Http2)), (40, vec![40], 1));
+    let old = Http {
+        tls: Tls::V1_2,
+        ..http(Protocol::Http1)
+    };
+    assert_eq!(load(&page, old).0, 60);
+    let plain = Http {
+        tls: Tls::None,
+        dns: Span::from_millis(7),
+        ..http(Protocol::Http1)
+    };
+    assert_eq!(load(&page, plain).0, 27);
+}
+
+#[test]
+fn http_1_has_six_connections_with_one_request_each() {
+    // 13 images: one on the open connection in each round trip of 20 ms; the five others open in 20 ms
+    let (loaded, ends, opened) = load(&images(13, 1000), http(Protocol::Http1));
+    assert_eq!(opened, 6);
+    let mut rounds: Vec<u64> = ends[1..].to_vec();
+    rounds.sort_unstable();
+    assert_eq!(
+        rounds,
+        [60, 80, 80, 80, 80, 80, 80, 100, 100, 100, 100, 100, 100]
+    );
+    assert_eq!(loaded, 100);
+}
+
+#[test]
+fn http_2_asks_for_all_at_once_over_one_connection() {
+    let (_, ends, opened) = load(&images(3, 1000), http(Protocol::Http2));
+    // this transport carries one record after another: 10 ms each
+    assert_eq!((ends, opened), (vec![40, 60, 70, 80], 1));
+}
+
+#[test]
+fn what_is_urgent_overtakes_unless_servers_take_turns() {
+    let page = images(1, 80_000)
+        + "[[resources]]\nurl = 'https://a.org/style'\ntype = 'stylesheet'\nsize = '1 kB'\n\
+           after = { of = 'https://a.org/', wait = '5 ms' }\n";
+    let (_, ends, _) = load(&page, http(Protocol::Http2));
+    assert!(ends[2] < ends[1] - 50, "{ends:?}");
+    let (_, ends, _) = load(&images(2, 40_000), http(Protocol::Http2));
+    assert_eq!(ends[2] - ends[1], 50); // five records of one, then five of the other
+    let in_turn = Http {
+        streams: StreamOrder::RoundRobin,
+        ..http(Protocol::Http2)
+    };
+    let (_, ends, _) = load(&images(2, 40_000), in_turn);
+    assert!(ends[2] - ends[1] <= 20, "{ends:?}");
+}
+
+#[test]
+fn children_wait_for_their_share_of_the_parent_and_for_tasks() {
+    let page = "
+        [[resources]]
+        url = 'https://a.org/'
+        size = '64 kB'
+        [[resources]]
+        url = 'https://a.org/early'
+        size = '10 B'
+        after = { of = 'https://a.org/', at = 0.3 }
+        [[resources]]
+        url = 'https://b.org/script'
+        size = '10 B'
+        [[resources]]
+        url = 'https://a.org/late'
+        size = '10 B'
+        after = ['work', { of = 'https://a.org/early', wait = '3 ms' }]
+        [[resources]]
+        url = 'https://a.org/beacon'
+        size = '10 B'
+        after = 'work'
+        server_time = '500 ms'
+        blocks_load = false
+        [[tasks]]
+        id = 'work'
+        time = '25 ms'
+        after = 'https://b.org/script'
+        [[tasks]]
+        id = 'other'
+        time = '100 ms'
+        after = 'https://b.org/script'
+    ";
+    let (loaded, ends, opened) = load(page, http(Protocol::Http2));
+    assert_eq!(opened, 2);
+    // eight records from 40 ms on; the third brings the share to 0.38; 10 ms to ask; then after the records
+    assert_eq!((ends[0], ends[1]), (110, 120));
+    assert_eq!(ends[2], 110 + 40);
+    assert_eq!(ends[3], 150 + 25 + 20);
+    assert_eq!(ends[4], 150 + 25 + 20 + 500);
+    // the tasks run one after another
+    assert_eq!(loaded, 150 + 25 + 100);
+}

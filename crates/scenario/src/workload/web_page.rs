@@ -1,0 +1,107 @@
+//! A browser that loads a page.
+
+use std::sync::Arc;
+
+use pathcast_page::{Page, Protocol, har};
+use pathcast_path::reader::{Field, Loader, Read, SIZE, TIME, Table};
+use pathcast_path::{Size, Span, Time};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::kind::{Kind, Next, Pace, Write};
+use crate::http::{Http, StreamOrder, Tls};
+
+/// A page, loaded once over HTTP. What is written when is up to a [`PageLoad`](crate::PageLoad).
+#[derive(Clone, Debug, PartialEq)]
+pub struct WebPage {
+    /// What is loaded.
+    pub page: Arc<Page>,
+    /// How.
+    pub http: Http,
+}
+
+impl WebPage {
+    pub(super) fn connections(&self) -> u32 {
+        self.page.connections(self.http.protocol) as u32
+    }
+}
+
+impl Kind for WebPage {
+    const NAME: &'static str = "page";
+    const KEYS: &'static [&'static str] =
+        &["page", "protocol", "tls", "certificate", "dns", "streams"];
+    type State = ();
+
+    fn read(_: Field<'_, '_>, table: Table<'_, '_>, load: &mut Loader<'_>) -> Read<Self> {
+        let protocol = table.or("protocol", Protocol::Http2, named)?;
+        let defaults = Http::new(protocol);
+        let certificate = match table.get("certificate") {
+            None => defaults.certificate_bytes,
+            Some(field) => field.quantity::<Size>(SIZE)?.as_bytes(),
+        };
+        Ok(Self {
+            page: Arc::new(read_page(table.need("page")?, load)?),
+            http: Http {
+                tls: table.or("tls", defaults.tls, named::<Tls>)?,
+                certificate_bytes: certificate,
+                dns: table.or("dns", defaults.dns, |field| field.quantity::<Span>(TIME))?,
+                streams: table.or("streams", defaults.streams, named::<StreamOrder>)?,
+                ..defaults
+            },
+        })
+    }
+
+    fn keys_to_toml(&self) -> String {
+        let Http {
+            protocol,
+            tls,
+            certificate_bytes,
+            dns,
+            streams,
+        } = self.http;
+        let (page, tls, streams) = (self.page.to_inline_toml(), tls.name(), streams.name());
+        format!(
+            "page = {page}, protocol = \"{protocol}\", tls = \"{tls}\", \
+             certificate = \"{certificate_bytes} B\", dns = \"{dns}\", streams = \"{streams}\""
+        )
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::Answers
+    }
+
+    fn step(&self, (): &mut (), _: Time, _: &mut Xoshiro256PlusPlus) -> (Option<Write>, Next) {
+        (None, Next::Waits)
+    }
+}
+
+fn named<T: std::str::FromStr<Err: std::fmt::Display>>(field: Field<'_, '_>) -> Read<T> {
+    match field.text("text")?.parse() {
+        Ok(value) => Ok(value),
+        Err(why) => field.wrong(why),
+    }
+}
+
+/// A page file or an archive by its name, or the page itself.
+fn read_page(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Page> {
+    if let Some(table) = field.as_table() {
+        return Page::read(table, field.at());
+    }
+    let name = field.text("the name of a page file or of a HAR")?;
+    let content = match load(name) {
+        Ok(content) => content,
+        Err(why) => return field.wrong(format_args!("{name}: {why}")),
+    };
+    if content.trim_ascii_start().starts_with(b"{") {
+        return match har::read(&content) {
+            Ok(mut pages) => Ok(pages.swap_remove(0).page),
+            Err(error) => field.wrong(format_args!("{name}: {error}")),
+        };
+    }
+    let Ok(text) = std::str::from_utf8(&content) else {
+        return field.wrong(format_args!("{name}: is not text"));
+    };
+    match Page::parse(text, name) {
+        Ok(page) => Ok(page),
+        Err(error) => field.wrong(error),
+    }
+}

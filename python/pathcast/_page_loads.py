@@ -1,0 +1,368 @@
+"""How long pages take over a path, by each version of HTTP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pathcast import _internal
+from pathcast._what_if import Alternative
+from pathcast.calibration import Calibration
+from pathcast.exceptions import ModelError, translated
+from pathcast.page import Page
+from pathcast.path import Path
+from pathcast.scenario import Scenario
+from pathcast.trace import Column
+
+#: The versions of HTTP, as TLS negotiates them.
+PROTOCOLS = ("http/1.1", "h2")
+#: Simulated loads of a page by each protocol.
+LOADS = 200
+#: Virtual seconds after which a load that has not ended counts as one that does not.
+LONGEST_S = 300.0
+#: Copies of the loads by which the confidence is estimated.
+_COPIES = 2000
+_BOOTSTRAP_SEED = 20
+#: Standard deviation of the logarithm of the ratio of two protocols' times, simulated against measured in Chromium
+#: (docs/results/page-loads.md).
+_AGREEMENT = 0.05
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Loads of a page by one protocol, over one path or over paths drawn from a calibration.
+
+    Attributes:
+        protocol: `http/1.1` or `h2`.
+        load_ms: from the beginning to the load event; infinite if it did not come within 300 s; shape of n loads.
+        connections: opened in each load; shape n.
+        wanted_ms: when the browser wanted each resource, since the beginning, NaN if it never did; shape n x resources.
+        asked_ms: when the request left; the same shape.
+        first_byte_ms: when the first byte of the response came; the same shape.
+        finished_ms: when the last one came; the same shape.
+
+    """
+
+    protocol: str
+    load_ms: Column
+    connections: Column
+    wanted_ms: Column
+    asked_ms: Column
+    first_byte_ms: Column
+    finished_ms: Column
+
+    @property
+    def plt_ms(self) -> float:
+        """The median time to the load event."""
+        return float(np.median(self.load_ms))
+
+    def quantile(self, level: float) -> float:
+        """A quantile of the times to the load event, in milliseconds; infinite if so many loads did not end."""
+        # not interpolated: a load that does not end is infinite
+        return float(np.quantile(self.load_ms, level, method="higher"))
+
+    @property
+    def typical(self) -> int:
+        """The number of the load whose time is nearest to the median."""
+        return int(np.argsort(self.load_ms, kind="stable")[(len(self.load_ms) - 1) // 2])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it; None where loads did not end."""
+        found = {"plt_ms": self.plt_ms, "p10": self.quantile(0.1), "p90": self.quantile(0.9)}
+        found["first_byte_ms"] = float(np.median(self.first_byte_ms[:, 0]))
+        found["connections"] = float(np.median(self.connections))
+        return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class PageForecast:
+    """How long a page takes by each protocol, and which one is the choice.
+
+    Attributes:
+        page: what was loaded.
+        scheme: congestion control of the servers.
+        loads: by protocol, in the order asked.
+        choice: the protocol with the least median time to the load event.
+        confidence: probability that its median is the least, over chance, what is not known of the path, and how the
+            simulator differs from a browser.
+        engine: `simulator`.
+
+    """
+
+    page: Page
+    scheme: str
+    loads: dict[str, Loads]
+    choice: str
+    confidence: float
+    engine: str = "simulator"
+
+    @property
+    def gain(self) -> float:
+        """How much longer the second best takes than the choice, as a part of the choice's median; 0 without another."""
+        others = [one.plt_ms for name, one in self.loads.items() if name != self.choice]
+        best = self.loads[self.choice].plt_ms
+        if not others or not math.isfinite(best):
+            return 0.0
+        return min(others) / best - 1
+
+    def verdict(self) -> str:
+        """Say in one sentence which protocol loads the page sooner, by how much, and how sure that is."""
+        best = self.loads[self.choice]
+        if not math.isfinite(best.plt_ms):
+            return f"Most loads do not end within {LONGEST_S:g} s by any protocol."
+        took = f"half of the loads by {self.choice} end within {best.plt_ms:.0f} ms"
+        if len(self.loads) == 1:
+            return f"{took[0].upper()}{took[1:]}."
+        if not math.isfinite(self.gain):
+            return f"{self.choice} is the choice: {took}; most loads by the other do not end."
+        other = f"the other takes {self.gain:.0%} longer"
+        sure = "over 99 %" if self.confidence > 0.99 else f"{100 * self.confidence:.0f} %"
+        if self.confidence < 0.8:
+            return f"Level: {took}, and {other}, which is not sure ({sure})."
+        return f"{self.choice} loads it sooner: {took}; {other} ({sure} sure)."
+
+    def critical_path(self, protocol: str) -> list[dict[str, Any]]:
+        """Return the resources and tasks of the typical load that the load event waited for, the first one first.
+
+        Each is the last of what its successor waited for. Returns:
+            `id`, `wanted_ms`, `asked_ms`, `first_byte_ms` and `finished_ms` of each resource.
+
+        """
+        found = self.loads[protocol]
+        return critical_path(self.page, found, found.typical)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        found: dict[str, Any] = {name: one.to_dict() for name, one in self.loads.items()}
+        return found | {
+            "choice": self.choice,
+            "confidence": self.confidence,
+            "engine": self.engine,
+            "page": self.page.name,
+            "scheme": self.scheme,
+        }
+
+
+def critical_path(page: Page, loads: Loads, run: int) -> list[dict[str, Any]]:
+    """Return what the load event of one load waited for, back to the beginning."""
+    ends = loads.finished_ms[run]
+    blocking = [
+        number
+        for number, one in enumerate(page.resources)
+        if one["blocks_load"] and math.isfinite(ends[number])
+    ]
+    if not blocking:
+        return []
+    resource = max(blocking, key=lambda number: ends[number])
+    chain = [resource]
+    while True:
+        causes = _resources_before(page, page.resources[chain[-1]]["causes"])
+        wanted = loads.wanted_ms[run, chain[-1]]
+        # the last of the causes to be met: it had come by the time the resource was wanted, wholly or in part
+        known = [one for one in causes if math.isfinite(loads.first_byte_ms[run, one])]
+        if not known or len(chain) > len(page.resources):
+            break
+        chain.append(
+            max(known, key=lambda one: (min(ends[one], wanted), loads.first_byte_ms[run, one]))
+        )
+    return [
+        {
+            "id": page.resources[one]["id"],
+            "url": page.resources[one]["url"],
+            "wanted_ms": float(loads.wanted_ms[run, one]),
+            "asked_ms": float(loads.asked_ms[run, one]),
+            "first_byte_ms": float(loads.first_byte_ms[run, one]),
+            "finished_ms": float(ends[one]),
+        }
+        for one in reversed(chain)
+    ]
+
+
+def _resources_before(page: Page, causes: Sequence[dict[str, Any]]) -> list[int]:
+    """The resources that causes name, by way of tasks."""
+    found: list[int] = []
+    waiting, seen = list(causes), set[int]()
+    while waiting:
+        cause = waiting.pop()
+        if "resource" in cause:
+            found.append(cause["resource"])
+        elif cause["task"] not in seen:
+            seen.add(cause["task"])
+            waiting.extend(page.tasks[cause["task"]]["causes"])
+    return found
+
+
+def predict_page(
+    page: Page,
+    source: Path | Scenario | Calibration,
+    *,
+    scheme: str = "cubic",
+    protocols: Sequence[str] = PROTOCOLS,
+    initial_window: int | None = None,
+    tls: str = "1.3",
+    dns_s: float = 0.0,
+    certificate_bytes: int = 3000,
+    streams: str = "priority",
+    loads: int = LOADS,
+    seed: int = 1,
+    threads: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> PageForecast:
+    """Load a page over a path many times by each protocol, packet by packet in the simulator.
+
+    Data goes forward over the path: servers are at its near end. Load k of each protocol has the same path and seed.
+
+    Args:
+        page: what is loaded.
+        source: a path; a scenario, whose flows compete; or a calibration: each load has a path of its posterior.
+        scheme: congestion control of the servers.
+        protocols: among `PROTOCOLS`, at least one.
+        initial_window: packets; None: the scheme's.
+        tls: `none`, `1.2` or `1.3`.
+        dns_s: how long a name takes to be resolved, in seconds.
+        certificate_bytes: what a server sends of certificates.
+        streams: which response a server of HTTP/2 sends first: `priority` or `round-robin`.
+        loads: by each protocol.
+        seed: of the loads.
+        threads: how many run at once; by default one for each core.
+        progress: called with the part of the work that is done, 0 to 1.
+
+    Raises:
+        ModelError: no protocol, or one that is not known.
+        PathFileError: a value is not valid.
+        SchemeError: the simulator has no such scheme.
+        SimulationError: nothing that is sent arrives.
+
+    Example:
+        >>> import pathcast
+        >>> page = pathcast.Page.parse('''
+        ... [[resources]]
+        ... url = "https://example.org/"
+        ... size = "300 kB"
+        ... ''')
+        >>> path = pathcast.Path.parse("rate = '20 Mbit/s'\\ndelay = '25 ms'")
+        >>> found = pathcast.predict_page(page, path, loads=3)
+        >>> 200 < found.loads["h2"].plt_ms < 500
+        True
+
+    """
+    if not protocols:
+        raise ModelError(f"got no protocol; expected some of {', '.join(PROTOCOLS)}")
+    for one in protocols:
+        if one not in PROTOCOLS:
+            raise ModelError(f"got {one!r}; expected {' or '.join(PROTOCOLS)}")
+    if loads < 1:
+        raise ModelError(f"got {loads} loads; expected at least one")
+    paths = source.paths(loads, seed) if isinstance(source, Calibration) else [source] * loads
+    specs = []
+    for protocol in protocols:
+        workload = (
+            f"{{ kind = 'page', page = {page.to_inline_toml()}, protocol = '{protocol}', tls = '{tls}', "
+            f"dns = '{1e3 * dns_s:.6f} ms', certificate = '{certificate_bytes} B', streams = '{streams}' }}"
+        )
+        made: dict[int, Scenario] = {}
+        for number, path in enumerate(paths):
+            # the same path again and again is read once
+            scenario = made.get(id(path))
+            if scenario is None:
+                scenario = made[id(path)] = _scenario(path, scheme, workload, initial_window)
+            specs.append((scenario._spec, None, LONGEST_S, seed + number))
+    total = len(specs)
+    with translated():
+        tables = _internal.load_pages(
+            specs, threads or 0, (lambda done: progress(done / total)) if progress else None
+        )
+    found = {}
+    for number, protocol in enumerate(protocols):
+        rows = slice(number * loads, (number + 1) * loads)
+        load_ms = tables["load"][rows, 0]
+        found[protocol] = Loads(
+            protocol,
+            np.where(np.isnan(load_ms), math.inf, load_ms),
+            tables["connections"][rows, 0],
+            *(tables[name][rows] for name in ("wanted", "asked", "first_byte", "finished")),
+        )
+    return _chosen(page, scheme, found)
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """What the choice would be if something were otherwise.
+
+    Attributes:
+        what: the other condition, in words.
+        forecast: under it.
+
+    """
+
+    what: str
+    forecast: PageForecast
+
+
+#: Random loss that is tried beside what a path has.
+_OTHER_LOSS = 0.01
+
+
+def depends_on(
+    forecast: PageForecast,
+    source: Path | Scenario | Calibration,
+    progress: Callable[[float], None] | None = None,
+    **options: Any,  # noqa: ANN401 - those of predict_page
+) -> list[Dependence]:
+    """Forecast a page under other conditions, one changed at a time: the servers' scheme, random loss, TLS.
+
+    Args:
+        forecast: what was forecast over the source.
+        source: its path.
+        progress: called with the part of the work that is done, 0 to 1.
+        options: those of `predict_page` by which it was made.
+
+    """
+    others = [name for name in ("cubic", "bbr") if name != forecast.scheme]
+    cases: list[tuple[str, Path | Scenario | Calibration, dict[str, Any]]] = [
+        (f"servers use {name}", source, {"scheme": name}) for name in others
+    ]
+    if isinstance(source, Path):
+        if source.loss > 0:
+            cases.append(("there is no random loss", source.replace(loss=0.0), {}))
+        if source.loss < _OTHER_LOSS / 2:
+            other = source.replace(loss=_OTHER_LOSS)
+            cases.append((f"{_OTHER_LOSS:.0%} of the packets are lost at random", other, {}))
+    cases.append(("servers begin with a window of 30 packets", source, {"initial_window": 30}))
+    found = []
+    for number, (what, path, changed) in enumerate(cases):
+        given = {"scheme": forecast.scheme, "protocols": tuple(forecast.loads)} | options | changed
+        if progress:
+            progress(number / len(cases))
+        found.append(Dependence(what, predict_page(forecast.page, path, **given)))
+    return found
+
+
+def _scenario(
+    path: Path | Scenario, scheme: str, workload: str, initial_window: int | None
+) -> Scenario:
+    return Alternative(scheme, workload, initial_window).scenario(path)
+
+
+def _chosen(page: Page, scheme: str, found: dict[str, Loads]) -> PageForecast:
+    """Which protocol is best, and how sure that is, over loads drawn anew and what the simulator leaves out."""
+    names = list(found)
+    choice = min(names, key=lambda name: (found[name].plt_ms, names.index(name)))
+    count = len(found[choice].load_ms)
+    draws = np.random.default_rng(_BOOTSTRAP_SEED).integers(0, count, (_COPIES, count))
+    # of real pages the ratio of two protocols differs from that of the simulator by this
+    noise = np.random.default_rng(_BOOTSTRAP_SEED + 1).normal(
+        0.0, _AGREEMENT, (len(found), _COPIES)
+    )
+    with np.errstate(invalid="ignore"):
+        medians = {
+            name: np.median(one.load_ms[draws], axis=1) * np.exp(noise[number] / math.sqrt(2))
+            for number, (name, one) in enumerate(found.items())
+        }
+    least = np.minimum.reduce(list(medians.values()))
+    confidence = float(np.mean(medians[choice] <= least))
+    return PageForecast(page, scheme, found, choice, confidence)

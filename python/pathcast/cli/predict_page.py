@@ -1,0 +1,300 @@
+"""`pathcast predict page`: how long pages take, and by which version of HTTP they load sooner."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pathcast._page_loads import (
+    LOADS,
+    PROTOCOLS,
+    Loads,
+    PageForecast,
+    depends_on,
+    predict_page,
+)
+from pathcast.calibration import Calibration
+from pathcast.cli.console import err, out, print_json, progress_bar, styled
+from pathcast.cli.options import Json, Seed
+from pathcast.cli.what_if import read_path
+from pathcast.exceptions import ModelError
+from pathcast.files import check_output, write_beside
+from pathcast.page import Page
+from pathcast.path import Path
+from pathcast.scenario import Scenario
+
+_RATE = "20 Mbit/s"
+_RTT_S = 0.05
+
+
+class Tls(StrEnum):
+    """What secures connections."""
+
+    NONE = "none"
+    TLS12 = "1.2"
+    TLS13 = "1.3"
+
+
+class Streams(StrEnum):
+    """Which response a server of HTTP/2 sends first."""
+
+    PRIORITY = "priority"
+    ROUND_ROBIN = "round-robin"
+
+
+def page(
+    pages: Annotated[
+        list[FilePath],
+        typer.Argument(
+            metavar="PAGE...",
+            help="HTTP archives (HAR), or page files; see `pathcast help page-file`.",
+        ),
+    ],
+    path_file: Annotated[
+        FilePath | None,
+        typer.Option(
+            "--path",
+            metavar="PATH|TRACE",
+            help="A path file, with its posterior if `pathcast calibrate` wrote it; or a trace, which is calibrated first.",
+        ),
+    ] = None,
+    rtt: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="SECONDS",
+            help=f"Instead of --path, the round-trip time; several: a sweep. Default: {_RTT_S:g}.",
+        ),
+    ] = None,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f'Instead of --path, the rate of the link; several: a sweep. Default: "{_RATE}".'
+        ),
+    ] = None,
+    loss: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Instead of --path, the probability that a packet to the browser is lost; several: a sweep. Default: 0."
+        ),
+    ] = None,
+    buffer: Annotated[
+        str | None,
+        typer.Option(help='Instead of --path, what may wait before the link; default: "1 BDP".'),
+    ] = None,
+    scheme: Annotated[
+        list[str] | None,
+        typer.Option(help="Congestion control of the servers; several. Default: cubic."),
+    ] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help=f"{' or '.join(PROTOCOLS)}; several. Default: both."),
+    ] = None,
+    initial_window: Annotated[
+        int | None, typer.Option(metavar="PACKETS", help="First window of servers.", min=1)
+    ] = None,
+    tls: Annotated[Tls, typer.Option(help="Version of TLS, or none.")] = Tls.TLS13,
+    dns: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long a name takes to be resolved.", min=0)
+    ] = 0.0,
+    streams: Annotated[
+        Streams, typer.Option(help="Which response a server of HTTP/2 sends first.")
+    ] = Streams.PRIORITY,
+    replica: Annotated[
+        bool,
+        typer.Option(
+            "--replica",
+            help="Take each page as static files of one server: one origin, no time to compute.",
+        ),
+    ] = False,
+    loads: Annotated[
+        int, typer.Option(help="Simulated loads by each protocol.", min=1, max=100_000)
+    ] = LOADS,
+    output: Annotated[
+        FilePath | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a report here, one HTML page."),
+    ] = None,
+    table: Annotated[
+        FilePath | None,
+        typer.Option("--csv", metavar="FILE", help="Write a row for each page, path and scheme."),
+    ] = None,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Forecast how long a page takes by HTTP/1.1 and HTTP/2 over a path, and which one loads it sooner.
+
+    Each page is loaded many times, packet by packet, in the simulator.
+    """
+    for file in (output, table):
+        if file is not None:
+            check_output(file)
+    chosen = [one for file in pages for one in Page.load_all(file)]
+    if replica:
+        chosen = [one.as_replica() for one in chosen]
+    for one in chosen:
+        for warning in one.warnings:
+            err.print(styled(("warning:", "yellow"), f" {one.file}: {warning}"), soft_wrap=True)
+    paths = _paths(path_file, rtt, rate, loss, buffer, seed)
+    cases = [
+        _Case(one, name, where, numbers)
+        for one in chosen
+        for where, numbers in paths
+        for name in scheme or ["cubic"]
+    ]
+    options: dict[str, Any] = {
+        "protocols": tuple(dict.fromkeys(protocol or PROTOCOLS)),
+        "initial_window": initial_window,
+        "tls": tls,
+        "dns_s": dns,
+        "streams": streams,
+        "loads": loads,
+        "seed": seed,
+    }
+    found: list[tuple[_Case, PageForecast]] = []
+    with progress_bar("loaded", 1.0, "") as show:
+        for number, case in enumerate(cases):
+
+            def note(done: float, number: int = number) -> None:
+                show((number + done) / len(cases))
+
+            forecast = predict_page(
+                case.page,
+                case.where,
+                scheme=case.scheme,
+                progress=note,
+                **options,
+            )
+            found.append((case, forecast))
+    if table is not None:
+        write_beside(table, _csv(found))
+    if output is not None:
+        from pathcast.report.page_loads import render_page_loads  # takes long to import
+
+        dependences = []
+        if len(found) == 1 and len(options["protocols"]) > 1:
+            with progress_bar("loaded under other conditions", 1.0, "") as show:
+                dependences = depends_on(found[0][1], cases[0].where, show, **options)
+        forecasts = [(case.page, case.numbers, forecast) for case, forecast in found]
+        report = render_page_loads(forecasts, dependences=dependences, loads=loads, seed=seed)
+        write_beside(output, report)
+    if as_json:
+        values = [case.numbers | forecast.to_dict() for case, forecast in found]
+        print_json(values[0] if len(values) == 1 else {"pages": values})
+        return
+    _print(found)
+    for file, what in ((output, "the report"), (table, "the table")):
+        if file is not None:
+            out.print(f"{file}: {what}", markup=False)
+
+
+class _Case:
+    """A page over a path with a scheme."""
+
+    def __init__(
+        self,
+        page: Page,
+        scheme: str,
+        where: Path | Scenario | Calibration,
+        numbers: dict[str, Any],
+    ) -> None:
+        self.page = page
+        self.scheme = scheme
+        self.where = where
+        self.numbers = numbers
+
+
+def _paths(
+    file: FilePath | None,
+    rtts: Sequence[float] | None,
+    rates: Sequence[str] | None,
+    losses: Sequence[float] | None,
+    buffer: str | None,
+    seed: int,
+) -> list[tuple[Path | Scenario | Calibration, dict[str, Any]]]:
+    """The paths that are asked for, each with its numbers for tables."""
+    given = {"--rtt": rtts, "--rate": rates, "--loss": losses, "--buffer": buffer}
+    if file is not None:
+        for option, value in given.items():
+            if value:
+                raise ModelError(f"got --path and {option}, expected one of them")
+        return [(read_path(file, None, None, seed), {"path": str(file)})]
+    found: list[tuple[Path | Scenario | Calibration, dict[str, Any]]] = []
+    for rate in rates or [_RATE]:
+        for rtt_s in rtts or [_RTT_S]:
+            for loss in losses or [0.0]:
+                if not 0 < rtt_s < 10:
+                    raise ModelError(f"--rtt: got {rtt_s:g}, expected seconds, more than 0")
+                if not 0 <= loss < 1:
+                    raise ModelError(f"--loss: got {loss:g}, expected a probability from 0 to 1")
+                queue = "1 BDP" if buffer is None else buffer
+                text = f"""rate = {rate!r}
+delay = "{500 * rtt_s:.6f} ms"
+queue = {queue!r}
+loss = {loss!r}
+
+[reverse]
+loss = 0.0
+"""
+                numbers = {"rate": rate, "rtt_s": rtt_s, "loss": loss}
+                found.append((Path.parse(text, "--rate, --rtt, --loss, --buffer"), numbers))
+    return found
+
+
+def _csv(found: Sequence[tuple[_Case, PageForecast]]) -> str:
+    """A row for each forecast."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = list(found[0][0].numbers)
+    protocols = list(found[0][1].loads)
+    columns = [f"{one} {what}" for one in protocols for what in ("plt_ms", "p10", "p90")]
+    writer.writerow(["page", "scheme", *names, *columns, "choice", "confidence", "gain"])
+    for case, forecast in found:
+        times = [
+            value if math.isfinite(value) else ""
+            for one in forecast.loads.values()
+            for value in (one.plt_ms, one.quantile(0.1), one.quantile(0.9))
+        ]
+        gain = f"{forecast.gain:.4f}" if math.isfinite(forecast.gain) else ""
+        row = [case.page.name, case.scheme, *case.numbers.values(), *times, forecast.choice]
+        writer.writerow([*row, f"{forecast.confidence:.4f}", gain])
+    return text.getvalue()
+
+
+def _print(found: Sequence[tuple[_Case, PageForecast]]) -> None:
+    protocols = list(found[0][1].loads)
+    several = len(found) > 1
+    names = list(found[0][0].numbers)
+    table = Table(
+        "page",
+        *(names if several else []),
+        "scheme",
+        *(f"{one}, ms (10 to 90 %)" for one in protocols),
+        "choice",
+        "sure",
+    )
+    for case, forecast in found:
+        cells = [_cell(one) for one in forecast.loads.values()]
+        numbers = [str(value) for value in case.numbers.values()] if several else []
+        sure = f"{forecast.confidence:.0%}" if len(cells) > 1 else ""
+        table.add_row(case.page.name, *numbers, case.scheme, *cells, forecast.choice, sure)
+    out.print(table)
+    if not several:
+        out.print(found[0][1].verdict(), markup=False, soft_wrap=True)
+    out.print(
+        f"Times to the load event: median of {len(next(iter(found[0][1].loads.values())).load_ms)} simulated loads."
+    )
+
+
+def _cell(one: Loads) -> str:
+    if not math.isfinite(one.plt_ms):
+        return "not done"
+    p10, p90 = one.quantile(0.1), one.quantile(0.9)
+    upper = f"{p90:.0f}" if math.isfinite(p90) else "not done"
+    return f"{one.plt_ms:.0f} ({p10:.0f} to {upper})"

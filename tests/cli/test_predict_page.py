@@ -1,0 +1,314 @@
+"""`pathcast predict page`, `pathcast.Page` and `pathcast.predict_page`."""
+
+import csv
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+import pathcast
+from conftest import run
+
+SECRET = "token-of-a-person"
+LOSSY = (
+    "rate = '20 Mbit/s'\ndelay = '25 ms'\nqueue = '500 kB'\nloss = 0.01\n[reverse]\nloss = 0.0\n"
+)
+
+
+def har(images=40, size=20_000, **more):
+    """An archive of a page with images that its document names."""
+    root = "https://www.example.org/"
+
+    def entry(url, ms, took, size, by=None):
+        found = {
+            "pageref": "page_1",
+            "startedDateTime": f"2026-01-31T12:00:{ms / 1000:09.6f}Z",
+            "time": took,
+            "request": {
+                "method": "GET",
+                "url": f"{url}?session={SECRET}",
+                "headers": [{"name": "Cookie", "value": SECRET}],
+                "headersSize": 420,
+                "bodySize": 0,
+            },
+            "response": {
+                "status": 200,
+                "headersSize": 260,
+                "bodySize": size,
+                "content": {
+                    "size": size,
+                    "mimeType": "image/png" if by else "text/html",
+                    "text": SECRET,
+                },
+            },
+            "timings": {
+                "blocked": 0,
+                "dns": -1,
+                "connect": -1,
+                "send": 0,
+                "wait": 40,
+                "receive": took - 40,
+            },
+        }
+        return found | ({"_initiator": {"type": "parser", "url": by}} if by else {})
+
+    entries = [entry(root, 0, 60, 15_000)]
+    entries += [entry(f"{root}{n}.png", 50 + n, 80, size, root) for n in range(images)]
+    page = {
+        "id": "page_1",
+        "title": "",
+        "startedDateTime": "2026-01-31T12:00:00.000Z",
+        "pageTimings": {"onLoad": 900},
+    }
+    return {"log": {"version": "1.2", "pages": [page], "entries": entries}} | more
+
+
+@pytest.fixture
+def archive(tmp_path):
+    file = tmp_path / "page.har"
+    file.write_text(json.dumps(har()))
+    return file
+
+
+def test_a_page_is_read_from_an_archive_and_written_as_a_page_file(archive, tmp_path):
+    page = pathcast.Page.load(archive)
+    assert (len(page.resources), page.origins, page.on_load_ms) == (41, 1, pytest.approx(900.0))
+    assert page.body_bytes == 15_000 + 40 * 20_000
+    assert page.resources[1]["causes"] == [{"resource": 0, "at": 0.5, "wait_ms": 0.0}]
+    assert not page.warnings
+    again = pathcast.Page.parse(page.to_toml())
+    assert again.resources == page.resources
+    packed = tmp_path / "page.har.gz"
+    packed.write_bytes(gzip.compress(archive.read_bytes()))
+    assert pathcast.Page.load(packed).resources == page.resources
+    assert SECRET not in page.to_toml() + str(page.resources)
+
+
+def test_a_replica_is_one_server_that_answers_at_once():
+    page = pathcast.Page.parse(
+        """
+        [[resources]]
+        url = "https://a.org/"
+        size = "9 kB"
+        server_time = "300 ms"
+        [[resources]]
+        url = "https://b.org/x"
+        size = "9 kB"
+        after = { of = "work", wait = "2 s" }
+        [[tasks]]
+        id = "work"
+        time = "1 s"
+        """
+    )
+    path = pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '25 ms'")
+
+    def load_ms(page):
+        return pathcast.predict_page(page, path, protocols=["h2"], loads=1).loads["h2"].plt_ms
+
+    # handshakes and request 150 ms, the server 300; task and wait 3 s; another origin's handshakes and request 150
+    assert 3600 < load_ms(page) < 3620
+    assert page.as_replica().origins == 1
+    # on the open connection, one round trip more
+    assert 200 < load_ms(page.as_replica()) < 215
+
+
+def test_the_right_protocol_depends_on_loss_and_congestion_control():
+    page = pathcast.Page.parse(json.dumps(har(images=60, size=30_000))).as_replica()
+    clean = pathcast.Path.parse(LOSSY.replace("0.01", "0.0"))
+    lossy = pathcast.Path.parse(LOSSY)
+    found = pathcast.predict_page(page, clean, loads=5)
+    assert found.choice == "h2"
+    assert found.confidence > 0.95
+    found = pathcast.predict_page(page, lossy, loads=100)
+    assert found.choice == "http/1.1"
+    assert found.confidence > 0.95
+    assert found.verdict().startswith("http/1.1 loads it sooner")
+    found = pathcast.predict_page(page, lossy, scheme="bbr", loads=100)
+    assert found.choice == "h2"
+
+
+def test_two_equal_protocols_are_called_level():
+    page = pathcast.Page.parse("[[resources]]\nurl = 'http://a.org/'\nsize = '900 kB'\n")
+    path = pathcast.Path.parse(LOSSY.replace("0.01", "0.0"))
+    # one resource over one connection: they differ by a few bytes of headers
+    found = pathcast.predict_page(page, path, loads=2, tls="none")
+    assert found.gain < 0.01
+    assert 0.4 < found.confidence < 0.7
+    assert found.verdict().startswith("Level")
+
+
+def test_the_critical_path_leads_from_the_first_resource_to_the_load_event(archive):
+    page = pathcast.Page.load(archive)
+    found = pathcast.predict_page(page, pathcast.Path.parse(LOSSY), loads=9)
+    for name, loads in found.loads.items():
+        chain = found.critical_path(name)
+        assert chain[0]["id"] == page.resources[0]["id"]
+        assert chain[-1]["finished_ms"] == pytest.approx(loads.plt_ms)
+        moments = np.array(
+            [
+                [one[key] for key in ("wanted_ms", "asked_ms", "first_byte_ms", "finished_ms")]
+                for one in chain
+            ]
+        )
+        assert (np.diff(moments, axis=1) >= 0).all()
+
+
+def test_a_posterior_and_other_flows_are_paths_too(archive, tmp_path):
+    page = pathcast.Page.load(archive)
+    path = pathcast.Path.parse(LOSSY)
+    _, trace = pathcast.simulate(path, ["cubic"], duration_s=10)
+    calibration = pathcast.calibrate(trace)
+    found = pathcast.predict_page(page, calibration, loads=20, protocols=["h2"])
+    alone = pathcast.predict_page(page, path, loads=20, protocols=["h2"])
+    assert found.loads["h2"].plt_ms == pytest.approx(alone.loads["h2"].plt_ms, rel=0.5)
+    clean = pathcast.Path.parse(LOSSY.replace("0.01", "0.0"))
+    beside = pathcast.Scenario.over(clean, ["cubic"])
+    slower = pathcast.predict_page(page, beside, loads=3, protocols=["h2"])
+    alone = pathcast.predict_page(page, clean, loads=3, protocols=["h2"])
+    assert slower.loads["h2"].plt_ms > 1.3 * alone.loads["h2"].plt_ms
+
+
+def test_the_command_prints_json_with_the_promised_keys(archive):
+    done = run("predict", "page", archive, "--loss", "0.01", "--loads", "20", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for protocol in ("http/1.1", "h2"):
+        assert found[protocol]["p10"] <= found[protocol]["plt_ms"] <= found[protocol]["p90"]
+    assert found["choice"] in ("http/1.1", "h2")
+    assert 0.5 <= found["confidence"] <= 1
+    assert found["engine"] == "simulator"
+    assert (found["loss"], found["rtt_s"]) == (0.01, 0.05)
+    # the same seed gives the same forecast
+    assert (
+        run("predict", "page", archive, "--loss", "0.01", "--loads", "20", "--json").stdout
+        == done.stdout
+    )
+
+
+def test_a_sweep_has_a_row_for_each_path_and_a_map(archive, tmp_path):
+    table, report = tmp_path / "sweep.csv", tmp_path / "map.html"
+    done = run(
+        *(
+            "predict",
+            "page",
+            archive,
+            "--rtt",
+            "0.02",
+            "--rtt",
+            "0.1",
+            "--loss",
+            "0",
+            "--loss",
+            "0.01",
+        ),
+        *("--loads", "10", "--csv", table, "-o", report),
+    )
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [(row["rtt_s"], row["loss"]) for row in rows] == [
+        ("0.02", "0.0"), ("0.02", "0.01"), ("0.1", "0.0"), ("0.1", "0.01"),
+    ]  # fmt: skip
+    assert all(float(row["h2 plt_ms"]) > 0 and row["choice"] for row in rows)
+    assert "Which protocol loads it sooner" in report.read_text()
+
+
+def test_a_report_has_waterfalls_and_what_the_choice_hangs_on(archive, tmp_path):
+    report = tmp_path / "report.html"
+    done = run("predict", "page", archive, "--loss", "0.01", "--loads", "30", "-o", report)
+    assert done.returncode == 0, done.stderr
+    text = report.read_text()
+    for words in (
+        "A typical load by http/1.1",
+        "A typical load by h2",
+        "servers use bbr",
+        "no random loss",
+    ):
+        assert words in text
+    assert SECRET not in text
+    assert "src=" not in text
+    assert "http/1.1 loads it sooner" in " ".join(done.stdout.split())
+
+
+def test_wrong_input_is_named(archive, tmp_path):
+    def error(*arguments):
+        done = run("predict", "page", *arguments)
+        assert done.returncode == 2, (arguments, done)
+        assert "Traceback" not in done.stderr
+        return " ".join(done.stderr.split())
+
+    assert "No such file" in error(tmp_path / "none.har")
+    text = tmp_path / "text.toml"
+    text.write_text("hello")
+    assert "text.toml:1:" in error(text)
+    whole = json.dumps(har())
+    cut = tmp_path / "cut.har"
+    cut.write_text(whole[:300])
+    assert "entry 1" in error(cut)
+    loop = tmp_path / "loop.toml"
+    loop.write_text(
+        "[[resources]]\nurl = 'https://a.org/'\nsize = '1 kB'\n"
+        "[[resources]]\nurl = 'https://a.org/b'\nsize = '1 kB'\nafter = 'https://a.org/c'\n"
+        "[[resources]]\nurl = 'https://a.org/c'\nsize = '1 kB'\nafter = 'https://a.org/b'\n"
+    )
+    assert "loop.toml:4:1: 'https://a.org/b' waits for itself".replace("'", '"') in error(loop)
+    assert "expected http/1.1 or h2" in error(archive, "--protocol", "h3")
+    assert "expected one of them" in error(archive, "--path", "demo", "--loss", "0.1")
+    assert "expected a probability" in error(archive, "--loss", "7")
+    assert "--rtt" in error(archive, "--rtt", "0")
+    assert "--rate" in error(archive, "--rate", "fast")
+
+
+def test_a_damaged_archive_is_used_as_far_as_it_goes_with_a_warning(tmp_path):
+    cut = tmp_path / "cut.har"
+    whole = json.dumps(har())
+    cut.write_text(whole[: len(whole) // 2])
+    done = run("predict", "page", cut, "--loads", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "cut off or damaged after" in done.stderr
+
+
+def test_a_large_archive_is_read(tmp_path):
+    big = tmp_path / "big.har"
+    big.write_text(json.dumps(har(images=10_000, size=100)))
+    page = pathcast.Page.load(big)
+    assert len(page.resources) == 10_001
+    found = pathcast.predict_page(page, pathcast.Path.parse(LOSSY), loads=1, protocols=["h2"])
+    assert np.isfinite(found.loads["h2"].plt_ms)
+
+
+def test_a_scenario_loads_a_page_beside_it(archive, tmp_path):
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(
+        f"[links.l]\n{LOSSY.replace('[reverse]', '[links.l.reverse]')}\n[[flows]]\nscheme = 'cubic'\n"
+        "workload = { kind = 'page', page = 'page.har', protocol = 'http/1.1' }\n"
+    )
+    done = run("simulate", scenario, "--json")
+    assert done.returncode == 0, done.stderr
+    (page,) = json.loads(done.stdout)["pages"]
+    assert (page["protocol"], page["connections"], len(page["resources"])) == ("http/1.1", 6, 41)
+    assert page["load_ms"] == max(one["finished_ms"] for one in page["resources"])
+    # what the scenario writes out holds the page
+    loaded = pathcast.Scenario.load(scenario)
+    report, _ = pathcast.simulate(pathcast.Scenario.parse(loaded.to_toml()), record=False)
+    assert report.pages[0].load_ms == page["load_ms"]
+    done = run("emulate", scenario)
+    assert done.returncode == 2
+    assert "the simulator loads pages" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "resources", "origins"),
+    [
+        ("wikimediafoundation", 36, 2),
+        ("wikipedia-obama", 111, 3),
+        ("bbc-2015", 120, 37),
+        ("nytimes-2015", 227, 73),
+    ],
+)
+def test_real_archives_are_read(real_data, name, resources, origins):
+    page = pathcast.Page.load(real_data / "pages" / f"{name}.har.gz")
+    assert len(page.resources) == pytest.approx(resources, abs=5)
+    assert page.origins == pytest.approx(origins, abs=3)
+    found = pathcast.predict_page(page, pathcast.Path.parse(LOSSY), loads=3)
+    assert all(np.isfinite(one.plt_ms) for one in found.loads.values())
