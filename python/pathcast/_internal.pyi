@@ -58,6 +58,18 @@ class PageSpec:
     def as_replica(self) -> PageSpec: ...
     def summary(self) -> str: ...
 
+def model_pages(
+    page: PageSpec,
+    protocol: str,
+    tls: str,
+    certificate_bytes: int,
+    dns_s: float,
+    streams: str,
+    scheme: str,
+    initial_window: float,
+    paths: Sequence[tuple[float, float | None, float | None, Sequence[tuple[float, float]]]],
+    seed: int,
+) -> dict[str, npt.NDArray[np.float64]]: ...
 def load_pages(
     specs: Sequence[tuple[PathSpec | ScenarioSpec, Sequence[str] | None, float, int]],
     threads: int = 0,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,11 @@ from pathcast.trace import Column
 PROTOCOLS = ("http/1.1", "h2")
 #: Simulated loads of a page by each protocol.
 LOADS = 200
+#: What loads pages: packets, or formulas.
+ENGINES = ("simulator", "model")
+#: Connections to an origin by each protocol: p(cwnd, npc) is taken of the nearest number.
+_PARALLEL = {"http/1.1": 6, "h2": 1}
+_PACKET_BYTES = 1500
 #: Virtual seconds after which a load that has not ended counts as one that does not.
 LONGEST_S = 300.0
 #: Copies of the loads by which the confidence is estimated.
@@ -89,7 +95,7 @@ class PageForecast:
         choice: the protocol with the least median time to the load event.
         confidence: probability that its median is the least, over chance, what is not known of the path, and how the
             simulator differs from a browser.
-        engine: `simulator`.
+        engine: `simulator` or `model`.
 
     """
 
@@ -98,7 +104,7 @@ class PageForecast:
     loads: dict[str, Loads]
     choice: str
     confidence: float
-    engine: str = "simulator"
+    engine: str
 
     @property
     def gain(self) -> float:
@@ -135,6 +141,10 @@ class PageForecast:
         found = self.loads[protocol]
         return critical_path(self.page, found, found.typical)
 
+    def to_har(self) -> dict[str, Any]:
+        """Return the typical load by each protocol as an HTTP archive (HAR 1.2), a page each."""
+        return har_of(self.page, self.loads)
+
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
         found: dict[str, Any] = {name: one.to_dict() for name, one in self.loads.items()}
@@ -145,6 +155,77 @@ class PageForecast:
             "page": self.page.name,
             "scheme": self.scheme,
         }
+
+
+#: When loads of a HAR begin: it needs dates.
+_BEGIN = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def har_of(page: Page, loads: Mapping[str, Loads]) -> dict[str, Any]:
+    """Return the typical load by each protocol as a HAR; what did not finish is left out."""
+    pages, entries = [], []
+    for place, (protocol, one) in enumerate(loads.items()):
+        run, begin = one.typical, _BEGIN + timedelta(hours=place)
+        load_ms = float(one.load_ms[run])
+        on_load_ms = load_ms if math.isfinite(load_ms) else -1
+        pages.append(
+            {
+                "id": protocol,
+                "title": f"{page.name} by {protocol}, forecast",
+                "startedDateTime": begin.isoformat(timespec="milliseconds"),
+                "pageTimings": {"onContentLoad": -1, "onLoad": on_load_ms},
+            }
+        )
+        for number, resource in enumerate(page.resources):
+            moments = [
+                float(times[run, number])
+                for times in (one.wanted_ms, one.asked_ms, one.first_byte_ms, one.finished_ms)
+            ]
+            if all(map(math.isfinite, moments)):
+                entries.append(_entry(resource, protocol, begin, moments))
+    entries.sort(key=lambda entry: entry["startedDateTime"])
+    creator = {"name": "pathcast", "version": _internal.__version__}
+    return {"log": {"version": "1.2", "creator": creator, "pages": pages, "entries": entries}}
+
+
+def _entry(
+    resource: Mapping[str, Any], protocol: str, begin: datetime, moments: Sequence[float]
+) -> dict[str, Any]:
+    """An entry of a HAR; moments are when it was wanted, asked for, first came, and was there, in milliseconds."""
+    wanted, asked, first, last = moments
+    nothing: dict[str, Any] = {"httpVersion": protocol, "cookies": [], "headers": []}
+    return {
+        "pageref": protocol,
+        "startedDateTime": (begin + timedelta(milliseconds=wanted)).isoformat(),
+        "time": last - wanted,
+        "request": nothing
+        | {"method": "GET", "url": resource["url"], "queryString": []}
+        | {"headersSize": resource["request_bytes"], "bodySize": 0},
+        "response": nothing
+        | {"status": 200, "statusText": "", "redirectURL": ""}
+        | {"headersSize": resource["header_bytes"], "bodySize": resource["body_bytes"]}
+        | {"content": {"size": resource["body_bytes"], "mimeType": _MIME_TYPES[resource["type"]]}},
+        "cache": {},
+        "timings": {
+            "blocked": asked - wanted,
+            "send": 0,
+            "wait": first - asked,
+            "receive": last - first,
+        },
+    }
+
+
+#: What HARs call types of resources.
+_MIME_TYPES = {
+    "document": "text/html",
+    "stylesheet": "text/css",
+    "script": "text/javascript",
+    "image": "image/png",
+    "font": "font/woff2",
+    "fetch": "application/json",
+    "media": "video/mp4",
+    "other": "application/octet-stream",
+}
 
 
 def critical_path(page: Page, loads: Loads, run: int) -> list[dict[str, Any]]:
@@ -208,11 +289,13 @@ def predict_page(
     certificate_bytes: int = 3000,
     streams: str = "priority",
     loads: int = LOADS,
+    engine: str = "simulator",
+    curves: Mapping[int, Sequence[tuple[float, float]]] | None = None,
     seed: int = 1,
     threads: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> PageForecast:
-    """Load a page over a path many times by each protocol, packet by packet in the simulator.
+    """Load a page over a path many times by each protocol: packet by packet in the simulator, or by the model.
 
     Data goes forward over the path: servers are at its near end. Load k of each protocol has the same path and seed.
 
@@ -227,12 +310,16 @@ def predict_page(
         certificate_bytes: what a server sends of certificates.
         streams: which response a server of HTTP/2 sends first: `priority` or `round-robin`.
         loads: by each protocol.
+        engine: `simulator`, or `model`: formulas, in microseconds; of a path it takes rate, round-trip time, queue and
+            loss.
+        curves: for the model, instead of the path's loss: points of a loss curve (a window in packets, a probability),
+            ascending, by the number of parallel connections that it was measured with; of the nearest number is taken.
         seed: of the loads.
         threads: how many run at once; by default one for each core.
         progress: called with the part of the work that is done, 0 to 1.
 
     Raises:
-        ModelError: no protocol, or one that is not known.
+        ModelError: no protocol, or one that is not known; the model got a scenario, or a curve without valid points.
         PathFileError: a value is not valid.
         SchemeError: the simulator has no such scheme.
         SimulationError: nothing that is sent arrives.
@@ -257,7 +344,18 @@ def predict_page(
             raise ModelError(f"got {one!r}; expected {' or '.join(PROTOCOLS)}")
     if loads < 1:
         raise ModelError(f"got {loads} loads; expected at least one")
+    if engine not in ENGINES:
+        raise ModelError(f"got engine {engine!r}; expected {' or '.join(ENGINES)}")
+    if curves is not None and engine != "model":
+        raise ModelError("a loss curve is for the model, expected engine model")
     paths = source.paths(loads, seed) if isinstance(source, Calibration) else [source] * loads
+    if engine == "model":
+        options = (tls, certificate_bytes, dns_s, streams, scheme, float(initial_window or 10))
+        found = {
+            protocol: _modelled(page, protocol, options, paths, curves, seed)
+            for protocol in protocols
+        }
+        return _chosen(page, scheme, found, engine)
     specs = []
     for protocol in protocols:
         workload = (
@@ -279,14 +377,45 @@ def predict_page(
     found = {}
     for number, protocol in enumerate(protocols):
         rows = slice(number * loads, (number + 1) * loads)
-        load_ms = tables["load"][rows, 0]
-        found[protocol] = Loads(
-            protocol,
-            np.where(np.isnan(load_ms), math.inf, load_ms),
-            tables["connections"][rows, 0],
-            *(tables[name][rows] for name in ("wanted", "asked", "first_byte", "finished")),
-        )
-    return _chosen(page, scheme, found)
+        found[protocol] = _of_tables(protocol, {name: one[rows] for name, one in tables.items()})
+    return _chosen(page, scheme, found, engine)
+
+
+def _of_tables(protocol: str, tables: Mapping[str, Column]) -> Loads:
+    load_ms = tables["load"][:, 0]
+    return Loads(
+        protocol,
+        np.where(np.isnan(load_ms), math.inf, load_ms),
+        tables["connections"][:, 0],
+        *(tables[name] for name in ("wanted", "asked", "first_byte", "finished")),
+    )
+
+
+def _modelled(
+    page: Page,
+    protocol: str,
+    options: tuple[str, int, float, str, str, float],
+    paths: Sequence[Path | Scenario],
+    curves: Mapping[int, Sequence[tuple[float, float]]] | None,
+    seed: int,
+) -> Loads:
+    """Load a page by the model over each path."""
+    numbers = []
+    for path in paths:
+        if isinstance(path, Scenario):
+            raise ModelError("the model knows no competing flows, expected a path or the simulator")
+        curve: Sequence[tuple[float, float]] = [(0.0, path.loss)]
+        if curves:
+            npc = _PARALLEL[protocol]
+            curve = curves[min(curves, key=lambda number: (abs(number - npc), number))]
+        queue_bytes = path.queue_bytes
+        if queue_bytes is None and path.queue_packets is not None:
+            queue_bytes = _PACKET_BYTES * path.queue_packets
+        waiting = None if queue_bytes is None else float(queue_bytes)
+        numbers.append((path.base_rtt_s, path.rate_bps, waiting, curve))
+    with translated():
+        tables = _internal.model_pages(page._spec, protocol, *options, numbers, seed)
+    return _of_tables(protocol, tables)
 
 
 @dataclass(frozen=True)
@@ -326,7 +455,7 @@ def depends_on(
     cases: list[tuple[str, Path | Scenario | Calibration, dict[str, Any]]] = [
         (f"servers use {name}", source, {"scheme": name}) for name in others
     ]
-    if isinstance(source, Path):
+    if isinstance(source, Path) and not options.get("curves"):
         if source.loss > 0:
             cases.append(("there is no random loss", source.replace(loss=0.0), {}))
         if source.loss < _OTHER_LOSS / 2:
@@ -348,7 +477,7 @@ def _scenario(
     return Alternative(scheme, workload, initial_window).scenario(path)
 
 
-def _chosen(page: Page, scheme: str, found: dict[str, Loads]) -> PageForecast:
+def _chosen(page: Page, scheme: str, found: dict[str, Loads], engine: str) -> PageForecast:
     """Which protocol is best, and how sure that is, over loads drawn anew and what the simulator leaves out."""
     names = list(found)
     choice = min(names, key=lambda name: (found[name].plt_ms, names.index(name)))
@@ -365,4 +494,4 @@ def _chosen(page: Page, scheme: str, found: dict[str, Loads]) -> PageForecast:
         }
     least = np.minimum.reduce(list(medians.values()))
     confidence = float(np.mean(medians[choice] <= least))
-    return PageForecast(page, scheme, found, choice, confidence)
+    return PageForecast(page, scheme, found, choice, confidence, engine)

@@ -36,6 +36,7 @@ LEFT_OUT = {
     r"evaluate suite --network short-flows": "five minutes in real time; tests/cli/test_suite.py runs cells of it",
     r"evaluate scoreboard(?!.*--group)": "an hour of all processors; the group one-minute runs",
     r"benches/short_flows.py": "an hour; tests/cli/test_estimate.py runs the same estimates",
+    r"benchmark pages": "minutes in real time; tests/cli/test_benchmark_pages.py runs a small one",
     r"benches/several.py": "real data; tests/cli/test_calibrate_several.py runs the same",
     r"benches/what_if.py": "an hour in real time; tests/cli/test_what_if.py runs the same",
     r"(attainable-rate --world |calibrate --)live": "a second host; tests/cli/test_live.py runs it between namespaces",
@@ -64,6 +65,14 @@ CHANGED = [
     (r"seeds 1000 ", "seeds 2 ", "hours"),
     (r"PATH\.toml\.\.\.", "PATH.toml", "any number of files"),
 ]  # fmt: skip
+
+#: A page of one image.
+HAR = """{"log": {"version": "1.2", "entries": [
+{"startedDateTime": "2026-01-31T12:00:00.000Z", "time": 60, "request": {"url": "https://example.org/"},
+ "response": {"status": 200, "bodySize": 20000}, "timings": {"wait": 40, "receive": 20}},
+{"startedDateTime": "2026-01-31T12:00:00.050Z", "time": 60, "request": {"url": "https://example.org/photo.jpg"},
+ "response": {"status": 200, "bodySize": 90000}, "timings": {"wait": 40, "receive": 20}}]}}
+"""
 
 #: Stands in for iperf3 where it is not installed: a server that sends, and a client that reads.
 IPERF3 = """#!/usr/bin/env python3
@@ -150,6 +159,7 @@ def samples(tmp_path_factory):
     (folder / "arrivals.csv").write_text(
         "time_s,size_bytes\n" + "".join(f"{n * 0.01},1500\n" for n in range(100))
     )
+    (folder / "page.har").write_text(HAR)
     import pathcast
 
     pathcast.Curve.latency_rate(10e6, 0.05).save(folder / "curve.json")

@@ -191,7 +191,11 @@ fn read(root: &DeTable<'_>, at: usize) -> Read<Page> {
 
 /// Notes the name of a node, which must be its alone.
 fn note(names: &mut HashMap<String, Node>, field: Field<'_, '_>, node: Node) -> Read<String> {
-    let id = field.text("text")?.to_string();
+    let text = field.text("text")?;
+    let id = match field.key() {
+        "url" => clean_url(text).unwrap_or_default(),
+        _ => text.to_string(),
+    };
     if names.insert(id.clone(), node).is_some() {
         return field.wrong(format_args!(
             "got {id:?} twice; give each an `id` of its own"
@@ -276,7 +280,8 @@ fn cause(field: Field<'_, '_>, names: &HashMap<String, Node>) -> Read<Cause> {
         (field, 1.0, Span::ZERO)
     };
     let id = of.text("an id, or a table with `of`")?;
-    match names.get(id) {
+    let named = || names.get(clean_url(id)?.as_str());
+    match names.get(id).or_else(named) {
         Some(&of) => Ok(Cause { of, at, wait }),
         None => of.wrong(format_args!(
             "got {id:?}, which no resource or task has as its id"

@@ -72,7 +72,7 @@ mod _internal {
     #[pymodule_export]
     use crate::output::{check_output, write_file};
     #[pymodule_export]
-    use crate::pages::{PageSpec, load_pages};
+    use crate::pages::{PageSpec, load_pages, model_pages};
     #[pymodule_export]
     use crate::path::{from_mahimahi, from_netem, from_rattan, path_as, traces_to_files};
     #[pymodule_export]

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray2, ndarray::Array2};
-use pathcast_scenario::{Cause, Node, Page, har};
+use pathcast_page_model::{Loaded, LossCurve, Model, load as model_load};
+use pathcast_path::{Span, Time};
+use pathcast_scenario::{Cause, Http, Node, Page, Protocol, Times, har};
 use pathcast_sim::load_many;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
 
 use crate::batch::{Spec, run_all, simulations};
-use crate::errors::{PathFileError, SimulationError};
+use crate::errors::{ModelError, PathFileError, SimulationError};
 
 /// A page that was read.
 #[pyclass(frozen, module = "pathcast._internal")]
@@ -110,6 +112,75 @@ impl PageSpec {
         })
         .to_string()
     }
+}
+
+/// A path for the model: its round-trip time in seconds, its rate in bit/s, what may wait in bytes, and points of p(cwnd).
+type ModelPath = (f64, Option<f64>, Option<f64>, Vec<(f64, f64)>);
+
+/// Loads a page by the model over each of `paths`, with a seed more each time; the tables of [`load_pages`]. A page ends
+/// with its load event: what comes later is NaN.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+pub fn model_pages<'py>(
+    py: Python<'py>,
+    page: &PageSpec,
+    protocol: &str,
+    tls: &str,
+    certificate_bytes: u64,
+    dns_s: f64,
+    streams: &str,
+    scheme: &str,
+    initial_window: f64,
+    paths: Vec<ModelPath>,
+    seed: u64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let wrong = |message: String| ModelError::new_err(message);
+    let protocol: Protocol = protocol
+        .parse()
+        .map_err(|error: pathcast_scenario::UnknownProtocol| wrong(error.to_string()))?;
+    let http = Http {
+        tls: tls.parse().map_err(wrong)?,
+        certificate_bytes,
+        dns: Span::from_secs(dns_s),
+        streams: streams.parse().map_err(wrong)?,
+        ..Http::new(protocol)
+    };
+    let mut loaded = Vec::new();
+    for (number, (rtt_s, rate_bps, queue_bytes, points)) in (0..).zip(paths) {
+        let curve = LossCurve::of_points(points);
+        let curve = curve.ok_or_else(|| wrong("the loss curve has no valid points".into()))?;
+        let model = Model::new(scheme, Span::from_secs(rtt_s), rate_bps, curve);
+        let model = Model {
+            initial_window,
+            queue_bytes: queue_bytes.unwrap_or(model.queue_bytes),
+            ..model
+        };
+        loaded.push(py.detach(|| model_load(&page.page, http, &model, seed + number)));
+    }
+    let found = PyDict::new(py);
+    let put = |name, table: Array2<f64>| -> PyResult<()> {
+        let table: Bound<'_, PyArray2<f64>> = table.into_pyarray(py);
+        found.set_item(name, table)
+    };
+    let one = |of: &dyn Fn(&Loaded) -> f64| {
+        Array2::from_shape_fn((loaded.len(), 1), |(run, _)| of(&loaded[run]))
+    };
+    put("load", one(&|one| one.load_ms.unwrap_or(f64::NAN)))?;
+    put("connections", one(&|one| one.connections as f64))?;
+    let each = |of: fn(&Times) -> Option<Time>| {
+        Array2::from_shape_fn(
+            (loaded.len(), page.page.resources.len()),
+            |(run, resource)| {
+                let at = of(&loaded[run].times[resource]);
+                at.map_or(f64::NAN, |at| at.as_secs() * 1e3)
+            },
+        )
+    };
+    put("wanted", each(|one| one.wanted))?;
+    put("asked", each(|one| one.asked))?;
+    put("first_byte", each(|one| one.first_byte))?;
+    put("finished", each(|one| one.finished))?;
+    Ok(found)
 }
 
 /// Runs scenarios that each load one and the same page first. Each quantity in milliseconds since the load began, NaN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path as FilePath
 from typing import Annotated
 
@@ -11,9 +12,12 @@ from rich.table import Table
 from pathcast.attainable_rate import EmulatedProber, Options, SimulatedProber
 from pathcast.cli.attainable_rate import parse_rate
 from pathcast.cli.console import INTERRUPTED, err, out, print_json, progress_bar, styled
+from pathcast.cli.options import Json, Seed
 from pathcast.exceptions import ProbingError
 from pathcast.experiments.attainable_rate import benchmark, claims, report
+from pathcast.experiments.engine.store import make_folder
 from pathcast.experiments.engine.world import World
+from pathcast.page import Page
 
 app = typer.Typer(help="Compare whole configurations.", no_args_is_help=True)
 
@@ -143,6 +147,81 @@ def attainable_rate(
     out.print(f"report written to {page}")
 
 
+@app.command(name="pages")
+def pages(
+    page: Annotated[
+        list[FilePath],
+        typer.Argument(metavar="PAGE...", help="HARs or page files; their replicas are served."),
+    ],
+    scheme: Annotated[
+        list[str] | None,
+        typer.Option(help="Congestion control of the server; several. Default: cubic and bbr."),
+    ] = None,
+    rate: Annotated[
+        list[str] | None, typer.Option(help='Rate of the link; several. Default: "20 Mbit/s".')
+    ] = None,
+    rtt: Annotated[
+        list[float] | None,
+        typer.Option(metavar="SECONDS", help="Round-trip time; several. Default: 0.05."),
+    ] = None,
+    loss: Annotated[
+        list[float] | None,
+        typer.Option(help="Loss towards the browser; several. Default: 0, 1e-3, 3e-3, 1e-2."),
+    ] = None,
+    loads: Annotated[int, typer.Option(help="By each protocol in each cell.", min=2)] = 20,
+    output: Annotated[
+        FilePath,
+        typer.Option("--output", "-o", metavar="FOLDER", help="What is measured is kept here."),
+    ] = FilePath("pages"),
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Load pages in Chromium from nginx over emulated paths, and set forecasts beside (Linux; root).
+
+    Each page is served as static files with the sizes and the graph of the original. Loads by HTTP/1.1 and HTTP/2
+    alternate.
+
+    Example: pathcast benchmark pages page.har --loss 0 --loss 0.01 --loads 10
+    """
+    from pathcast.experiments.pages import benchmark as of_pages
+    from pathcast.experiments.pages import report as of_report
+
+    folder = make_folder(output)
+    replicas = {}
+    for file in page:
+        for number, one in enumerate(Page.load_all(file)):
+            name = file.name.partition(".")[0] + (f"-{number}" if number else "")
+            replicas[name] = of_pages.replica_of(one, folder)
+    todo = of_pages.cells(
+        replicas, scheme or ["cubic", "bbr"], rate or ["20 Mbit/s"], rtt or [0.05], loss or _LOSSES
+    )
+    compared = []
+    with progress_bar("measured", len(todo) * loads, "loads") as show:
+        for number, cell in enumerate(todo):
+            try:
+                found = of_pages.measure(
+                    cell,
+                    replicas[cell.page],
+                    folder,
+                    loads,
+                    lambda done, number=number: show(number * loads + done),  # type: ignore[misc]
+                )
+            except KeyboardInterrupt:
+                err.print("interrupted; loads that were done are kept, the same command goes on")
+                raise typer.Exit(INTERRUPTED) from None
+            compared.append(of_pages.compare(cell, replicas[cell.page], found, seed))
+    collected = of_report.collect(compared, sys.argv[1:])
+    written = of_report.write(output, collected)
+    if as_json:
+        print_json(collected)
+        return
+    out.print(of_report.text_table(collected))
+    for line in of_report.lines(collected):
+        out.print(line, markup=False, soft_wrap=True)
+    out.print(f"report written to {written}")
+
+
+_LOSSES = (0.0, 1e-3, 3e-3, 1e-2)
 #: Times that the table shows, in seconds.
 _SHOWN = ("0.1", "1", "10")
 #: Length of a greedy source's runs in the simulator, in seconds.

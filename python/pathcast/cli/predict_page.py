@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Sequence
 from enum import StrEnum
@@ -41,6 +42,13 @@ class Tls(StrEnum):
     NONE = "none"
     TLS12 = "1.2"
     TLS13 = "1.3"
+
+
+class Engine(StrEnum):
+    """What loads pages."""
+
+    SIMULATOR = "simulator"
+    MODEL = "model"
 
 
 class Streams(StrEnum):
@@ -107,6 +115,16 @@ def page(
     streams: Annotated[
         Streams, typer.Option(help="Which response a server of HTTP/2 sends first.")
     ] = Streams.PRIORITY,
+    engine: Annotated[
+        Engine, typer.Option(help="simulator: packet by packet; model: formulas, in microseconds.")
+    ] = Engine.SIMULATOR,
+    curve: Annotated[
+        FilePath | None,
+        typer.Option(
+            metavar="FILE",
+            help="By the model, with the loss curve that `pathcast fit -o` wrote, instead of --loss.",
+        ),
+    ] = None,
     replica: Annotated[
         bool,
         typer.Option(
@@ -125,14 +143,20 @@ def page(
         FilePath | None,
         typer.Option("--csv", metavar="FILE", help="Write a row for each page, path and scheme."),
     ] = None,
+    har: Annotated[
+        FilePath | None,
+        typer.Option(
+            "--har", metavar="FILE", help="Write the typical load by each protocol as a HAR."
+        ),
+    ] = None,
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
     """Forecast how long a page takes by HTTP/1.1 and HTTP/2 over a path, and which one loads it sooner.
 
-    Each page is loaded many times, packet by packet, in the simulator.
+    Each page is loaded many times, packet by packet in the simulator, or by formulas (--engine model).
     """
-    for file in (output, table):
+    for file in (output, table, har):
         if file is not None:
             check_output(file)
     chosen = [one for file in pages for one in Page.load_all(file)]
@@ -155,6 +179,8 @@ def page(
         "dns_s": dns,
         "streams": streams,
         "loads": loads,
+        "engine": engine if curve is None else Engine.MODEL,
+        "curves": None if curve is None else _read_curves(curve, loss),
         "seed": seed,
     }
     found: list[tuple[_Case, PageForecast]] = []
@@ -174,6 +200,10 @@ def page(
             found.append((case, forecast))
     if table is not None:
         write_beside(table, _csv(found))
+    if har is not None:
+        if len(found) > 1:
+            raise ModelError("--har: expected one page, path and scheme")
+        write_beside(har, json.dumps(found[0][1].to_har()) + "\n")
     if output is not None:
         from pathcast.report.page_loads import render_page_loads  # takes long to import
 
@@ -189,9 +219,35 @@ def page(
         print_json(values[0] if len(values) == 1 else {"pages": values})
         return
     _print(found)
-    for file, what in ((output, "the report"), (table, "the table")):
+    for file, what in ((output, "the report"), (table, "the table"), (har, "the archive")):
         if file is not None:
             out.print(f"{file}: {what}", markup=False)
+
+
+def _read_curves(
+    file: FilePath, losses: Sequence[float] | None
+) -> dict[int, list[tuple[float, float]]]:
+    """The points of a file of `pathcast fit -o`, by the number of connections."""
+    if losses:
+        raise ModelError("got --curve and --loss, expected one of them: the curve has the losses")
+    try:
+        found = json.loads(file.read_text())
+        curves = {
+            int(one["npc"]): [
+                (float(point["cwnd_packets"]), float(point["loss_probability"]))
+                for point in one["points"]
+                if point["loss_probability"] is not None
+            ]
+            for one in found["curves"]
+        }
+    except OSError as error:
+        raise ModelError(f"{file}: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError):
+        raise ModelError(f"{file}: is no loss curve of `pathcast fit -o`") from None
+    curves = {npc: points for npc, points in curves.items() if points}
+    if not curves:
+        raise ModelError(f"{file}: has no loss curve with a point")
+    return curves
 
 
 class _Case:
@@ -288,7 +344,8 @@ def _print(found: Sequence[tuple[_Case, PageForecast]]) -> None:
     if not several:
         out.print(found[0][1].verdict(), markup=False, soft_wrap=True)
     out.print(
-        f"Times to the load event: median of {len(next(iter(found[0][1].loads.values())).load_ms)} simulated loads."
+        f"Times to the load event: median of {len(next(iter(found[0][1].loads.values())).load_ms)} loads by the "
+        f"{found[0][1].engine}."
     )
 
 

@@ -68,7 +68,7 @@ impl Server {
             false => (0..self.responses.len()).min_by_key(|&at| self.responses[at].priority)?,
         };
         let response = self.responses.get_mut(at)?;
-        let room = http.record_bytes();
+        let room = Http::RECORD_BYTES;
         let header_bytes = response.header_bytes.min(room);
         let body_bytes = response.body_bytes.min(room - header_bytes);
         response.header_bytes -= header_bytes;

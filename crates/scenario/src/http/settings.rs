@@ -98,16 +98,12 @@ impl Http {
         }
     }
 
-    /// Payload of a record of the server. Only a record that is whole can be read.
-    pub(super) const fn record_bytes(&self) -> u64 {
-        match self.protocol {
-            Protocol::Http1 => 16_384,
-            // nginx's http2_chunk_size
-            Protocol::Http2 => 8192,
-        }
-    }
+    /// Payload of a record of the server: the largest of TLS, which nginx fills if it can (`ssl_buffer_size`). Only a
+    /// record that is whole can be read.
+    pub(super) const RECORD_BYTES: u64 = 16_384;
 
-    /// Bytes of a record beside its payload: those of TLS (RFC 8446, 5.2), and of a frame (RFC 9113, 4.1).
+    /// Bytes of a record beside its payload: those of TLS (RFC 8446, 5.2), and of two frames (RFC 9113, 4.1; nginx's
+    /// `http2_chunk_size` is half a record).
     pub(super) const fn overhead_bytes(&self) -> u64 {
         let tls = match self.tls {
             Tls::None => 0,
@@ -116,7 +112,7 @@ impl Http {
         };
         let frame = match self.protocol {
             Protocol::Http1 => 0,
-            Protocol::Http2 => 9,
+            Protocol::Http2 => 18,
         };
         tls + frame
     }

@@ -1,0 +1,368 @@
+"""Loads pages in Chromium from nginx over emulated paths, keeps what was measured, and sets forecasts beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import math
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from pathcast import __version__
+from pathcast._page_loads import PROTOCOLS, PageForecast, predict_page
+from pathcast.exceptions import PathcastError
+from pathcast.experiments.engine.store import make_folder
+from pathcast.experiments.pages import server
+from pathcast.experiments.pages.browser import Browser, Load
+from pathcast.experiments.pages.replica import HOST, Replica, write_replica
+from pathcast.files import write_beside
+from pathcast.page import Page
+from pathcast.path import Path
+
+#: Version of kept files.
+SCHEMA = 1
+#: Loads by each protocol over one run of the emulator; before them one that warms up and does not count.
+SESSION_LOADS = 5
+#: Runs of the emulator in a row that may be invalid.
+ATTEMPTS = 4
+#: A load that takes longer is given up, in seconds.
+LONGEST_S = 90.0
+#: Other programs may keep processors busy for this part of the time before a load.
+_PRESSURE = 0.2
+_PRESSURE_S = 0.3
+_MOST_PRESSURE_S = 20.0
+_COPIES = 2000
+#: Loss from which on the fixed rule takes HTTP/1.1; the one that does best is reported.
+THRESHOLDS = (1e-3, 3e-3, 1e-2, 3e-2)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A page over a path.
+
+    Attributes:
+        page: its name, which names its file.
+        scheme: congestion control of the server.
+        rate: of the link, such as `20 Mbit/s`.
+        rtt_s: round-trip time of the empty path in seconds.
+        loss: probability that a packet to the browser is lost.
+
+    """
+
+    page: str
+    scheme: str
+    rate: str
+    rtt_s: float
+    loss: float
+
+    @property
+    def name(self) -> str:
+        """Names its file."""
+        rate = self.rate.replace(" ", "").replace("/", "p")
+        return f"{self.page}-{self.scheme}-{rate}-{1e3 * self.rtt_s:g}ms-{self.loss:g}"
+
+    def path(self) -> Path:
+        """Return the path: data goes forward, through a queue of 500 kB."""
+        ends = f"rate = '{self.rate}'\ndelay = '{500 * self.rtt_s:g} ms'\n"
+        return Path.parse(
+            f"{ends}queue = '500 kB'\nloss = {self.loss}\n[reverse]\n{ends}loss = 0.0\n"
+        )
+
+
+def cells(
+    pages: Iterable[str],
+    schemes: Sequence[str],
+    rates: Sequence[str],
+    rtts_s: Sequence[float],
+    losses: Sequence[float],
+) -> list[Cell]:
+    """Return all combinations, page by page."""
+    return [Cell(*one) for one in itertools.product(pages, schemes, rates, rtts_s, losses)]
+
+
+def replica_of(page: Page, folder: FilePath) -> Replica:
+    """Write the replica of a page into a folder of its own below `folder`, and its graph beside it."""
+    name = hashlib.sha256(page.to_toml().encode()).hexdigest()[:12]
+    place = make_folder(folder / "replicas" / name)
+    replica = write_replica(page, place)
+    write_beside(folder / "replicas" / f"{name}.toml", replica.page.to_toml())
+    return replica
+
+
+def kept(cell: Cell, replica: Replica, folder: FilePath) -> dict[str, Any]:
+    """What was measured of a cell; an empty list of loads if that is nothing, or of another page."""
+    fresh: dict[str, Any] = {
+        "schema": SCHEMA,
+        "cell": asdict(cell),
+        "page_sha256": hashlib.sha256(replica.page.to_toml().encode()).hexdigest(),
+        "loads": [],
+        "invalid": [],
+    }
+    file = folder / "loads" / f"{cell.name}.json"
+    try:
+        found: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return fresh
+    keys = ("schema", "cell", "page_sha256")
+    return found if all(found.get(key) == fresh[key] for key in keys) else fresh
+
+
+def measure(
+    cell: Cell,
+    replica: Replica,
+    folder: FilePath,
+    loads: int,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Load a page by all protocols in turn until so many loads by each count; what is there already is kept.
+
+    Args:
+        cell: the page and its path.
+        replica: its files.
+        folder: of the benchmark.
+        loads: by each protocol.
+        progress: called with the loads by each protocol that count so far.
+
+    Raises:
+        PathcastError: nginx or Chromium cannot run, or too many runs of the emulator in a row were invalid.
+
+    """
+    found = kept(cell, replica, folder)
+    make_folder(folder / "loads")
+    failures = 0
+    while (have := _count(found)) < loads:
+        if progress:
+            progress(have)
+        session = min(SESSION_LOADS, loads - have)
+        seed = 1 + have + 1000 * len(found["invalid"])
+        rows, why, versions = _session(cell, replica, session, seed)
+        if why:
+            failures += 1
+            found["invalid"].append(why)
+        else:
+            failures = 0
+            found["loads"] += rows
+            found["versions"] = versions
+        write_beside(folder / "loads" / f"{cell.name}.json", json.dumps(found, indent=1) + "\n")
+        if failures == ATTEMPTS:
+            raise PathcastError(f"{cell.name}: {ATTEMPTS} runs in a row were invalid: {why}")
+    return found
+
+
+def _count(found: Mapping[str, Any]) -> int:
+    """Loads by each protocol that count."""
+    names = [one["protocol"] for one in found["loads"]]
+    return min(names.count(name) for name in PROTOCOLS)
+
+
+def _session(
+    cell: Cell, replica: Replica, loads: int, seed: int
+) -> tuple[list[dict[str, Any]], str, dict[str, str]]:
+    """Loads over one run of the emulator; why they do not count, if so; and what they were made with."""
+    rows: list[dict[str, Any]] = []
+    why = ""
+    with tempfile.TemporaryDirectory(prefix="pathcast-pages-") as name:
+        work = FilePath(name)
+        with contextlib.ExitStack() as stack:
+            behind = server.serving(replica.folder, cell.path(), cell.scheme, work, seed)
+            served = stack.enter_context(behind)
+            browser = stack.enter_context(Browser({HOST: served.address}))
+            for number in range(loads + 1):
+                for protocol in PROTOCOLS:
+                    pressure = wait_for_quiet()
+                    load = browser.load(f"https://{HOST}:{server.PORTS[protocol]}/", LONGEST_S)
+                    why = why or _wrong(load, protocol, len(replica.page.resources))
+                    if number > 0:
+                        rows.append(_row(protocol, load, pressure))
+            versions = {
+                "pathcast": __version__,
+                "kernel": platform.release(),
+                "browser": browser.version,
+                "server": server.version(server.nginx()),
+            }
+        why = why or "; ".join(served.report["invalid_because"])
+    return rows, why, versions
+
+
+def _row(protocol: str, load: Load, pressure: float) -> dict[str, Any]:
+    return {
+        "protocol": protocol,
+        "load_ms": load.load_ms,
+        "first_byte_ms": load.first_byte_ms,
+        "connections": load.connections,
+        "pressure": round(pressure, 3),
+    }
+
+
+def _wrong(load: Load, protocol: str, requests: int) -> str:
+    """Why a load does not count; empty if it does."""
+    if load.failed:
+        return f"{protocol}: {len(load.failed)} requests failed, the first of {load.failed[0]}"
+    if load.load_ms is None:
+        return f"{protocol}: no load event within {LONGEST_S:g} s"
+    if load.protocols != {protocol: requests}:
+        return f"{protocol}: expected {requests} requests by it, got {load.protocols}"
+    return ""
+
+
+def wait_for_quiet() -> float:
+    """Wait until other programs leave processors free; return the part of the time for which tasks waited for one.
+
+    A busy machine makes a browser slow: see PSI (`/proc/pressure/cpu`). After 20 s it goes on all the same.
+    """
+    end = time.monotonic() + _MOST_PRESSURE_S
+    while True:
+        before = _stalled_s()
+        if before is None:
+            return math.nan
+        time.sleep(_PRESSURE_S)
+        pressure = ((_stalled_s() or before) - before) / _PRESSURE_S
+        if pressure <= _PRESSURE or time.monotonic() > end:
+            return pressure
+
+
+def _stalled_s() -> float | None:
+    """For how long, since the machine started, a task has waited for a processor."""
+    try:
+        some = FilePath("/proc/pressure/cpu").read_text().splitlines()[0]
+    except OSError:
+        return None
+    return int(some.split("total=")[1]) / 1e6
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Measured loads of a cell beside their forecast.
+
+    Attributes:
+        cell: which.
+        measured_ms: times to the load event by each protocol.
+        forecast: of the same graph.
+
+    """
+
+    cell: Cell
+    measured_ms: dict[str, list[float]]
+    forecast: PageForecast
+
+    def median(self, protocol: str) -> float:
+        """The median of the measured loads, in milliseconds."""
+        return float(np.median(self.measured_ms[protocol]))
+
+    @property
+    def best(self) -> str:
+        """The protocol with the least measured median."""
+        return min(PROTOCOLS, key=self.median)
+
+    @property
+    def significant(self) -> bool:
+        """Whether the 95 % interval of the ratio of the measured medians leaves 1 out."""
+        low, high = self.ratio_interval()
+        return low > 1 or high < 1
+
+    def ratio_interval(self) -> tuple[float, float]:
+        """The 95 % interval of the measured median by HTTP/1.1 over that by HTTP/2, by the bootstrap."""
+        generator = np.random.default_rng(1)
+        medians = []
+        for name in PROTOCOLS:
+            times = np.asarray(self.measured_ms[name])
+            draws = generator.integers(0, len(times), (_COPIES, len(times)))
+            medians.append(np.median(times[draws], axis=1))
+        low, high = np.quantile(medians[0] / medians[1], [0.025, 0.975])
+        return float(low), float(high)
+
+    def error(self, protocol: str) -> float:
+        """The forecast median over the measured one, less 1."""
+        return self.forecast.loads[protocol].plt_ms / self.median(protocol) - 1
+
+    def held(self, protocol: str) -> bool:
+        """Whether the measured median lies in the 10 to 90 % range of the forecast."""
+        one = self.forecast.loads[protocol]
+        return one.quantile(0.1) <= self.median(protocol) <= one.quantile(0.9)
+
+    def lost(self, protocol: str) -> float:
+        """How much longer a choice takes than the measured best, as a part of the best."""
+        return self.median(protocol) / self.median(self.best) - 1
+
+
+def compare(cell: Cell, replica: Replica, found: Mapping[str, Any], seed: int = 1) -> Compared:
+    """Forecast a cell, and set what was measured beside it."""
+    measured = {
+        name: [one["load_ms"] for one in found["loads"] if one["protocol"] == name]
+        for name in PROTOCOLS
+    }
+    return Compared(
+        cell, measured, predict_page(replica.page, cell.path(), scheme=cell.scheme, seed=seed)
+    )
+
+
+def _from_loss(threshold: float, one: Compared) -> str:
+    return "http/1.1" if one.cell.loss >= threshold else "h2"
+
+
+def summary(compared: Sequence[Compared]) -> dict[str, Any]:
+    """What the cells say together: errors, choices, and what fixed rules lose."""
+    errors = {name: [abs(one.error(name)) for one in compared] for name in PROTOCOLS}
+    clear = [one for one in compared if one.significant]
+    rules: dict[str, Callable[[Compared], str]] = {
+        "forecast": lambda one: one.forecast.choice,
+        "always http/1.1": lambda _: "http/1.1",
+        "always h2": lambda _: "h2",
+    }
+    for threshold in THRESHOLDS:
+        rules[f"http/1.1 from a loss of {threshold:g}"] = partial(_from_loss, threshold)
+    return {
+        "cells": len(compared),
+        "significant": len(clear),
+        "right": sum(one.forecast.choice == one.best for one in clear),
+        "median_error": float(np.median([value for those in errors.values() for value in those])),
+        "median_error_by_protocol": {
+            name: float(np.median(those)) for name, those in errors.items()
+        },
+        "held": float(np.mean([one.held(name) for one in compared for name in PROTOCOLS])),
+        "summed_loss": {
+            name: float(sum(one.lost(rule(one)) for one in compared))
+            for name, rule in rules.items()
+        },
+        "right_of_significant": {
+            name: sum(rule(one) == one.best for one in clear) for name, rule in rules.items()
+        },
+    }
+
+
+def rows(compared: Sequence[Compared]) -> list[dict[str, Any]]:
+    """A row for each cell, for tables."""
+    found = []
+    for one in compared:
+        low, high = one.ratio_interval()
+        row: dict[str, Any] = asdict(one.cell)
+        for name in PROTOCOLS:
+            forecast = one.forecast.loads[name]
+            row[name] = {
+                "measured_ms": one.median(name),
+                "loads": len(one.measured_ms[name]),
+                "forecast_ms": forecast.plt_ms,
+                "p10": forecast.quantile(0.1),
+                "p90": forecast.quantile(0.9),
+                "error": one.error(name),
+                "held": one.held(name),
+            }
+        row |= {
+            "ratio_interval": [low, high],
+            "significant": one.significant,
+            "best": one.best,
+            "choice": one.forecast.choice,
+            "confidence": one.forecast.confidence,
+        }
+        found.append(row)
+    return found
