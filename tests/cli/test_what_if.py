@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pathcast
-from conftest import run
+from conftest import run, without_scheme
 from pathcast.calibration.closed_forms import first_estimate
 from pathcast.calibration.features import lagging, observe, sampled
 
@@ -314,6 +314,23 @@ def test_an_application_that_sends_little_gives_bounds_and_says_so():
     found = pathcast.calibrate(trace)
     assert "application limited the flow" in found.warnings[0]
     assert found.parameters["rtt_s"].median == pytest.approx(0.04, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        (("what-if",), "give it with --trace-scheme, such as --trace-scheme cubic"),
+        (("calibrate",), "give it with --scheme, such as --scheme cubic"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_flow_without_a_scheme_names_the_option_of_the_command(tmp_path, command, how):
+    file = without_scheme(tmp_path, "rate = '10 Mbit/s'\ndelay = '20 ms'")
+    done = run(*command, file)
+    assert done.returncode == 2
+    assert f"flow 0 has no congestion control in the trace; {how}" in done.stderr
+    with pytest.raises(pathcast.ModelError, match="give it by scheme"):
+        pathcast.calibrate(pathcast.read_trace(file))
 
 
 def test_a_scheme_that_the_simulator_lacks_is_named(traces):

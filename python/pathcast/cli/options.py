@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path as FilePath
 from typing import Annotated
 
 import typer
 
+from pathcast.exceptions import NoSchemeError
 from pathcast.runs import Device as DeviceKind
 
 WorkloadText = Annotated[
@@ -81,3 +84,12 @@ SuperPackets = Annotated[
         "500 Mbit/s."
     ),
 ]
+
+
+@contextlib.contextmanager
+def scheme_by(how: str) -> Iterator[None]:
+    """Say in an error about a flow's congestion control how this command takes it."""
+    try:
+        yield
+    except NoSchemeError as error:
+        raise NoSchemeError(error.what, how) from None

@@ -224,7 +224,8 @@ def _paths(
         for option, value in given.items():
             if value:
                 raise ModelError(f"got --path and {option}, expected one of them")
-        return [(read_path(file, None, None, seed), {"path": str(file)})]
+        by = f"write its path with `pathcast calibrate {file} --scheme cubic -o path.toml`, and give that"
+        return [(read_path(file, None, None, seed, by), {"path": str(file)})]
     found: list[tuple[Path | Scenario | Calibration, dict[str, Any]]] = []
     for rate in rates or [_RATE]:
         for rtt_s in rtts or [_RTT_S]:

@@ -14,7 +14,7 @@ from pathcast._what_if import what_if as run
 from pathcast.calibration import Calibration, posterior_file
 from pathcast.cli.calibrate import calibrated, print_calibration
 from pathcast.cli.console import out, print_json, progress_bar
-from pathcast.cli.options import Json, Seed
+from pathcast.cli.options import Json, Seed, scheme_by
 from pathcast.files import check_output, write_beside
 from pathcast.path import Path, is_name
 from pathcast.scenario import Scenario, load
@@ -106,9 +106,16 @@ def what_if(
 
 
 def read_path(
-    source: FilePath, flow: str | None, trace_scheme: str | None, seed: int
+    source: FilePath,
+    flow: str | None,
+    trace_scheme: str | None,
+    seed: int,
+    by: str = "give it with --trace-scheme, such as --trace-scheme cubic",
 ) -> Path | Scenario | Calibration:
-    """Read a path or scenario file, with the posterior beside it if there is one; else a trace."""
+    """Read a path or scenario file, with the posterior beside it if there is one; else a trace.
+
+    `by` says how to give the congestion control of a trace that does not say it.
+    """
     if source.name.endswith(".posterior.json"):
         return Calibration.load(source)
     if source.suffix == ".toml":
@@ -117,7 +124,8 @@ def read_path(
         return load(source)
     if not source.is_file() and is_name(str(source)):
         return load(source)
-    return calibrated([source], flow, trace_scheme, seed)
+    with scheme_by(by):
+        return calibrated([source], flow, trace_scheme, seed)
 
 
 def _path_json(path: Path | Scenario | Calibration) -> dict[str, Any]:
