@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pathcast.batch import Results, Simulation, simulate_many
 from pathcast.calibration import Calibration
-from pathcast.exceptions import ModelError, PathFileError
+from pathcast.exceptions import ModelError, PathFileError, SchemeError
 from pathcast.path import Path
 from pathcast.scenario import Scenario
 from pathcast.trace import Column
@@ -31,6 +32,9 @@ HEAD_START_S = 5.0
 _COPIES = 50
 #: Probability of being the better one from which on that is sure.
 SURE = 0.95
+
+#: What an alternative is called in errors.
+_ALTERNATIVE = "alternative"
 
 #: What configurations are ranked by, and whether more is better.
 METRICS = {"goodput_bps": True, "delay_p95_ms": False, "loss": False, "completion_s": False}
@@ -183,6 +187,30 @@ class WhatIf:
             "best": self.best,
             "sure": self.sure,
         }
+
+
+def check_alternatives(alternatives: Sequence[Alternative], by: str | None = None) -> None:
+    """Refuse alternatives and a ranking that `what_if` cannot run, before a path is known.
+
+    Raises:
+        SchemeError: the simulator has no such scheme.
+        PathFileError: a workload or an initial window is not valid.
+        ModelError: there is no such ranking.
+
+    """
+    if by is not None and by not in METRICS:
+        raise ModelError(f"got {by!r}; expected one of {', '.join(METRICS)}")
+    path = Path.parse("rate = '10 Mbit/s'\ndelay = '10 ms'\n", _ALTERNATIVE)
+    try:
+        simulations = [
+            Simulation(replace(one, flows=1).scenario(path), duration_s=0.001)
+            for one in alternatives
+        ]
+        simulate_many(simulations, threads=1)
+    except (PathFileError, SchemeError) as error:
+        # places in a text or a list that nobody wrote
+        place = rf"^({_ALTERNATIVE}:\d+:\d+|simulation \d+): "
+        raise type(error)(re.sub(place, "", str(error))) from None
 
 
 def what_if(

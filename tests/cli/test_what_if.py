@@ -333,6 +333,27 @@ def test_a_flow_without_a_scheme_names_the_option_of_the_command(tmp_path, comma
         pathcast.calibrate(pathcast.read_trace(file))
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--scheme", "cubic", "--scheme", "qubic"), '"qubic" is no scheme of the simulator'),
+        (("--workload", "{ kind = 'transfr' }"), 'kind: got "transfr", expected one of'),
+        (("--initial-window", 100_000), "initial_window: got 100000, expected"),
+        (("--by", "speed"), "got 'speed'; expected one of goodput_bps"),
+    ],
+    ids=lambda value: value[0].strip("-") if isinstance(value, tuple) else "",
+)
+def test_wrong_alternatives_are_refused_before_the_trace_is_read(tmp_path, options, said):
+    # a file that is no trace: its own error would come first if it was read first
+    trace = tmp_path / "trace.parquet"
+    trace.write_text("no trace")
+    done = run("what-if", trace, *options)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "alternative:" not in done.stderr
+    assert "simulation 0" not in done.stderr
+
+
 def test_a_scheme_that_the_simulator_lacks_is_named(traces):
     with pytest.raises(pathcast.PathcastError, match="hybla"):
         pathcast.calibrate(traces["filled"], scheme="hybla")

@@ -21,6 +21,7 @@ from pathcast._page_loads import (
     depends_on,
     predict_page,
 )
+from pathcast._what_if import Alternative, check_alternatives
 from pathcast.calibration import Calibration
 from pathcast.cli.console import err, out, print_json, progress_bar, styled
 from pathcast.cli.options import Json, Seed
@@ -141,6 +142,7 @@ def page(
     for one in chosen:
         for warning in one.warnings:
             err.print(styled(("warning:", "yellow"), f" {one.file}: {warning}"), soft_wrap=True)
+    check_alternatives([Alternative(one) for one in scheme or ()])
     paths = _paths(path_file, rtt, rate, loss, buffer, seed)
     cases = [
         _Case(one, name, where, numbers)

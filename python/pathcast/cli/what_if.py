@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pathcast._what_if import DRAWS, DURATION_S, METRICS, Alternative, WhatIf
+from pathcast._what_if import DRAWS, DURATION_S, METRICS, Alternative, WhatIf, check_alternatives
 from pathcast._what_if import what_if as run
 from pathcast.calibration import Calibration, posterior_file
 from pathcast.cli.calibrate import calibrated, print_calibration
@@ -86,6 +86,7 @@ def what_if(
             scheme or ["cubic", "bbr"], workload or [_BULK], windows, flows or [1]
         )
     ]
+    check_alternatives(alternatives, by)
     path = read_path(source, flow, trace_scheme, seed)
     with progress_bar("simulated", 1.0, "") as show:
         found = run(
