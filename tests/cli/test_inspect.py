@@ -50,13 +50,31 @@ def test_a_name_of_a_file_is_quoted_for_the_shell(tmp_path):
 
 def test_topics_are_listed_shown_and_guessed():
     topics = [line.split()[0] for line in run("help").stdout.splitlines()[1:-1]]
-    assert {"path-file", "scenario-file", "traces", "workloads", "schemes"} <= set(topics)
+    assert {"path-file", "scenario-file", "traces", "workloads", "schemes", "glossary"} <= set(
+        topics
+    )
     for topic in topics:
         done = run("help", topic)
-        assert done.returncode == 0 and len(done.stdout.splitlines()) < 60, topic
+        assert done.returncode == 0 and len(done.stdout.splitlines()) < 70, topic
     assert "Usage: pathcast predict transfer" in run("help", "predict", "transfer").stdout
     done = run("help", "path-fil")
     assert done.returncode == 2 and "did you mean path-file" in done.stderr
+
+
+def test_terms_of_the_glossary_are_explained():
+    for term in ("cwnd", "CWND"):
+        assert run("help", term).stdout.startswith("cwnd: congestion window:")
+    assert run("help", "bdp").stdout.startswith("BDP: bandwidth-delay product")
+    assert run("help", "loss", "curve").stdout.startswith("loss curve: p(cwnd, npc)")
+    assert run("help", "reverse").stdout.startswith("forward, reverse: ")
+    done = run("help", "goodputt")
+    assert done.returncode == 2 and "did you mean goodput" in done.stderr
+    # one text, which the documentation has too
+    page = ROOT / "docs/glossary.md"
+    assert page.resolve() == (ROOT / "python/pathcast/cli/topics/glossary.md").resolve()
+    rows = [line for line in page.read_text().splitlines()[4:] if line]
+    listed = run("help", "glossary").stdout
+    assert len(rows) > 30 and all(row.split(" | ")[0].strip("| ") in listed for row in rows)
 
 
 def test_topics_say_what_the_readers_read(tmp_path):
