@@ -24,7 +24,7 @@ from pathcast._page_loads import (
 from pathcast._what_if import Alternative, check_alternatives
 from pathcast.calibration import Calibration
 from pathcast.cli.console import err, out, print_json, progress_bar, styled
-from pathcast.cli.options import Json, Seed
+from pathcast.cli.options import Json, Seed, path_of
 from pathcast.cli.what_if import read_path
 from pathcast.exceptions import ModelError
 from pathcast.files import check_output, write_beside
@@ -221,9 +221,9 @@ def _paths(
     seed: int,
 ) -> list[tuple[Path | Scenario | Calibration, dict[str, Any]]]:
     """The paths that are asked for, each with its numbers for tables."""
-    given = {"--rtt": rtts, "--rate": rates, "--loss": losses, "--buffer": buffer}
+    numeric = {"--rtt": rtts, "--rate": rates, "--loss": losses, "--buffer": buffer}
     if file is not None:
-        for option, value in given.items():
+        for option, value in numeric.items():
             if value:
                 raise ModelError(f"got --path and {option}, expected one of them")
         by = f"write its path with `pathcast calibrate {file} --scheme cubic -o path.toml`, and give that"
@@ -236,17 +236,14 @@ def _paths(
                     raise ModelError(f"--rtt: got {rtt_s:g}, expected seconds, more than 0")
                 if not 0 <= loss < 1:
                     raise ModelError(f"--loss: got {loss:g}, expected a probability from 0 to 1")
-                queue = "1 BDP" if buffer is None else buffer
-                text = f"""rate = {rate!r}
-delay = "{500 * rtt_s:.6f} ms"
-queue = {queue!r}
-loss = {loss!r}
-
-[reverse]
-loss = 0.0
-"""
+                given: dict[str, tuple[str, str | float | None]] = {
+                    "--rate": ("rate", rate),
+                    "--rtt": ("delay", f"{500 * rtt_s:.6f} ms"),
+                    "--buffer": ("queue", "1 BDP" if buffer is None else buffer),
+                    "--loss": ("loss", loss),
+                }
                 numbers = {"rate": rate, "rtt_s": rtt_s, "loss": loss}
-                found.append((Path.parse(text, "--rate, --rtt, --loss, --buffer"), numbers))
+                found.append((path_of(given, "[reverse]\nloss = 0.0"), numbers))
     return found
 
 
