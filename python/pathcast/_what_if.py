@@ -20,7 +20,7 @@ from pathcast.trace import Column
 
 #: Seconds of flows without an end, and how many times as long others may take.
 DURATION_S = 30.0
-_LONGEST = 20.0
+LONGEST = 20.0
 #: Paths drawn from a posterior, each run with a seed of its own.
 DRAWS = 60
 #: Standard deviation of logarithms, simulator against kernel: of 124 cells 121 agree within 5 % in goodput, and lossy
@@ -38,6 +38,13 @@ _ALTERNATIVE = "alternative"
 
 #: What configurations are ranked by, and whether more is better.
 METRICS = {"goodput_bps": True, "delay_p95_ms": False, "loss": False, "completion_s": False}
+#: What each quantity is called, its unit, and how many of them its own unit makes.
+QUANTITIES = {
+    "goodput_bps": ("goodput", "Mbit/s", 1e-6),
+    "delay_p95_ms": ("95 % one-way delay", "ms", 1.0),
+    "loss": ("loss", "%", 100.0),
+    "completion_s": ("completion time", "s", 1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -261,7 +268,7 @@ def what_if(
     simulations = [
         Simulation(
             one.scenario(path),
-            duration_s=(duration_s if _is_endless(one) else _LONGEST * duration_s)
+            duration_s=(duration_s if is_endless(one) else LONGEST * duration_s)
             + (HEAD_START_S if isinstance(path, Scenario) else 0.0),
             seed=seed + number,
         )
@@ -291,7 +298,8 @@ def what_if(
     return WhatIf(outcomes, by, tuple(ranking), better)
 
 
-def _is_endless(alternative: Alternative) -> bool:
+def is_endless(alternative: Alternative) -> bool:
+    """Whether its flows send for the whole time given."""
     return alternative.workload.strip().strip("'\"") == "bulk"
 
 

@@ -266,6 +266,13 @@ def test_commands(traces, tmp_path):
     assert {"delay_p95_ms", "loss", "completion_s"} <= set(found["alternatives"][0])
     assert {"best", "sure", "path"} <= set(found)
     assert found["path"]["parameters"]["rate_bps"]["identified"]
+    said = run("what-if", path, *options[:-1]).stdout
+    assert "Best by goodput: " in said
+    assert "Flows without an end ran for 5 s." in said
+    sends = ("--workload", "{ kind = 'transfer', size = '100 kB', count = 1 }")
+    said = run("what-if", path, *options[:-1], *sends).stdout
+    assert "Best by completion time: " in said
+    assert "Flows with an end had at most 100 s." in said
     named = run("what-if", "12mbps-60ms-1bdp", *options)
     assert named.returncode == 0, named.stderr
     # the same from the trace, which is calibrated first

@@ -9,7 +9,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pathcast._what_if import DRAWS, DURATION_S, METRICS, Alternative, WhatIf, check_alternatives
+from pathcast._what_if import (
+    DRAWS,
+    DURATION_S,
+    LONGEST,
+    METRICS,
+    QUANTITIES,
+    Alternative,
+    WhatIf,
+    check_alternatives,
+    is_endless,
+)
 from pathcast._what_if import what_if as run
 from pathcast.calibration import Calibration, posterior_file
 from pathcast.cli.calibrate import calibrated, print_calibration
@@ -101,7 +111,7 @@ def what_if(
         return
     if isinstance(path, Calibration):
         print_calibration(path, str(source))
-    _print(found)
+    _print(found, duration)
     if output is not None:
         out.print(f"{output}: the report")
 
@@ -135,9 +145,9 @@ def _path_json(path: Path | Scenario | Calibration) -> dict[str, Any]:
     return path.to_dict()
 
 
-def _print(found: WhatIf) -> None:
+def _print(found: WhatIf, duration_s: float) -> None:
     complete = any(one.completion_s is not None for one in found.outcomes)
-    columns = ["", "alternative", "goodput, Mbit/s", "95 % delay, ms", "loss, %"]
+    columns = ["", "alternative", "goodput, Mbit/s", "95 % delay, ms", "packets lost, %"]
     table = Table(*columns, *(["completion, s"] if complete else []), "best")
     for place, number in enumerate(found.ranking, 1):
         one = found.outcomes[number]
@@ -155,7 +165,14 @@ def _print(found: WhatIf) -> None:
     best = found.outcomes[found.best].alternative
     if len(found.outcomes) > 1:
         sure = "that is sure" if found.sure else "but that is not sure"
-        out.print(f"Best by {found.by}: {best}; {sure}.", markup=False, soft_wrap=True)
+        out.print(
+            f"Best by {QUANTITIES[found.by][0]}: {best}; {sure}.", markup=False, soft_wrap=True
+        )
+    endless = {is_endless(one.alternative) for one in found.outcomes}
+    ran = [f"Flows without an end ran for {duration_s:g} s."] if True in endless else []
+    if False in endless:
+        ran.append(f"Flows with an end had at most {LONGEST * duration_s:g} s.")
+    out.print(" ".join(ran), soft_wrap=True)
     out.print(
         "Each cell: median, and 5 to 95 % over chance, the path as far as it is known, and the simulator's exactness."
     )
