@@ -245,6 +245,9 @@ def test_commands(traces, tmp_path):
     done = run("calibrate", trace, "-o", path)
     assert done.returncode == 0, done.stderr
     assert "at most" in done.stdout
+    assert "Nothing was written" not in done.stdout
+    unkept = run("calibrate", trace)
+    assert "Nothing was written. -o path.toml keeps this path" in " ".join(unkept.stdout.split())
     options = (
         "--scheme",
         "cubic",

@@ -138,6 +138,10 @@ def calibrate(
     print_calibration(found, server or ", ".join(map(str, files or [])))
     if output is not None:
         out.print(f"{output}: the path; {posterior_file(output)}: its posterior")
+    else:
+        out.print(
+            "Nothing was written. -o path.toml keeps this path, which what-if, simulate and others take."
+        )
 
 
 def _live(
