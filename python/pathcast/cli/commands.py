@@ -321,6 +321,13 @@ class Commands(TyperGroup):
             args = ["inspect", *args]
         if self.prefix + args[0] in COMMANDS:
             self.commands[args[0]] = load(self.prefix + args[0])
+        elif args[0] not in self.commands:
+            # an error suggests near names: those that are listed, and groups
+            self.commands = {
+                name: command
+                for name, command in self.commands.items()
+                if not command.hidden or not COMMANDS[self.prefix + name].attribute
+            }
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401
