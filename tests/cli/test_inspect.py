@@ -1,9 +1,10 @@
 """`pathcast FILE`, `pathcast help` and `pathcast doctor`: finding one's way."""
 
 import json
+import re
 
 from conftest import ROOT, run
-from pathcast import extras
+from pathcast import extras, runs
 
 LINK = ROOT / "paths/12mbps-60ms-1bdp.toml"
 
@@ -94,6 +95,19 @@ def test_each_scheme_and_extra_is_named():
     assert len(names.split(", ")) >= 12
     assert all(name in text for name in names.split(", "))
     assert set(extras.MODULES) == set(extras.USES)
+
+
+def test_advice_for_a_source_tree_is_not_given_to_a_wheel(monkeypatch):
+    source = (ROOT / "crates/kernel-schemes/src/schemes.rs").read_text()
+    advice = re.search(r'"(Pathcast can bring it by BPF.*?)"', source, re.DOTALL)[1]
+    advice = re.sub(r"\\\n\s*", "", advice)
+    assert runs._for_this_install(advice) == advice
+    assert "touch Cargo.toml" in advice
+    monkeypatch.setattr(runs, "__file__", "/usr/lib/python3/site-packages/pathcast/runs.py")
+    said = runs._for_this_install(advice)
+    assert said.startswith("Pathcast can bring it by BPF, but was built without: this install")
+    assert "a build from source has them" in said and "touch" not in said
+    assert runs._for_this_install("no root") == "no root"
 
 
 def test_the_doctor_says_what_is_there():
