@@ -17,6 +17,7 @@ help: ## Say what can be made.
 
 demo: build ## Measure a TCP flow, fit it, forecast it, write report.html.
 	$(BIN)/pathcast demo
+	@echo 'next: source $(BIN)/activate, then pathcast --help; README.md has five tasks'
 
 test: ## Lint and run all tests to their end; sum up.
 	-@scripts/system-packages pages

@@ -61,7 +61,11 @@ def _read(app: object, page: str, source: list[str]) -> None:
         text, target = found[1], found[2].partition("#")[0]
         if "://" in target or not target:
             return found[0]
-        inside = Path(os.path.normpath(folder / target)).is_relative_to(DOCS)
+        file = Path(os.path.normpath(folder / target))
+        inside = file.is_relative_to(DOCS)
+        if inside and file.is_symlink():
+            # links would be looked for where the file really is, outside of the documentation
+            return f"{{doc}}`{text} </{file.relative_to(DOCS).with_suffix('')}>`"
         return found[0] if inside else text
 
     source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", kept, source[0])

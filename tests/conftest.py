@@ -32,6 +32,14 @@ def run(*arguments, before=(), **options):
     return subprocess.run(command, check=False, **options)
 
 
+def without_scheme(folder, toml):
+    """A capture of a flow of 5 s over a path, which does not say its congestion control."""
+    file = folder / "flow.pcap"
+    path = pathcast.Path.parse(toml)
+    pathcast.simulate(path, ["cubic"], duration_s=5, record=False, capture_file=file)
+    return file
+
+
 #: Files of tests that mostly wait, for runs in real time; one after another, beside those that compute.
 REAL_TIME = {
     "test_captures",

@@ -13,7 +13,7 @@ from pathcast._limits import FlowLimits, limits
 from pathcast._what_if import SURE, Alternative, Interval, Outcome, WhatIf, what_if
 from pathcast.calibration import Calibration, calibrate
 from pathcast.calibration.features import MSS_BYTES
-from pathcast.exceptions import ModelError
+from pathcast.exceptions import ModelError, NoSchemeError
 from pathcast.trace import Column, Trace
 
 #: Schemes that are tried beside the flow's own; each Linux has the first two, and the third as a module.
@@ -118,8 +118,8 @@ def advise(
         return Advice(_larger_window(trace, flow))
     own = scheme or found.scheme
     if not own:
-        raise ModelError(
-            f"{trace.file or 'trace'}: flow {flow} has no congestion control in the trace; give it by scheme"
+        raise NoSchemeError(
+            f"{trace.file or 'trace'}: flow {flow} has no congestion control in the trace"
         )
     starting = found.limit == "slow_start"
     try:

@@ -9,9 +9,9 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast import _internal
-from pathcast.exceptions import TraceError, translated
+from pathcast.exceptions import TraceError
 from pathcast.flows import Flow, chosen_flow, flows_of
-from pathcast.trace import Trace
+from pathcast.trace import Trace, reading
 
 #: Formats that hold no windows, by the name that the reader gives them.
 _PANTHEON_PERF = "pantheon_perf.json"
@@ -80,7 +80,7 @@ def convert(
     rows: int | None = None
     count: int | None = None
     flows: list[Flow] = []
-    with translated():
+    with reading(file):
         # opened once: what a pipe gave is not given again
         source = _internal.TraceFile(FilePath(file))
         other_end = None if egress is None else _internal.TraceFile(FilePath(egress))

@@ -41,7 +41,7 @@ EVALUATED_SIZES_BYTES = (
 MSS_BYTES = 1448
 HEADER_BYTES = 52
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(B|kB|KB|MB|GB)\s*")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _UNITS = {"B": 1, "kB": 1_000, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
 
@@ -57,7 +57,7 @@ def parse_size(text: str) -> int:
     """A size in bytes, from text such as `100 kB`; 1 kB is 1000 bytes.
 
     Raises:
-        ModelError: no size greater than zero.
+        ModelError: no size greater than zero, or its unit is missing or not known.
 
     Example:
         >>> parse_size("100KB"), parse_size("2.5 MB")
@@ -65,6 +65,9 @@ def parse_size(text: str) -> int:
 
     """
     matched = _SIZE.fullmatch(text)
+    if matched and matched[2] not in _UNITS:
+        what = f"the unit {matched[2]!r}" if matched[2] else "no unit"
+        raise ModelError(f'size is "{text}": got {what}, expected B, kB, MB or GB as in "100 kB"')
     size = round(float(matched[1]) * _UNITS[matched[2]]) if matched else 0
     if not 0 < size < 1 << 53:
         raise ModelError(f'size is "{text}", expected one greater than zero such as "100 kB"')

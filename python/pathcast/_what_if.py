@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from pathcast.batch import Results, Simulation, simulate_many
 from pathcast.calibration import Calibration
-from pathcast.exceptions import ModelError, PathFileError
+from pathcast.exceptions import ModelError, PathFileError, SchemeError
 from pathcast.path import Path
 from pathcast.scenario import Scenario
 from pathcast.trace import Column
 
 #: Seconds of flows without an end, and how many times as long others may take.
 DURATION_S = 30.0
-_LONGEST = 20.0
+LONGEST = 20.0
 #: Paths drawn from a posterior, each run with a seed of its own.
 DRAWS = 60
 #: Standard deviation of logarithms, simulator against kernel: of 124 cells 121 agree within 5 % in goodput, and lossy
@@ -32,8 +33,18 @@ _COPIES = 50
 #: Probability of being the better one from which on that is sure.
 SURE = 0.95
 
+#: What an alternative is called in errors.
+_ALTERNATIVE = "alternative"
+
 #: What configurations are ranked by, and whether more is better.
 METRICS = {"goodput_bps": True, "delay_p95_ms": False, "loss": False, "completion_s": False}
+#: What each quantity is called, its unit, and how many of them its own unit makes.
+QUANTITIES = {
+    "goodput_bps": ("goodput", "Mbit/s", 1e-6),
+    "delay_p95_ms": ("95 % one-way delay", "ms", 1.0),
+    "loss": ("loss", "%", 100.0),
+    "completion_s": ("completion time", "s", 1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -185,6 +196,30 @@ class WhatIf:
         }
 
 
+def check_alternatives(alternatives: Sequence[Alternative], by: str | None = None) -> None:
+    """Refuse alternatives and a ranking that `what_if` cannot run, before a path is known.
+
+    Raises:
+        SchemeError: the simulator has no such scheme.
+        PathFileError: a workload or an initial window is not valid.
+        ModelError: there is no such ranking.
+
+    """
+    if by is not None and by not in METRICS:
+        raise ModelError(f"got {by!r}; expected one of {', '.join(METRICS)}")
+    path = Path.parse("rate = '10 Mbit/s'\ndelay = '10 ms'\n", _ALTERNATIVE)
+    try:
+        simulations = [
+            Simulation(replace(one, flows=1).scenario(path), duration_s=0.001)
+            for one in alternatives
+        ]
+        simulate_many(simulations, threads=1)
+    except (PathFileError, SchemeError) as error:
+        # places in a text or a list that nobody wrote
+        place = rf"^({_ALTERNATIVE}:\d+:\d+|simulation \d+): "
+        raise type(error)(re.sub(place, "", str(error))) from None
+
+
 def what_if(
     source: Path | Scenario | Calibration,
     alternatives: Sequence[Alternative],
@@ -233,7 +268,7 @@ def what_if(
     simulations = [
         Simulation(
             one.scenario(path),
-            duration_s=(duration_s if _is_endless(one) else _LONGEST * duration_s)
+            duration_s=(duration_s if is_endless(one) else LONGEST * duration_s)
             + (HEAD_START_S if isinstance(path, Scenario) else 0.0),
             seed=seed + number,
         )
@@ -263,7 +298,8 @@ def what_if(
     return WhatIf(outcomes, by, tuple(ranking), better)
 
 
-def _is_endless(alternative: Alternative) -> bool:
+def is_endless(alternative: Alternative) -> bool:
+    """Whether its flows send for the whole time given."""
     return alternative.workload.strip().strip("'\"") == "bulk"
 
 

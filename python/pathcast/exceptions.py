@@ -13,6 +13,7 @@ PathcastError
 ├── ClusterError      a Ray cluster that cannot be used
 ├── DownloadError     a download that cannot be measured, or a server of bytes that cannot listen
 └── ModelError        a series that no model can use
+    └── NoSchemeError a flow whose congestion control is needed and not known
 ```
 
 Each message says what was got, what was expected, and where.
@@ -76,6 +77,19 @@ class DownloadError(PathcastError):
 
 class ModelError(PathcastError):
     """Raised for a series that no model can use, or a wrong option of a model."""
+
+
+class NoSchemeError(ModelError):
+    """Raised for a flow whose trace does not say its congestion control, where that is needed.
+
+    Attributes:
+        what: what lacks it, without how to give it.
+
+    """
+
+    def __init__(self, what: str, how: str = "give it by scheme") -> None:
+        super().__init__(f"{what}; {how}")
+        self.what = what
 
 
 _KINDS: dict[type[Exception], type[PathcastError]] = {

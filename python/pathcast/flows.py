@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from pathcast import _internal
-from pathcast.exceptions import TraceError, translated
+from pathcast.exceptions import TraceError
 from pathcast.foreign import utf8
-from pathcast.trace import Trace, TraceWarning
+from pathcast.trace import Trace, TraceWarning, reading
 
 #: As packet captures say what a flow carried, of which the rows were not read.
 _CARRIED = re.compile(r"(\d+) B in ([\d.]+) s")
@@ -106,12 +106,12 @@ def read_flows(file: str | os.PathLike[str], wanted: Sequence[str] | None = None
         TraceError: the file cannot be read, or has no such flow.
 
     """
-    with translated():
+    with reading(file):
         # opened once: what a pipe gave is not given again
         source = _internal.TraceFile(FilePath(file))
 
     def read(flow: int | None) -> tuple[Trace, list[str]]:
-        with translated():
+        with reading(file):
             inner, said = _internal.import_trace(source, False, flow)
         return Trace(inner, utf8(file)), json.loads(said)["warnings"]
 

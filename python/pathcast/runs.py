@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -241,9 +242,23 @@ def capabilities() -> Capabilities:
             refused = (str(error),)
     (root, tun, veth, fifo, tcp_probe), *names = _internal.capabilities()
     schemes, reasons, bpf_schemes = map(tuple, names)
+    reasons = tuple(map(_for_this_install, reasons))
     return Capabilities(
         root, tun, fifo, tcp_probe, schemes, (*refused, *reasons), bpf_schemes, veth=veth
     )
+
+
+#: The Rust module's advice where BPF was left out of a build, which is for a source tree.
+_BPF_ADVICE = re.compile(r"install clang, .*`cargo build --features bpf`", re.DOTALL)
+#: The same for an installed wheel.
+_BPF_OF_A_WHEEL = "this install has no BPF programs; a build from source has them (`make build`)"
+
+
+def _for_this_install(reason: str) -> str:
+    """Return a reason with advice that fits how Pathcast was installed: from source, or as a wheel."""
+    if (FilePath(__file__).parents[2] / "Cargo.toml").is_file():
+        return reason
+    return _BPF_ADVICE.sub(_BPF_OF_A_WHEEL, reason)
 
 
 def chosen_device(name: str) -> Device:

@@ -423,6 +423,11 @@ def enter(
     if code is not None:
         say(f"cannot start {command[0]!r}: expected a program by its path or its name in PATH")
         return code
+    if given is None and not quiet and _queues_without_limit(links):
+        say(
+            "note: the queue towards the command has no limit, so a download can wait there for seconds; "
+            'to limit it, write queue = "1 BDP" under [reverse] in the path file'
+        )
     logs: tuple[str | FilePath | None, str | FilePath | None] = links.logs
     if mm_log is not None:
         logs = (f"{mm_log}.up", f"{mm_log}.down")
@@ -440,12 +445,6 @@ def enter(
     )
     for line in () if quiet else done.lines():
         say(line)
-    downloaded = done.reverse.offered_bytes > done.forward.offered_bytes
-    if downloaded and given is None and not quiet and _queues_without_limit(links):
-        say(
-            "note: the queue towards the command has no limit, so a download can wait there for seconds; "
-            'to limit it, write queue = "1 BDP" under [reverse] in the path file'
-        )
     return done.exit_code
 
 

@@ -128,7 +128,7 @@ def _in_words(values: dict[str, Any]) -> str:
     if values["losses"]:
         words.append(f"{values['losses']} loss" + ("es" if values["losses"] > 1 else ""))
     if not values["detailed"]:
-        words.append("only size and time known")
+        words.append("only size, time and round-trip time known, no timeline")
     return "; ".join(words)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pathcast import _internal
-from pathcast.exceptions import TraceError, translated
+from pathcast.exceptions import PathFileError, TraceError, translated
 from pathcast.foreign import utf8
 
 if TYPE_CHECKING:
@@ -153,6 +154,36 @@ def _from_pickle(columns: dict[str, Column], metadata_json: str, file: str) -> T
     return Trace(_internal.Trace(columns, metadata_json), file)
 
 
+@contextlib.contextmanager
+def reading(file: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn the Rust module's exceptions into ours, and say of a path in place of a trace that it is one."""
+    try:
+        with translated():
+            yield
+    except TraceError:
+        if (kind := _kind_of_path(file)) is not None:
+            raise TraceError(
+                f"{utf8(file)}: got {kind}, expected a trace; simulate, sweep, what-if and others take "
+                f"it: `pathcast {utf8(file)}` lists them"
+            ) from None
+        raise
+
+
+def _kind_of_path(file: str | os.PathLike[str]) -> str | None:
+    """Return what a path or scenario is, as a file or by name; None for anything else."""
+    from pathcast import scenario
+    from pathcast.path import Path, is_name
+
+    by_name = not FilePath(file).is_file()
+    if not (is_name(utf8(file)) if by_name else FilePath(file).suffix == ".toml"):
+        return None
+    try:
+        kind = "path" if isinstance(scenario.load(file), Path) else "scenario"
+    except PathFileError:
+        return None
+    return f"the name of a {kind}" if by_name else f"a {kind} file"
+
+
 def read_trace(
     file: str | os.PathLike[str], *, keep_prefix: bool = False, flow: int | None = None
 ) -> Trace:
@@ -175,7 +206,7 @@ def read_trace(
     ```
 
     """
-    with translated():
+    with reading(file):
         inner, said = _internal.import_trace(_internal.TraceFile(FilePath(file)), keep_prefix, flow)
     for warning in json.loads(said)["warnings"]:
         warnings.warn(warning, TraceWarning, stacklevel=2)

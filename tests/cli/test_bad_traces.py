@@ -136,3 +136,37 @@ def test_a_service_goes_on_when_its_clock_is_set():
         strict.observe(back)
     with pytest.raises(ModelError, match="expected 'refuse' or 'restart'"):
         Forecaster("reno", [5.0], on_break="ignore")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict throughput",
+        "predict transfer",
+        "calibrate",
+        "fit",
+        "evaluate",
+        "diagnose",
+        "follow",
+    ],
+)
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ("cal.toml", "got a path file, expected a trace"),
+        ("100mbps-40ms-1bdp", "got the name of a path, expected a trace"),
+        ("dumbbell", "got the name of a scenario, expected a trace"),
+    ],
+)
+def test_a_path_in_place_of_a_trace_is_called_one(tmp_path, command, given, kind):
+    (tmp_path / "cal.toml").write_text("rate = '12 Mbit/s'\ndelay = '30 ms'\n")
+    done = run(*command.split(), given, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{given}: {kind}; simulate, sweep, what-if and others take it" in done.stderr
+    assert run(given, cwd=tmp_path).returncode == 0
+
+
+def test_what_is_neither_a_path_nor_a_trace_keeps_its_error(tmp_path):
+    (tmp_path / "other.toml").write_text("a = 1\n")
+    assert "expected one of: Parquet" in run("fit", "other.toml", cwd=tmp_path).stderr
+    assert "No such file" in run("fit", "absent.toml", cwd=tmp_path).stderr

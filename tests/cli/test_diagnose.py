@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pathcast
-from conftest import run
+from conftest import run, without_scheme
 from pathcast.experiments.limits import cells
 
 
@@ -133,7 +133,14 @@ def test_the_command_advises_in_words_and_json(tmp_path):
     # a scheme that no simulator has
     done = run("diagnose", file, "--advise", "--scheme", "nonesuch")
     assert done.returncode == 0, done.stderr
-    assert "What would help is not known" in done.stdout
+    assert "What would help: not known: " in done.stdout
+
+
+def test_advice_for_a_flow_without_a_scheme_names_the_option(tmp_path):
+    file = without_scheme(tmp_path, "rate = '10 Mbit/s'\ndelay = '20 ms'\nloss = 0.004")
+    done = run("diagnose", file, "--advise")
+    assert done.returncode == 0, done.stderr
+    assert "flow 0 has no congestion control in the trace; give it with --scheme," in done.stdout
 
 
 def test_what_cannot_be_judged_is_said(tmp_path):

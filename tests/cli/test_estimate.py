@@ -82,7 +82,7 @@ def test_the_example_of_the_docs_gives_a_row_for_each_size():
     assert low < size["throughput_bps"] < high
     assert abs(size["throughput_bps"] * size["time_s"] / 8 / 5e6 - 1) < 1e-9
     assert abs(sum(found["states"].values()) - 1) < 1e-9
-    assert "only size and time" in found["rests_on"]
+    assert "only size, time and round-trip time known, no timeline" in found["rests_on"]
     # Algorithm 1 by hand: Ws 36 is the first with 72 - 10 + 21.75 36 + 0.4 21.75^2 22.75^2 0.08^3 / 4 >= 691
     assert 10 <= found["published_window_packets"] <= 40
     assert not found["published_at_the_end"]

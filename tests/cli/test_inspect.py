@@ -1,9 +1,10 @@
 """`pathcast FILE`, `pathcast help` and `pathcast doctor`: finding one's way."""
 
 import json
+import re
 
 from conftest import ROOT, run
-from pathcast import extras
+from pathcast import extras, runs
 
 LINK = ROOT / "paths/12mbps-60ms-1bdp.toml"
 
@@ -50,13 +51,31 @@ def test_a_name_of_a_file_is_quoted_for_the_shell(tmp_path):
 
 def test_topics_are_listed_shown_and_guessed():
     topics = [line.split()[0] for line in run("help").stdout.splitlines()[1:-1]]
-    assert {"path-file", "scenario-file", "traces", "workloads", "schemes"} <= set(topics)
+    assert {"path-file", "scenario-file", "traces", "workloads", "schemes", "glossary"} <= set(
+        topics
+    )
     for topic in topics:
         done = run("help", topic)
-        assert done.returncode == 0 and len(done.stdout.splitlines()) < 60, topic
+        assert done.returncode == 0 and len(done.stdout.splitlines()) < 70, topic
     assert "Usage: pathcast predict transfer" in run("help", "predict", "transfer").stdout
     done = run("help", "path-fil")
     assert done.returncode == 2 and "did you mean path-file" in done.stderr
+
+
+def test_terms_of_the_glossary_are_explained():
+    for term in ("cwnd", "CWND"):
+        assert run("help", term).stdout.startswith("cwnd: congestion window:")
+    assert run("help", "bdp").stdout.startswith("BDP: bandwidth-delay product")
+    assert run("help", "loss", "curve").stdout.startswith("loss curve: p(cwnd, npc)")
+    assert run("help", "reverse").stdout.startswith("forward, reverse: ")
+    done = run("help", "goodputt")
+    assert done.returncode == 2 and "did you mean goodput" in done.stderr
+    # one text, which the documentation has too
+    page = ROOT / "docs/glossary.md"
+    assert page.resolve() == (ROOT / "python/pathcast/cli/topics/glossary.md").resolve()
+    rows = [line for line in page.read_text().splitlines()[4:] if line]
+    listed = run("help", "glossary").stdout
+    assert len(rows) > 30 and all(row.split(" | ")[0].strip("| ") in listed for row in rows)
 
 
 def test_topics_say_what_the_readers_read(tmp_path):
@@ -76,6 +95,19 @@ def test_each_scheme_and_extra_is_named():
     assert len(names.split(", ")) >= 12
     assert all(name in text for name in names.split(", "))
     assert set(extras.MODULES) == set(extras.USES)
+
+
+def test_advice_for_a_source_tree_is_not_given_to_a_wheel(monkeypatch):
+    source = (ROOT / "crates/kernel-schemes/src/schemes.rs").read_text()
+    advice = re.search(r'"(Pathcast can bring it by BPF.*?)"', source, re.DOTALL)[1]
+    advice = re.sub(r"\\\n\s*", "", advice)
+    assert runs._for_this_install(advice) == advice
+    assert "touch Cargo.toml" in advice
+    monkeypatch.setattr(runs, "__file__", "/usr/lib/python3/site-packages/pathcast/runs.py")
+    said = runs._for_this_install(advice)
+    assert said.startswith("Pathcast can bring it by BPF, but was built without: this install")
+    assert "a build from source has them" in said and "touch" not in said
+    assert runs._for_this_install("no root") == "no root"
 
 
 def test_the_doctor_says_what_is_there():

@@ -99,8 +99,16 @@ def test_nothing_after_the_moment_is_looked_at(sawtooth, tmp_path):
         (("--rtt", 0.1, "--size", "0 kB"), 'size is "0 kB", expected one greater than zero'),
         (("--rtt", -1), "rtt is -1.0 s, expected more than 0"),
         (("--rtt", 0.1, "--loss", 1.5), "loss is 1.5, expected 0 to less than 1"),
-        (("--rtt", 0.1, "--rate", "5"), "options:2:8: rate"),
-        (("--rtt", 0.1, "--rate", '5 Mbit/s"\nloss = 0.5 #'), "rate: got"),
+        (("--rtt", 0.1, "--rate", "5"), '--rate: got "5", expected a rate'),
+        (
+            ("--rtt", 0.1, "--rate", "5 Mbit/s", "--buffer", "5"),
+            '--buffer: got "5", expected a queue',
+        ),
+        (("--rtt", 0.1, "--size", "5"), 'size is "5": got no unit, expected B, kB, MB or GB'),
+        (("--rtt", 0.1, "--size", "5 MiB"), "got the unit 'MiB', expected B, kB, MB or GB"),
+        (("--rtt", 0.1, "--size", "0 MB"), "expected one greater than zero"),
+        (("--rtt", "50 furlongs"), "expected seconds such as 0.05"),
+        (("--rtt", 0.1, "--rate", '5 Mbit/s"\nloss = 0.5 #'), "--rate: got"),
         (("--rtt", 0.1, "--open", "--tls", "1.3"), "got --open and --tls"),
         (("--rtt", 0.1, "--new"), "got --new without a trace"),
         (("--rtt", 0.1, "--path", "paths/demo.toml"), "got --path and --rtt"),
@@ -114,6 +122,20 @@ def test_what_is_wrong_with_a_trace_is_said(sawtooth):
     assert "at is 1000 s, expected a time within the trace" in refused(sawtooth, "--at", 1000)
     assert "a running flow is one connection" in refused(sawtooth, "--connections", 2)
     assert "got a trace and --rate" in refused(sawtooth, "--rate", "5 Mbit/s")
+
+
+def test_times_have_units_too():
+    asked = ("--rate", "5 Mbit/s", "--json")
+    plain = run("predict", "transfer", "--rtt", "0.05", "--think", "0.1", *asked)
+    named = run("predict", "transfer", "--rtt", "50 ms", "--think", "100ms", *asked)
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stdout == named.stdout
+    # of several values, and with a least one
+    assert run("predict", "throughput", "--horizon", "x", "t").stderr.count("such as 0.05") == 1
+    assert (
+        run("what-if", "x.toml", "--duration", "1 ms").stderr.count("0.001 is not in the range")
+        == 1
+    )
 
 
 def test_sizes_are_read():

@@ -177,6 +177,8 @@ def test_both_protocols_judge_the_same_windows(econ_traces, protocol):
 
 def test_human_text_says_what_the_truth_is(sawtooth):
     done = run("evaluate", sawtooth, "--cc", "reno", "--horizon", 1)
+    assert "no_state without its window law" in " ".join(done.stdout.split())
+    assert "Interval score: " in done.stdout
     assert done.returncode == 0
     said = " ".join(done.stdout.split())
     assert "mean cwnd (no sequence numbers in the trace)" in said

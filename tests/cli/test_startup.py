@@ -178,6 +178,10 @@ def test_an_unknown_command_is_refused_with_the_nearest():
     assert done.returncode == 2
     assert "No such command 'simulat'" in done.stderr
     assert "simulate" in done.stderr
+    # a former name, which works and is not listed, is near as well
+    said = " ".join(run("simulte").stderr.split())
+    assert "'simulate'" in said and "'estimate'" not in said
+    assert "'predict'" in run("predct").stderr
 
 
 def test_no_function_of_the_package_has_the_name_of_a_module():

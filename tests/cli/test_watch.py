@@ -291,6 +291,10 @@ def test_the_table_says_when_there_was_nothing():
     done = run("watch", "--port", "1", "--method", "sock_diag", "--duration", "0.2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("0 flows, 0 records by sock_diag")
+    said = " ".join(done.stdout.split())
+    assert "No flow was seen; one is recorded when it sends" in said
+    assert "Watch without --port 1, " in said
+    assert "`ss -tn` lists the connections" in said and "--all-namespaces" in said
 
 
 def test_records_that_came_faster_than_they_were_read_are_counted(emulator, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pathcast
-from conftest import run
+from conftest import run, without_scheme
 from pathcast.calibration.closed_forms import first_estimate
 from pathcast.calibration.features import lagging, observe, sampled
 
@@ -245,6 +245,9 @@ def test_commands(traces, tmp_path):
     done = run("calibrate", trace, "-o", path)
     assert done.returncode == 0, done.stderr
     assert "at most" in done.stdout
+    assert "Nothing was written" not in done.stdout
+    unkept = run("calibrate", trace)
+    assert "Nothing was written. -o path.toml keeps this path" in " ".join(unkept.stdout.split())
     options = (
         "--scheme",
         "cubic",
@@ -266,6 +269,13 @@ def test_commands(traces, tmp_path):
     assert {"delay_p95_ms", "loss", "completion_s"} <= set(found["alternatives"][0])
     assert {"best", "sure", "path"} <= set(found)
     assert found["path"]["parameters"]["rate_bps"]["identified"]
+    said = run("what-if", path, *options[:-1]).stdout
+    assert "Best by goodput: " in said
+    assert "Flows without an end ran for 5 s." in said
+    sends = ("--workload", "{ kind = 'transfer', size = '100 kB', count = 1 }")
+    said = run("what-if", path, *options[:-1], *sends).stdout
+    assert "Best by completion time: " in said
+    assert "Flows with an end had at most 100 s." in said
     named = run("what-if", "12mbps-60ms-1bdp", *options)
     assert named.returncode == 0, named.stderr
     # the same from the trace, which is calibrated first
@@ -314,6 +324,44 @@ def test_an_application_that_sends_little_gives_bounds_and_says_so():
     found = pathcast.calibrate(trace)
     assert "application limited the flow" in found.warnings[0]
     assert found.parameters["rtt_s"].median == pytest.approx(0.04, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        (("what-if",), "give it with --trace-scheme, such as --trace-scheme cubic"),
+        (("calibrate",), "give it with --scheme, such as --scheme cubic"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_flow_without_a_scheme_names_the_option_of_the_command(tmp_path, command, how):
+    file = without_scheme(tmp_path, "rate = '10 Mbit/s'\ndelay = '20 ms'")
+    done = run(*command, file)
+    assert done.returncode == 2
+    assert f"flow 0 has no congestion control in the trace; {how}" in done.stderr
+    with pytest.raises(pathcast.ModelError, match="give it by scheme"):
+        pathcast.calibrate(pathcast.read_trace(file))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--scheme", "cubic", "--scheme", "qubic"), '"qubic" is no scheme of the simulator'),
+        (("--workload", "{ kind = 'transfr' }"), 'kind: got "transfr", expected one of'),
+        (("--initial-window", 100_000), "initial_window: got 100000, expected"),
+        (("--by", "speed"), "got 'speed'; expected one of goodput_bps"),
+    ],
+    ids=lambda value: value[0].strip("-") if isinstance(value, tuple) else "",
+)
+def test_wrong_alternatives_are_refused_before_the_trace_is_read(tmp_path, options, said):
+    # a file that is no trace: its own error would come first if it was read first
+    trace = tmp_path / "trace.parquet"
+    trace.write_text("no trace")
+    done = run("what-if", trace, *options)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "alternative:" not in done.stderr
+    assert "simulation 0" not in done.stderr
 
 
 def test_a_scheme_that_the_simulator_lacks_is_named(traces):

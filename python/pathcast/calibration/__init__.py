@@ -33,7 +33,7 @@ from pathcast.calibration.result import (
 )
 from pathcast.calibration.several import fit_several
 from pathcast.cluster import connected
-from pathcast.exceptions import ModelError
+from pathcast.exceptions import ModelError, NoSchemeError
 from pathcast.trace import Trace
 
 #: Draws of a posterior.
@@ -157,8 +157,8 @@ def calibrate_flows(
         seen = observe(trace, flow)
         name = scheme or trace.scheme(flow)
         if not name:
-            raise ModelError(
-                f"{trace.file or 'trace'}: flow {flow} has no congestion control in the trace; give it by scheme"
+            raise NoSchemeError(
+                f"{trace.file or 'trace'}: flow {flow} has no congestion control in the trace"
             )
         packets, most = float(seen.acked[-1]), _MOST_PACKETS / len(flows)
         if packets > most:

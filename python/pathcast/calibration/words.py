@@ -30,7 +30,7 @@ def parameter_rows(found: Calibration) -> list[tuple[str, str, str, str]]:
         label, unit, scale = _SHOWN[name]
         if name == "rate_bps" and found.line_rate_bps:
             label = "the policer's rate"
-        between = f"{scale * one.p5:.3g} to {scale * one.p95:.3g}"
+        between = f"{scale * one.p5:.3g} to {scale * one.p95:.3g} {unit}"
         rows.append((label, _value(name, one, unit, scale), between, one.narrowed_by))
     return rows
 

@@ -26,7 +26,7 @@ from pathcast.calibration.live import SCHEMES, calibrate_measured, measure
 from pathcast.calibration.words import PARAMETER_COLUMNS, link_text, parameter_rows
 from pathcast.catalog import Entry, catalog
 from pathcast.cli.console import err, out, print_json, progress_bar
-from pathcast.cli.options import Json, Seed
+from pathcast.cli.options import Json, Seed, scheme_by
 from pathcast.exceptions import ModelError, PathcastError
 from pathcast.files import check_output
 from pathcast.flows import read_flows
@@ -118,9 +118,10 @@ def calibrate(
         raise PathcastError("expected either FILE... or --live HOST")
     if server is None:
         learned = Prior.learned(_not_built_in(prior)) if prior else None
-        found = calibrated(
-            files or [], flow, scheme, seed, prior=learned, emulate=refined, cluster=cluster
-        )
+        with scheme_by("give it with --scheme, such as --scheme cubic"):
+            found = calibrated(
+                files or [], flow, scheme, seed, prior=learned, emulate=refined, cluster=cluster
+            )
     elif refined or prior or cluster is not None:
         raise PathcastError(
             "got --prior, --emulate or --cluster; with --live, this machine simulates, and two flows tell enough"
@@ -137,6 +138,10 @@ def calibrate(
     print_calibration(found, server or ", ".join(map(str, files or [])))
     if output is not None:
         out.print(f"{output}: the path; {posterior_file(output)}: its posterior")
+    else:
+        out.print(
+            "Nothing was written. -o path.toml keeps this path, which what-if, simulate and others take."
+        )
 
 
 def _live(

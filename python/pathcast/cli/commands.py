@@ -7,7 +7,9 @@ commands.
 
 from __future__ import annotations
 
+import copy
 import os
+import re
 from importlib import import_module
 from pathlib import Path as FilePath
 from typing import Annotated, Any, NamedTuple
@@ -255,7 +257,40 @@ def load(name: str) -> Any:  # noqa: ANN401 - a command of the click that typer 
     if where.example is not None:
         command.help += f"\n\nExample: pathcast {name} {where.example}".rstrip()
     command.hidden = where.group == HIDDEN
+    _take_units_of_time(command)
     return command
+
+
+#: A time with a unit, as path files have it, and seconds for each unit.
+_TIME = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*(ns|us|ms|s|min)\s*")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+
+
+def _take_units_of_time(command: Any) -> None:  # noqa: ANN401
+    """Let the options of a command that are in seconds take `50 ms` as well as `0.05`."""
+    for inner in getattr(command, "commands", {}).values():
+        _take_units_of_time(inner)
+    for parameter in command.params:
+        if parameter.metavar == "SECONDS":
+            parameter.type = copy.copy(parameter.type)
+            parameter.type.convert = _seconds_by(parameter.type, parameter.type.convert)
+
+
+def _seconds_by(kind: Any, plain: Any) -> Any:  # noqa: ANN401
+    """Convert text in seconds or with a unit, where `plain` converts a number alone."""
+
+    def convert(value: Any, parameter: Any, context: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, str):
+            try:
+                found = _TIME.fullmatch(value)
+                value = float(found[1]) * _SECONDS[found[2]] if found else float(value)
+            except ValueError:
+                expected = 'expected seconds such as 0.05, or a time such as "50 ms"'
+                units = f"(units: {', '.join(_SECONDS)})"
+                kind.fail(f"got {value!r}, {expected} {units}", parameter, context)
+        return plain(value, parameter, context)
+
+    return convert
 
 
 class Commands(TyperGroup):
@@ -286,6 +321,13 @@ class Commands(TyperGroup):
             args = ["inspect", *args]
         if self.prefix + args[0] in COMMANDS:
             self.commands[args[0]] = load(self.prefix + args[0])
+        elif args[0] not in self.commands:
+            # an error suggests near names: those that are listed, and groups
+            self.commands = {
+                name: command
+                for name, command in self.commands.items()
+                if not command.hidden or not COMMANDS[self.prefix + name].attribute
+            }
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401

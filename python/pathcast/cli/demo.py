@@ -12,7 +12,7 @@ import typer
 
 from pathcast import demo, report, rootless
 from pathcast.cli.console import out, print_json, print_run, progress_bar, styled
-from pathcast.cli.evaluate import score_table
+from pathcast.cli.evaluate import SCORES_EXPLAINED, score_table
 from pathcast.cli.options import Json, Seed
 from pathcast.exceptions import PathcastError
 from pathcast.experiments.engine.world import World
@@ -97,6 +97,7 @@ def run_demo(
     )
     out.print(score_table(result.evaluation.horizons))
     out.print("one forecast each second from there on; an error is |forecast - truth| / truth")
+    out.print(SCORES_EXPLAINED)
     out.print(styled("report written to ", (str(output), "bold")))
     if open_page and has_desktop():
         webbrowser.open(output.resolve().as_uri())

@@ -18,7 +18,7 @@ from pathcast._prefixes import PrefixLimits
 from pathcast._watch import Method
 from pathcast._watch import watch as watch_flows
 from pathcast.cli.console import out, print_json, progress_bar
-from pathcast.cli.options import Flows, Json, Seed
+from pathcast.cli.options import Flows, Json, Seed, scheme_by
 from pathcast.cli.watch import watching
 from pathcast.exceptions import ModelError, PathcastError, SchemeError
 from pathcast.files import check_output, write_beside
@@ -31,6 +31,8 @@ _LEAST_SHOWN = 0.005
 _MOST_FLOWS, _MOST_PREFIXES = 10, 20
 #: Reasons why flows cannot be judged that are shown.
 _MOST_REASONS = 5
+#: How a flow's congestion control is given.
+_SCHEME = "give it with --scheme, such as --scheme cubic"
 #: How long a server is watched, in seconds.
 _WATCHED_S = 15.0
 
@@ -174,12 +176,12 @@ def _advised(judged: JudgedFlow, seed: int) -> Advice:
     """The advice for a flow; why there is none is an advice too."""
     found = judged.limits
     try:
-        with progress_bar(f"flow {found.flow}", 1.0, "") as show:
+        with scheme_by(_SCHEME), progress_bar(f"flow {found.flow}", 1.0, "") as show:
             return advice_for(
                 judged.trace, found.flow, scheme=found.scheme, seed=seed, found=found, progress=show
             )
     except (ModelError, SchemeError) as error:
-        return Advice(f"What would help is not known: {error}")
+        return Advice(f"not known: {error}")
 
 
 def _print_advice(said: Advice) -> None:

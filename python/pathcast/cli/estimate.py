@@ -39,10 +39,14 @@ def parse_size(text: str) -> float:
     found = re.fullmatch(r"\s*([0-9.]+(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-z]*)\s*", text)
     try:
         if found is not None:
+            if found[2] not in _UNITS:
+                raise ModelError(
+                    f"size is {text!r}: got the unit {found[2]!r}, expected bytes such as 5e6, or kB, MB or GB as in 5 MB"
+                )
             size = float(found[1]) * _UNITS[found[2]]
             if math.isfinite(size) and size > 0:
                 return size
-    except (KeyError, ValueError):
+    except ValueError:
         pass
     raise ModelError(f"size is {text!r}, expected one above 0 such as 5e6, 5 MB or 1448 B")
 

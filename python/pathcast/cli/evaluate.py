@@ -54,6 +54,14 @@ def score_table(scores: tuple[models.HorizonScore, ...]) -> Table:
     return table
 
 
+#: What the rows of `score_table` mean that do not say it themselves, for people.
+SCORES_EXPLAINED = (
+    "flat_curve is pathcast without its loss curve, no_state without its window law. x 0.94: Pathcast's error is 0.94 "
+    "times the other's; level: that may be chance. Interval score: width of the band, plus a penalty for truths "
+    "outside; smaller is better. More: `pathcast help glossary`."
+)
+
+
 #: What Pathcast is compared with, and the row's title.
 _COMPARED = {
     "best_by_hindsight": "against the best other",
@@ -137,6 +145,7 @@ def evaluate(
         + " and ".join(names[truth] for truth in truths)
         + (" (no sequence numbers in the trace)" if "mean_cwnd_packets" in truths else "")
     )
+    out.print(SCORES_EXPLAINED)
     unknown = {
         model: reason
         for evaluation in evaluations

@@ -26,6 +26,7 @@ _NEXT = {
         ("run the kernel's TCP over it", "emulate {} -o trace.parquet"),
         ("open a shell behind it", "shell {}"),
         ("compare congestion controls on it", "sweep {} --scheme cubic --scheme bbr"),
+        ("say what schemes and workloads would get", "what-if {}"),
         ("forecast transfers over it", "predict transfer --path {}"),
         ("forecast how long a page takes over it", "predict page page.har --path {}"),
         ("print it with all defaults", "path show {}"),

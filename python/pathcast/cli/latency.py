@@ -20,6 +20,7 @@ from pathcast._latency import (
     parse_size,
 )
 from pathcast.cli.console import out, print_json
+from pathcast.cli.options import path_of
 from pathcast.exceptions import ModelError
 from pathcast.path import Path
 from pathcast.trace import read_trace
@@ -179,17 +180,16 @@ def _path(rtt_s: float, rate: str | None, loss: float | None, buffer: str | None
     """A path by numbers, read as a path file is."""
     if not 0 < rtt_s < 60:
         raise ModelError(f"rtt is {rtt_s} s, expected more than 0 and less than 60 s")
-    lines = [f'delay = "{rtt_s / 2 * 1e9:.0f} ns"']
-    for key, value in (("rate", rate), ("queue", buffer)):
-        if value is not None:
-            if not value.isprintable() or '"' in value or "\\" in value:
-                raise ModelError(f"{key}: got {value!r}, expected a number and its unit")
-            lines.append(f'{key} = "{value}"')
-    if loss is not None:
-        if not 0 <= loss < 1:
-            raise ModelError(f"loss is {loss}, expected 0 to less than 1")
-        lines.append(f"loss = {loss:.12f}")
-    return Path.parse("\n".join(lines) + "\n", "options")
+    if loss is not None and not 0 <= loss < 1:
+        raise ModelError(f"loss is {loss}, expected 0 to less than 1")
+    return path_of(
+        {
+            "--rtt": ("delay", f"{rtt_s / 2 * 1e9:.0f} ns"),
+            "--rate": ("rate", rate),
+            "--buffer": ("queue", buffer),
+            "--loss": ("loss", loss),
+        }
+    )
 
 
 def _print_learned(learned: LearnedLatencies, new: bool, as_json: bool) -> None:

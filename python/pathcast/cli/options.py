@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
 from pathlib import Path as FilePath
 from typing import Annotated
 
 import typer
 
+from pathcast.exceptions import NoSchemeError, PathFileError
+from pathcast.path import Path
 from pathcast.runs import Device as DeviceKind
 
 WorkloadText = Annotated[
@@ -81,3 +86,42 @@ SuperPackets = Annotated[
         "500 Mbit/s."
     ),
 ]
+
+
+@contextlib.contextmanager
+def scheme_by(how: str) -> Iterator[None]:
+    """Say in an error about a flow's congestion control how this command takes it."""
+    try:
+        yield
+    except NoSchemeError as error:
+        raise NoSchemeError(error.what, how) from None
+
+
+def path_of(options: dict[str, tuple[str, str | float | None]], more: str = "") -> Path:
+    """Return the path that options describe.
+
+    Args:
+        options: by the name of each option, the key of a path file and its value; None: not given.
+        more: what else the path file has.
+
+    Raises:
+        PathFileError: a value is not valid; it names the option.
+
+    """
+    given = [(option, *one) for option, one in options.items() if one[1] is not None]
+    lines = []
+    for option, key, value in given:
+        if isinstance(value, str):
+            if not value.isprintable() or '"' in value or "\\" in value:
+                raise PathFileError(f"{option}: got {value!r}, expected a number and its unit")
+            lines.append(f'{key} = "{value}"')
+        else:
+            lines.append(f"{key} = {value:.12f}")
+    try:
+        return Path.parse("\n".join([*lines, more]) + "\n", "options")
+    except PathFileError as error:
+        found = re.match(r"options:(\d+):\d+: (?:\w+: )?", str(error))
+        if found is None or int(found[1]) > len(given):
+            raise
+        option = given[int(found[1]) - 1][0]
+        raise PathFileError(f"{option}: {str(error)[found.end() :]}") from None

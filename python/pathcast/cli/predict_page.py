@@ -22,9 +22,10 @@ from pathcast._page_loads import (
     depends_on,
     predict_page,
 )
+from pathcast._what_if import Alternative, check_alternatives
 from pathcast.calibration import Calibration
 from pathcast.cli.console import err, out, print_json, progress_bar, styled
-from pathcast.cli.options import Json, Seed
+from pathcast.cli.options import Json, Seed, path_of
 from pathcast.cli.what_if import read_path
 from pathcast.exceptions import ModelError
 from pathcast.files import check_output, write_beside
@@ -165,6 +166,7 @@ def page(
     for one in chosen:
         for warning in one.warnings:
             err.print(styled(("warning:", "yellow"), f" {one.file}: {warning}"), soft_wrap=True)
+    check_alternatives([Alternative(one) for one in scheme or ()])
     paths = _paths(path_file, rtt, rate, loss, buffer, seed)
     cases = [
         _Case(one, name, where, numbers)
@@ -275,12 +277,13 @@ def _paths(
     seed: int,
 ) -> list[tuple[Path | Scenario | Calibration, dict[str, Any]]]:
     """The paths that are asked for, each with its numbers for tables."""
-    given = {"--rtt": rtts, "--rate": rates, "--loss": losses, "--buffer": buffer}
+    numeric = {"--rtt": rtts, "--rate": rates, "--loss": losses, "--buffer": buffer}
     if file is not None:
-        for option, value in given.items():
+        for option, value in numeric.items():
             if value:
                 raise ModelError(f"got --path and {option}, expected one of them")
-        return [(read_path(file, None, None, seed), {"path": str(file)})]
+        by = f"write its path with `pathcast calibrate {file} --scheme cubic -o path.toml`, and give that"
+        return [(read_path(file, None, None, seed, by), {"path": str(file)})]
     found: list[tuple[Path | Scenario | Calibration, dict[str, Any]]] = []
     for rate in rates or [_RATE]:
         for rtt_s in rtts or [_RTT_S]:
@@ -289,17 +292,14 @@ def _paths(
                     raise ModelError(f"--rtt: got {rtt_s:g}, expected seconds, more than 0")
                 if not 0 <= loss < 1:
                     raise ModelError(f"--loss: got {loss:g}, expected a probability from 0 to 1")
-                queue = "1 BDP" if buffer is None else buffer
-                text = f"""rate = {rate!r}
-delay = "{500 * rtt_s:.6f} ms"
-queue = {queue!r}
-loss = {loss!r}
-
-[reverse]
-loss = 0.0
-"""
+                given: dict[str, tuple[str, str | float | None]] = {
+                    "--rate": ("rate", rate),
+                    "--rtt": ("delay", f"{500 * rtt_s:.6f} ms"),
+                    "--buffer": ("queue", "1 BDP" if buffer is None else buffer),
+                    "--loss": ("loss", loss),
+                }
                 numbers = {"rate": rate, "rtt_s": rtt_s, "loss": loss}
-                found.append((Path.parse(text, "--rate, --rtt, --loss, --buffer"), numbers))
+                found.append((path_of(given, "[reverse]\nloss = 0.0"), numbers))
     return found
 
 

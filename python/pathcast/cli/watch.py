@@ -76,6 +76,16 @@ def watch(
         print_json(report.to_dict())
         return
     _print(report)
+    if not report.flows:
+        filters = {
+            "--port": port,
+            "--local-port": local_port,
+            "--remote-port": remote_port,
+            "--pid": pid,
+            "--cgroup": cgroup,
+            "--prefix": prefix,
+        }
+        _print_what_to_try({k: v for k, v in filters.items() if v is not None}, all_namespaces)
     if output is not None:
         out.print(f"trace written to {output}", soft_wrap=True)
 
@@ -137,6 +147,17 @@ def _row(number: int, flow: WatchedFlow) -> tuple[str, ...]:
         f"{_number(flow.srtt_min_ms, '.3g')}\n{_number(flow.srtt_median_ms, '.3g')}",
         _number(flow.cwnd_median_packets, ".3g"),
     )
+
+
+def _print_what_to_try(filters: dict[str, int | str], all_namespaces: bool) -> None:
+    """Print why no flow may have been seen."""
+    out.print("No flow was seen; one is recorded when it sends from here meanwhile. What to try:")
+    if filters:
+        given = " ".join(f"{option} {value}" for option, value in filters.items())
+        out.print(f"- Watch without {given}, and see which ports the flows have.", soft_wrap=True)
+    out.print("- `ss -tn` lists the connections of this machine, with their ports.")
+    if not all_namespaces:
+        out.print("- Containers have network namespaces of their own: --all-namespaces (root).")
 
 
 def _print(report: WatchReport) -> None:

@@ -9,12 +9,22 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pathcast._what_if import DRAWS, DURATION_S, METRICS, Alternative, WhatIf
+from pathcast._what_if import (
+    DRAWS,
+    DURATION_S,
+    LONGEST,
+    METRICS,
+    QUANTITIES,
+    Alternative,
+    WhatIf,
+    check_alternatives,
+    is_endless,
+)
 from pathcast._what_if import what_if as run
 from pathcast.calibration import Calibration, posterior_file
 from pathcast.cli.calibrate import calibrated, print_calibration
 from pathcast.cli.console import out, print_json, progress_bar
-from pathcast.cli.options import Json, Seed
+from pathcast.cli.options import Json, Seed, scheme_by
 from pathcast.files import check_output, write_beside
 from pathcast.path import Path, is_name
 from pathcast.scenario import Scenario, load
@@ -86,6 +96,7 @@ def what_if(
             scheme or ["cubic", "bbr"], workload or [_BULK], windows, flows or [1]
         )
     ]
+    check_alternatives(alternatives, by)
     path = read_path(source, flow, trace_scheme, seed)
     with progress_bar("simulated", 1.0, "") as show:
         found = run(
@@ -100,15 +111,22 @@ def what_if(
         return
     if isinstance(path, Calibration):
         print_calibration(path, str(source))
-    _print(found)
+    _print(found, duration)
     if output is not None:
         out.print(f"{output}: the report")
 
 
 def read_path(
-    source: FilePath, flow: str | None, trace_scheme: str | None, seed: int
+    source: FilePath,
+    flow: str | None,
+    trace_scheme: str | None,
+    seed: int,
+    by: str = "give it with --trace-scheme, such as --trace-scheme cubic",
 ) -> Path | Scenario | Calibration:
-    """Read a path or scenario file, with the posterior beside it if there is one; else a trace."""
+    """Read a path or scenario file, with the posterior beside it if there is one; else a trace.
+
+    `by` says how to give the congestion control of a trace that does not say it.
+    """
     if source.name.endswith(".posterior.json"):
         return Calibration.load(source)
     if source.suffix == ".toml":
@@ -117,7 +135,8 @@ def read_path(
         return load(source)
     if not source.is_file() and is_name(str(source)):
         return load(source)
-    return calibrated([source], flow, trace_scheme, seed)
+    with scheme_by(by):
+        return calibrated([source], flow, trace_scheme, seed)
 
 
 def _path_json(path: Path | Scenario | Calibration) -> dict[str, Any]:
@@ -126,9 +145,9 @@ def _path_json(path: Path | Scenario | Calibration) -> dict[str, Any]:
     return path.to_dict()
 
 
-def _print(found: WhatIf) -> None:
+def _print(found: WhatIf, duration_s: float) -> None:
     complete = any(one.completion_s is not None for one in found.outcomes)
-    columns = ["", "alternative", "goodput, Mbit/s", "95 % delay, ms", "loss, %"]
+    columns = ["", "alternative", "goodput, Mbit/s", "95 % delay, ms", "packets lost, %"]
     table = Table(*columns, *(["completion, s"] if complete else []), "best")
     for place, number in enumerate(found.ranking, 1):
         one = found.outcomes[number]
@@ -146,7 +165,14 @@ def _print(found: WhatIf) -> None:
     best = found.outcomes[found.best].alternative
     if len(found.outcomes) > 1:
         sure = "that is sure" if found.sure else "but that is not sure"
-        out.print(f"Best by {found.by}: {best}; {sure}.", markup=False, soft_wrap=True)
+        out.print(
+            f"Best by {QUANTITIES[found.by][0]}: {best}; {sure}.", markup=False, soft_wrap=True
+        )
+    endless = {is_endless(one.alternative) for one in found.outcomes}
+    ran = [f"Flows without an end ran for {duration_s:g} s."] if True in endless else []
+    if False in endless:
+        ran.append(f"Flows with an end had at most {LONGEST * duration_s:g} s.")
+    out.print(" ".join(ran), soft_wrap=True)
     out.print(
         "Each cell: median, and 5 to 95 % over chance, the path as far as it is known, and the simulator's exactness."
     )

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pathcast import __version__
-from pathcast._what_if import METRICS, Interval, Outcome, WhatIf
+from pathcast._what_if import METRICS, QUANTITIES, Interval, Outcome, WhatIf
 from pathcast.calibration import Calibration
 from pathcast.calibration.words import PARAMETER_COLUMNS, link_text, parameter_rows
 from pathcast.path import Path
@@ -18,13 +18,6 @@ from pathcast.report.templates import templates
 from pathcast.scenario import Scenario
 
 _templates = templates("pathcast.report")
-#: What each quantity is called, its unit, and how many of them its own unit makes.
-QUANTITIES = {
-    "goodput_bps": ("goodput", "Mbit/s", 1e-6),
-    "delay_p95_ms": ("one-way delay, 95 %", "ms", 1.0),
-    "loss": ("loss", "%", 100.0),
-    "completion_s": ("completion", "s", 1.0),
-}
 #: Names of alternatives are cut after so many characters in pictures; tables have all.
 _LONGEST_NAME = 34
 
@@ -93,4 +86,4 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
 
 
-__all__ = ["QUANTITIES", "intervals_plot", "render_what_if"]
+__all__ = ["intervals_plot", "render_what_if"]
