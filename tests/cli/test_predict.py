@@ -88,3 +88,12 @@ def test_notes_are_sentences(tmp_path):
     shown = " ".join(done.stdout.split())
     assert "note: no loss was seen" in shown
     assert "note: the application or the receive window limits the flow" in shown
+
+
+def test_a_flow_that_is_too_short_for_its_horizons_is_said_to_be(traced):
+    file, _ = traced
+    short = run("predict", "throughput", file, "--at", "2", "--horizon", "1", "--horizon", "30")
+    assert "too short for forecasts of 1 s, 30 s" in " ".join(short.stdout.split())
+    long = run("predict", "throughput", file, "--horizon", "1", "--horizon", "30")
+    assert "too short" not in long.stdout
+    assert all(row["checked"] > 0 for row in predicted(file)["horizons"])

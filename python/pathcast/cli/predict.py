@@ -75,6 +75,7 @@ def _forecast(
             "horizon_s": horizon,
             "quantity": forecast.quantity,
             "median": forecast.point,
+            "checked": forecast.basis["resolved"],
             "quantiles": dict(
                 zip(map(str, models.QUANTILE_LEVELS), forecast.quantiles, strict=True)
             ),
@@ -129,6 +130,13 @@ def _print(found: dict[str, Any]) -> None:
     if not in_bits:
         out.print(
             "the trace has no sequence numbers, so the window is forecast, not the throughput"
+        )
+    unchecked = [f"{row['horizon_s']:g} s" for row in rows if row["checked"] == 0]
+    if unchecked:
+        out.print(
+            f"note: the flow is too short for forecasts of {', '.join(unchecked)} to have been compared with what came: "
+            "they may be far off, and so may their bands",
+            soft_wrap=True,
         )
     for note in found["basis"].get("notes") or ():
         out.print(f"note: {_NOTES.get(note, note)}")

@@ -206,7 +206,9 @@ class Browser:
                     if values["response"]["status"] != 200:
                         failed.append(values["response"]["url"])
                 case "Network.loadingFailed":
-                    failed.append(urls.get(values["requestId"], ""))
+                    failed.append(
+                        f"{urls.get(values['requestId'], '')} ({values.get('errorText')})"
+                    )
         return Load(
             times.get("load"),
             times.get("first"),
