@@ -42,7 +42,7 @@ impl PageSpec {
     #[staticmethod]
     fn parse(py: Python<'_>, content: &[u8], file: &str) -> PyResult<Vec<Self>> {
         let wrong = |message: String| PathFileError::new_err(message);
-        if content.trim_ascii_start().starts_with(b"{") || content.starts_with(b"\xef\xbb\xbf{") {
+        if har::is_one(content) {
             let pages = py.detach(|| har::read(content));
             let pages = pages.map_err(|error| wrong(format!("{file}: {error}")))?;
             let specs = pages.into_iter().map(|one| Self {

@@ -1,6 +1,7 @@
-//! HTTP archives (HAR 1.2) as browsers, chrome-har and WebPageTest write them.
+//! HTTP archives (HAR 1.2) as browsers, chrome-har and WebPageTest write them, and logs of the DevTools protocol.
 
 mod date;
+mod devtools;
 mod graph;
 mod raw;
 
@@ -42,14 +43,30 @@ impl fmt::Display for HarError {
 
 impl std::error::Error for HarError {}
 
-/// Reads the pages of an archive, in its order; one page of all entries if it names none.
+/// Whether a file looks like what [`read`] reads: an object or a list of objects in JSON.
+pub fn is_one(text: &[u8]) -> bool {
+    let start = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    start.trim_ascii_start().starts_with(b"{") || is_list(text)
+}
+
+/// Whether a file looks like a list of objects in JSON; a page file in TOML may begin with two brackets.
+fn is_list(text: &[u8]) -> bool {
+    let inside = text.trim_ascii_start().strip_prefix(b"[");
+    inside.is_some_and(|rest| rest.trim_ascii_start().starts_with(b"{"))
+}
+
+/// Reads the pages of an archive, in its order; one page of all entries if it names none. A list of events of the
+/// DevTools protocol is one page.
 ///
 /// Headers, cookies, bodies, queries of URLs and whatever else may be secret are left out.
 ///
 /// # Errors
 /// A [`HarError`] if it is no HAR, is cut off before the first entry ends, or no entry of any page was transferred.
 pub fn read(text: &[u8]) -> Result<Vec<HarPage>, HarError> {
-    let archive = raw::read(text)?;
+    let archive = match is_list(text) {
+        true => devtools::read(text)?,
+        false => raw::read(text)?,
+    };
     graph::pages(&archive)
 }
 

@@ -151,6 +151,11 @@ impl Initiator {
 pub struct Number(Option<f64>);
 
 impl Number {
+    /// This, or none.
+    pub const fn of(number: Option<f64>) -> Self {
+        Self(number)
+    }
+
     /// What is finite.
     pub fn get(self) -> Option<f64> {
         self.0.filter(|number| number.is_finite())
@@ -167,6 +172,11 @@ impl Number {
 pub struct Text(Option<String>);
 
 impl Text {
+    /// This, or none.
+    pub fn of(text: Option<&str>) -> Self {
+        Self(text.map(String::from))
+    }
+
     /// What is not empty.
     pub fn get(&self) -> Option<&str> {
         self.0.as_deref().filter(|text| !text.is_empty())
@@ -284,15 +294,25 @@ pub trait OfUrl: Default {
     }
 }
 
-impl OfUrl for PageTimings {}
-impl OfUrl for Request {}
-impl OfUrl for Response {}
-impl OfUrl for Timings {}
-impl OfUrl for Content {}
-impl OfUrl for Stack {}
-impl OfUrl for Option<Box<Stack>> {}
-impl OfUrl for Vec<Header> {}
-impl OfUrl for Vec<CallFrame> {}
+/// For what is never a URL alone.
+macro_rules! of_no_url {
+    ($($name:ty),* $(,)?) => {
+        $(impl $crate::har::raw::OfUrl for $name {})*
+    };
+}
+pub(super) use of_no_url;
+
+of_no_url!(
+    PageTimings,
+    Request,
+    Response,
+    Timings,
+    Content,
+    Stack,
+    Option<Box<Stack>>,
+    Vec<Header>,
+    Vec<CallFrame>,
+);
 impl OfUrl for Initiator {
     fn of_url(url: String) -> Self {
         Self {

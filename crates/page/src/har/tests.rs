@@ -180,3 +180,84 @@ fn strange_values_count_as_missing() {
     assert_eq!(page.page.resources[1].body_bytes, 9000);
     assert_eq!(page.page.resources[1].header_bytes, 1_000_000);
 }
+
+/// Events of the DevTools protocol.
+fn log() -> String {
+    let event =
+        |method: &str, params: &str| format!(r#"{{"method": "{method}", "params": {{{params}}}}}"#);
+    let sent = |id: &str, at: f64, url: &str, more: &str| {
+        event(
+            "Network.requestWillBeSent",
+            &format!(
+                r#""requestId": "{id}", "timestamp": {at}, "request": {{"url": "{url}", "initialPriority": "High"}} {more}"#
+            ),
+        )
+    };
+    let received = |id: &str, at: f64, status: u32| {
+        event(
+            "Network.responseReceived",
+            &format!(
+                r#""requestId": "{id}", "timestamp": {at}, "response": {{"status": {status}, "mimeType": "text/javascript",
+                "encodedDataLength": 200, "protocol": "h2"}}"#
+            ),
+        )
+    };
+    let finished = |id: &str, at: f64, bytes: u32| {
+        event(
+            "Network.loadingFinished",
+            &format!(r#""requestId": "{id}", "timestamp": {at}, "encodedDataLength": {bytes}"#),
+        )
+    };
+    let by = r#", "type": "Script", "initiator": {"type": "parser", "url": "https://a.org/"}"#;
+    let redirect = r#", "redirectResponse": {"status": 302, "encodedDataLength": 150}"#;
+    [
+        sent("1", 5000.0, "https://a.org/?q=SECRET", ""),
+        received("1", 5000.1, 200),
+        sent("2", 5000.15, "https://a.org/old.js", by),
+        finished("1", 5000.2, 9200),
+        sent(
+            "2",
+            5000.25,
+            "https://a.org/new.js",
+            &format!("{by}{redirect}"),
+        ),
+        received("2", 5000.3, 200),
+        finished("2", 5000.35, 700),
+        sent("3", 5000.4, "https://a.org/never.js", by),
+        event("Page.loadEventFired", r#""timestamp": 5000.36"#),
+        r#"{"method": 7}"#.into(),
+    ]
+    .join(",")
+}
+
+#[test]
+fn a_log_of_the_devtools_protocol_is_a_page() {
+    let page = only(&format!("[{}]", log()));
+    let urls: Vec<_> = page
+        .page
+        .resources
+        .iter()
+        .map(|one| one.url.as_str())
+        .collect();
+    assert_eq!(
+        urls,
+        [
+            "https://a.org/",
+            "https://a.org/old.js",
+            "https://a.org/new.js"
+        ]
+    );
+    assert_eq!(causes(&page, 1), (0, 0.5, 0.0));
+    assert_eq!(causes(&page, 2), (1, 1.0, 0.0));
+    let last = &page.page.resources[2];
+    assert_eq!(
+        (last.kind, last.header_bytes, last.body_bytes),
+        (Kind::Script, 200, 500)
+    );
+    assert!((page.on_load_ms.unwrap() - 360.0).abs() < 0.01);
+    assert!(!format!("{page:?}").contains("SECRET"));
+    let error = |text: &str| read(text.as_bytes()).unwrap_err().to_string();
+    assert!(error("[{}]").contains("has no request"));
+    assert!(error("[{]").contains("neither a HAR nor a log"));
+    assert!(is_one(b" [ {") && is_one(b"{") && !is_one(b"[[resources]]") && !is_one(b""));
+}

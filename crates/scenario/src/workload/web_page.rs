@@ -91,7 +91,7 @@ fn read_page(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Page> {
         Ok(content) => content,
         Err(why) => return field.wrong(format_args!("{name}: {why}")),
     };
-    if content.trim_ascii_start().starts_with(b"{") {
+    if har::is_one(&content) {
         return match har::read(&content) {
             Ok(mut pages) => Ok(pages.swap_remove(0).page),
             Err(error) => field.wrong(format_args!("{name}: {error}")),
