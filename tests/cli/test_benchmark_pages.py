@@ -9,6 +9,7 @@ import pytest
 import pathcast
 from conftest import run
 from pathcast.experiments.pages import benchmark
+from pathcast.experiments.pages.browser import BrowserError
 from pathcast.experiments.pages.replica import write_replica
 
 PAGE = """
@@ -135,6 +136,36 @@ def test_kept_loads_of_another_page_do_not_count(replica, tmp_path):
     assert not benchmark.kept(cell, replica, tmp_path)["loads"]
     file.write_text("{")
     assert not benchmark.kept(cell, replica, tmp_path)["loads"]
+
+
+def test_runs_that_do_not_count_are_repeated_and_kept_with_their_reason(
+    replica, tmp_path, monkeypatch
+):
+    def row(protocol):
+        return {"protocol": protocol, "load_ms": 900.0}
+
+    outcomes = iter(
+        [BrowserError("Chromium ended"), ([], "the emulator slipped", {})]
+        + [([row("h2"), row("http/1.1")] * 2, "", {"kernel": "6"})]
+        + [BrowserError("Chromium ended")] * benchmark.ATTEMPTS
+    )
+
+    def session(*_):
+        outcome = next(outcomes)
+        if isinstance(outcome, BrowserError):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(benchmark, "_session", session)
+    monkeypatch.setattr(benchmark, "chromium", lambda: "chromium")
+    cell = benchmark.Cell("shop", "cubic", "20 Mbit/s", 0.05, 0.0)
+    found = benchmark.measure(cell, replica, tmp_path, 2)
+    assert found["invalid"] == ["Chromium ended", "the emulator slipped"]
+    assert len(found["loads"]) == 4
+    # what is there counts; what is missing does not come
+    with pytest.raises(pathcast.PathcastError, match="Chromium ended"):
+        benchmark.measure(cell, replica, tmp_path, 3)
+    assert benchmark.kept(cell, replica, tmp_path)["loads"] == found["loads"]
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from pathcast._page_loads import PROTOCOLS, PageForecast, predict_page
 from pathcast.exceptions import PathcastError
 from pathcast.experiments.engine.store import make_folder
 from pathcast.experiments.pages import server
-from pathcast.experiments.pages.browser import Browser, Load
+from pathcast.experiments.pages.browser import Browser, BrowserError, Load, chromium
 from pathcast.experiments.pages.replica import HOST, Replica, write_replica
 from pathcast.files import write_beside
 from pathcast.page import Page
@@ -139,13 +139,18 @@ def measure(
     """
     found = kept(cell, replica, folder)
     make_folder(folder / "loads")
+    chromium()
     failures = 0
     while (have := _count(found)) < loads:
         if progress:
             progress(have)
         session = min(SESSION_LOADS, loads - have)
         seed = 1 + have + 1000 * len(found["invalid"])
-        rows, why, versions = _session(cell, replica, session, seed)
+        try:
+            rows, why, versions = _session(cell, replica, session, seed)
+        except BrowserError as error:
+            # a busy machine may starve it
+            rows, why, versions = [], str(error), {}
         if why:
             failures += 1
             found["invalid"].append(why)
