@@ -315,7 +315,7 @@ def predict_page(
         curves: for the model, instead of the path's loss: points of a loss curve (a window in packets, a probability),
             ascending, by the number of parallel connections that it was measured with; of the nearest number is taken.
         seed: of the loads.
-        threads: how many run at once; by default one for each core.
+        threads: how many simulations run in parallel; by default one for each core.
         progress: called with the part of the work that is done, 0 to 1.
 
     Raises:

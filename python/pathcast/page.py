@@ -80,7 +80,7 @@ class Page:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str], page: int | None = None) -> Page:
-        """Read a page file or a HAR, also one that is compressed (gzip, xz, zstd, bzip2).
+        """Read a page file or a HAR, also if it is gzipped.
 
         Args:
             file: the file.

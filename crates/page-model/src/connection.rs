@@ -20,7 +20,7 @@ const BBR_GAIN: f64 = 2.0;
 pub struct Link {
     free: Time,
     rate_bps: Option<f64>,
-    /// What may be in flight: a window is sent at once here, where acknowledgments spread it over a round trip.
+    /// The most bytes that the path and its queue hold. The model sends each window as one burst, so all of it counts.
     most_bytes: f64,
 }
 

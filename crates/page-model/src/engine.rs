@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use pathcast_path::{Time, seed};
+use pathcast_path::{Span, Time, seed};
 use pathcast_scenario::{Http, Message, Page, PageLoad, Side, Times};
 use rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -39,139 +39,123 @@ enum Event {
 /// Events by time, those of one moment in their order.
 #[derive(Default)]
 struct Agenda {
-    heap: BinaryHeap<Reverse<(Time, u32, u32)>>,
-    events: Vec<(u32, Event)>,
+    /// Times, and the numbers of the events.
+    heap: BinaryHeap<Reverse<(Time, usize)>>,
+    events: Vec<(usize, Event)>,
 }
 
 impl Agenda {
     fn note(&mut self, at: Time, connection: usize, event: Event) {
-        let number = self.events.len() as u32;
-        self.events.push((connection as u32, event));
-        self.heap.push(Reverse((at, number, 0)));
+        self.heap.push(Reverse((at, self.events.len())));
+        self.events.push((connection, event));
     }
 
     fn next(&self) -> Option<Time> {
-        self.heap.peek().map(|Reverse((at, ..))| *at)
+        self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
     fn pop(&mut self) -> Option<(usize, Event)> {
-        let Reverse((_, number, _)) = self.heap.pop()?;
-        let (connection, event) = self.events[number as usize];
-        Some((connection as usize, event))
+        let Reverse((_, number)) = self.heap.pop()?;
+        Some(self.events[number])
     }
+}
+
+/// A load that runs.
+struct Run<'a> {
+    model: &'a Model,
+    load: PageLoad,
+    connections: Vec<Option<Connection>>,
+    link: Link,
+    agenda: Agenda,
+    draws: Xoshiro256PlusPlus,
 }
 
 /// Loads a page once; the losses are drawn with `seed`.
 pub fn load(page: &Arc<Page>, http: Http, model: &Model, seed: u64) -> Loaded {
-    let mut load = PageLoad::new(page, http, Time::ZERO);
-    let mut draws = seed::generator(seed, "page.losses");
-    let mut connections: Vec<Option<Connection>> = Vec::new();
+    let load = PageLoad::new(page, http, Time::ZERO);
+    let mut connections = Vec::new();
     connections.resize_with(load.connections(), || None);
-    let mut link = Link::new(model);
-    let mut agenda = Agenda::default();
-    let end = Time::ZERO + pathcast_path::Span::from_secs(LONGEST_S);
-    load.advance(Time::ZERO);
+    let mut run = Run {
+        model,
+        load,
+        connections,
+        link: Link::new(model),
+        agenda: Agenda::default(),
+        draws: seed::generator(seed, "page.losses"),
+    };
+    let end = Time::ZERO + Span::from_secs(LONGEST_S);
     let mut now = Time::ZERO;
-    loop {
-        // what browser and servers wrote
-        while let Some((number, message)) = load.take_written() {
-            let opens = connections[number].is_none();
-            let connection = connections[number].get_or_insert_with(|| {
-                Connection::new(model, Xoshiro256PlusPlus::seed_from_u64(draws.next_u64()))
-            });
-            if message.from == Side::Source {
-                connection.write(message);
-                send(
-                    now,
-                    number,
-                    &mut connections,
-                    model,
-                    &mut link,
-                    &mut load,
-                    &mut agenda,
-                );
-            } else {
-                // requests are small: they cross the empty path, after the handshake of TCP
-                let handshake = if opens {
-                    model.rtt
-                } else {
-                    pathcast_path::Span::ZERO
-                };
-                let at = now + handshake + model.rtt.mul_div(1, 2);
-                agenda.note(at, number, Event::Arrives(message));
-            }
-        }
-        while let Some(number) = load.take_answering() {
-            send(
-                now,
-                number,
-                &mut connections,
-                model,
-                &mut link,
-                &mut load,
-                &mut agenda,
-            );
-        }
-        if load.loaded().is_some() {
-            break;
-        }
-        let Some(next) = agenda.next().into_iter().chain(load.next()).min() else {
+    run.load.advance(now);
+    while run.load.loaded().is_none() {
+        run.write(now);
+        let Some(next) = run.next().filter(|next| *next <= end) else {
             break;
         };
-        if next > end {
-            break;
-        }
         now = next;
-        if load.next().is_some_and(|at| at <= now) {
-            load.advance(now);
-        } else if let Some((number, event)) = agenda.pop() {
-            match event {
-                Event::Arrives(message) => load.on_delivered(now, number, &message),
-                Event::Sends => {
-                    send(
-                        now,
-                        number,
-                        &mut connections,
-                        model,
-                        &mut link,
-                        &mut load,
-                        &mut agenda,
-                    );
-                }
-            }
-        }
+        run.step(now);
     }
     Loaded {
-        load_ms: load.loaded().map(|at| at.as_secs() * 1e3),
-        times: load.times().to_vec(),
-        connections: load.opened(),
+        load_ms: run.load.loaded().map(|at| at.as_secs() * 1e3),
+        times: run.load.times().to_vec(),
+        connections: run.load.opened(),
     }
 }
 
-fn send(
-    now: Time,
-    number: usize,
-    connections: &mut [Option<Connection>],
-    model: &Model,
-    link: &mut Link,
-    load: &mut PageLoad,
-    agenda: &mut Agenda,
-) {
-    let Some(connection) = &mut connections[number] else {
-        return;
-    };
-    let mut arrivals = Vec::new();
-    let again = connection.send(
-        now,
-        model,
-        link,
-        || load.take_record(now, number),
-        |at, message| arrivals.push((at, message)),
-    );
-    for (at, message) in arrivals {
-        agenda.note(at, number, Event::Arrives(message));
+impl Run<'_> {
+    fn next(&self) -> Option<Time> {
+        self.agenda.next().into_iter().chain(self.load.next()).min()
     }
-    if let Some(at) = again {
-        agenda.note(at, number, Event::Sends);
+
+    /// Does the first thing that is due at `now`.
+    fn step(&mut self, now: Time) {
+        if self.load.next().is_some_and(|at| at <= now) {
+            self.load.advance(now);
+        } else if let Some((number, event)) = self.agenda.pop() {
+            match event {
+                Event::Arrives(message) => self.load.on_delivered(now, number, &message),
+                Event::Sends => self.send(now, number),
+            }
+        }
+    }
+
+    /// Takes over what browser and servers wrote.
+    fn write(&mut self, now: Time) {
+        while let Some((number, message)) = self.load.take_written() {
+            let opens = self.connections[number].is_none();
+            let connection = self.connections[number].get_or_insert_with(|| {
+                let seed = self.draws.next_u64();
+                Connection::new(self.model, Xoshiro256PlusPlus::seed_from_u64(seed))
+            });
+            if message.from == Side::Source {
+                connection.write(message);
+                self.send(now, number);
+            } else {
+                // requests are small: they cross the empty path, after the handshake of TCP
+                let rtt = self.model.rtt;
+                let handshake = if opens { rtt } else { Span::ZERO };
+                let at = now + handshake + rtt.mul_div(1, 2);
+                self.agenda.note(at, number, Event::Arrives(message));
+            }
+        }
+        while let Some(number) = self.load.take_answering() {
+            self.send(now, number);
+        }
+    }
+
+    /// The server of a connection sends what the window allows.
+    fn send(&mut self, now: Time, number: usize) {
+        let Some(connection) = &mut self.connections[number] else {
+            return;
+        };
+        let again = connection.send(
+            now,
+            self.model,
+            &mut self.link,
+            || self.load.take_record(now, number),
+            |at, message| self.agenda.note(at, number, Event::Arrives(message)),
+        );
+        if let Some(at) = again {
+            self.agenda.note(at, number, Event::Sends);
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::str::FromStr;
 
 use pathcast_path::reader::{Field, Read, SIZE, TIME, Table, Trouble, document, quoted};
 use pathcast_path::{PathError, Size, Span};
 use toml::de::DeTable;
 
-use crate::page::{Cause, Kind, Node, Page, Priority, Resource, Task};
+use crate::har::{self, HarPage};
+use crate::page::{Cause, Kind, Node, Page, Resource, Task};
 
 const RESOURCE_KEYS: [&str; 10] = [
     "id",
@@ -34,7 +34,7 @@ impl Page {
     /// A [`PathError`] with line and column if the text is no TOML, a key is missing, unknown or of the wrong type, or
     /// a resource waits for itself.
     pub fn parse(text: &str, file: &str) -> Result<Self, PathError> {
-        document(text, file, |root| read(root, 0))
+        document(text, file, |root| read_table(root, 0))
     }
 
     /// The page of the root table of a file, or of a table within one that begins at byte `at`.
@@ -42,7 +42,7 @@ impl Page {
     /// # Errors
     /// As [`Page::parse`].
     pub fn read(table: &DeTable<'_>, at: usize) -> Read<Self> {
-        read(table, at)
+        read_table(table, at)
     }
 
     /// The page as TOML; [`Page::parse`] reads it back.
@@ -119,7 +119,30 @@ impl Page {
     }
 }
 
-fn read(root: &DeTable<'_>, at: usize) -> Read<Page> {
+/// Reads the pages of a file, whether it is a page file, which has one, or what [`har::read`] reads; `file` names it in
+/// errors.
+///
+/// # Errors
+/// A [`PathError`] if it is neither, for the reasons of [`Page::parse`] and [`har::read`].
+pub fn read(content: &[u8], file: &str) -> Result<Vec<HarPage>, PathError> {
+    let wrong = |message: String| PathError {
+        file: file.to_string(),
+        place: None,
+        message,
+    };
+    if har::is_one(content) {
+        return har::read(content).map_err(|error| wrong(error.to_string()));
+    }
+    let text = std::str::from_utf8(content)
+        .map_err(|_| wrong("is neither a HAR nor a page file in TOML".into()))?;
+    Ok(vec![HarPage {
+        page: Page::parse(text, file)?,
+        on_load_ms: None,
+        warnings: Vec::new(),
+    }])
+}
+
+fn read_table(root: &DeTable<'_>, at: usize) -> Read<Page> {
     let root = Table::new(root, at, &["name", "resources", "tasks"])?;
     let name = root.or("name", String::new(), |field| {
         Ok(field.text("text")?.into())
@@ -218,9 +241,9 @@ fn resource(
     let kind = match row.get("type") {
         None if number == 0 => Kind::Document,
         None => Kind::Other,
-        Some(field) => named(field)?,
+        Some(field) => field.parsed("text")?,
     };
-    let priority = row.or("priority", kind.priority(), named::<Priority>)?;
+    let priority = row.or("priority", kind.priority(), |field| field.parsed("text"))?;
     let causes = match row.get("after") {
         None if number == 0 => Vec::new(),
         None => vec![whole(Node::Resource(0))],
@@ -245,13 +268,6 @@ const fn whole(of: Node) -> Cause {
         of,
         at: 1.0,
         wait: Span::ZERO,
-    }
-}
-
-fn named<T: FromStr<Err = String>>(field: Field<'_, '_>) -> Read<T> {
-    match field.text("text")?.parse() {
-        Ok(value) => Ok(value),
-        Err(why) => field.wrong(why),
     }
 }
 
@@ -280,8 +296,8 @@ fn cause(field: Field<'_, '_>, names: &HashMap<String, Node>) -> Read<Cause> {
         (field, 1.0, Span::ZERO)
     };
     let id = of.text("an id, or a table with `of`")?;
-    let named = || names.get(clean_url(id)?.as_str());
-    match names.get(id).or_else(named) {
+    let by_url = || names.get(clean_url(id)?.as_str());
+    match names.get(id).or_else(by_url) {
         Some(&of) => Ok(Cause { of, at, wait }),
         None => of.wrong(format_args!(
             "got {id:?}, which no resource or task has as its id"

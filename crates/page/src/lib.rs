@@ -30,5 +30,6 @@ pub mod har;
 mod page;
 mod protocol;
 
+pub use file::read;
 pub use page::{Cause, Kind, Node, Page, PageError, Priority, Resource, Task};
 pub use protocol::{Protocol, UnknownProtocol};

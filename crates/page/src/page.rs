@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use pathcast_path::Span;
+use pathcast_path::reader::by_name;
 
 use crate::protocol::Protocol;
 
@@ -61,11 +62,7 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
-        found.map(|(kind, _)| *kind).ok_or_else(|| {
-            let names: Vec<_> = Self::NAMES.iter().map(|(_, name)| *name).collect();
-            format!("got {text:?}, expected one of {}", names.join(", "))
-        })
+        by_name(&Self::NAMES, text)
     }
 }
 
@@ -108,11 +105,7 @@ impl FromStr for Priority {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
-        found.map(|(priority, _)| *priority).ok_or_else(|| {
-            let names: Vec<_> = Self::NAMES.iter().map(|(_, name)| *name).collect();
-            format!("got {text:?}, expected one of {}", names.join(", "))
-        })
+        by_name(&Self::NAMES, text)
     }
 }
 

@@ -88,6 +88,18 @@ pub fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
+/// What `text` names in a list.
+///
+/// # Errors
+/// It names nothing: says what it may be.
+pub fn by_name<T: Copy>(names: &[(T, &str)], text: &str) -> Result<T, String> {
+    let found = names.iter().find(|(_, name)| *name == text);
+    found.map(|(value, _)| *value).ok_or_else(|| {
+        let names: Vec<_> = names.iter().map(|(_, name)| *name).collect();
+        format!("got {text:?}, expected one of {}", names.join(", "))
+    })
+}
+
 /// Line and column, from 1, of the byte at `offset`.
 fn place_of(text: &str, offset: usize) -> (usize, usize) {
     let mut end = offset.min(text.len());
@@ -218,8 +230,16 @@ impl<'t, 'i> Field<'t, 'i> {
     /// # Errors
     /// Another type, no unit, or a value out of range.
     pub fn quantity<T: FromStr<Err = UnitError>>(&self, expected: &str) -> Read<T> {
+        self.parsed(expected)
+    }
+
+    /// What text stands for, such as a name of a list.
+    ///
+    /// # Errors
+    /// Another type, or text that stands for nothing.
+    pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, expected: &str) -> Read<T> {
         match self.text(expected)?.parse() {
-            Ok(quantity) => Ok(quantity),
+            Ok(value) => Ok(value),
             Err(error) => self.wrong(error),
         }
     }

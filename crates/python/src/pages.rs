@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray2, ndarray::Array2};
-use pathcast_page_model::{Loaded, LossCurve, Model, load as model_load};
-use pathcast_path::{Span, Time};
-use pathcast_scenario::{Cause, Http, Node, Page, Protocol, Times, har};
+use pathcast_page_model::{LossCurve, Model, load as model_load};
+use pathcast_path::Span;
+use pathcast_scenario::{Cause, Http, Node, Page, Protocol, read_pages as read};
 use pathcast_sim::load_many;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -26,36 +26,19 @@ pub struct PageSpec {
     warnings: Vec<String>,
 }
 
-impl PageSpec {
-    fn of(page: Page) -> Self {
-        Self {
-            page: Arc::new(page),
-            on_load_ms: None,
-            warnings: Vec::new(),
-        }
-    }
-}
-
 #[pymethods]
 impl PageSpec {
     /// The pages of a page file or of a HAR; `file` names it in errors.
     #[staticmethod]
     fn parse(py: Python<'_>, content: &[u8], file: &str) -> PyResult<Vec<Self>> {
-        let wrong = |message: String| PathFileError::new_err(message);
-        if har::is_one(content) {
-            let pages = py.detach(|| har::read(content));
-            let pages = pages.map_err(|error| wrong(format!("{file}: {error}")))?;
-            let specs = pages.into_iter().map(|one| Self {
-                page: Arc::new(one.page),
-                on_load_ms: one.on_load_ms,
-                warnings: one.warnings,
-            });
-            return Ok(specs.collect());
-        }
-        let text = std::str::from_utf8(content)
-            .map_err(|_| wrong(format!("{file}: is neither a HAR nor a page file in TOML")))?;
-        let page = Page::parse(text, file).map_err(|error| wrong(error.to_string()))?;
-        Ok(vec![Self::of(page)])
+        let pages = py.detach(|| read(content, file));
+        let pages = pages.map_err(|error| PathFileError::new_err(error.to_string()))?;
+        let specs = pages.into_iter().map(|one| Self {
+            page: Arc::new(one.page),
+            on_load_ms: one.on_load_ms,
+            warnings: one.warnings,
+        });
+        Ok(specs.collect())
     }
 
     /// The text of a page file, every default written out.
@@ -70,7 +53,11 @@ impl PageSpec {
 
     /// The page as static files of one server.
     fn as_replica(&self) -> Self {
-        Self::of((*self.page).clone().as_replica())
+        Self {
+            page: Arc::new((*self.page).clone().as_replica()),
+            on_load_ms: None,
+            warnings: self.warnings.clone(),
+        }
     }
 
     /// Name, resources and tasks, as JSON.
@@ -157,29 +144,58 @@ pub fn model_pages<'py>(
         };
         loaded.push(py.detach(|| model_load(&page.page, http, &model, seed + number)));
     }
+    let rows = loaded.iter().map(|one| Row {
+        load_ms: one.load_ms,
+        connections: one.connections as f64,
+        moments: Box::new(one.times.iter().map(|times| {
+            let moments = [times.wanted, times.asked, times.first_byte, times.finished];
+            moments.map(|at| at.map(|at| at.as_secs() * 1e3))
+        })),
+    });
+    tables(py, rows)
+}
+
+/// A load as a row of the tables.
+struct Row<'a> {
+    load_ms: Option<f64>,
+    connections: f64,
+    /// Of each resource, in milliseconds: wanted, asked, first byte, finished.
+    moments: Box<dyn Iterator<Item = [Option<f64>; 4]> + 'a>,
+}
+
+/// The tables of loads of one page, so that all rows have as many resources, by their names, NaN for what did not happen: see [`load_pages`].
+fn tables<'py, 'a>(
+    py: Python<'py>,
+    rows: impl Iterator<Item = Row<'a>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let known = |value: Option<f64>| value.unwrap_or(f64::NAN);
+    let (mut load, mut connections) = (Vec::new(), Vec::new());
+    let mut moments: [Vec<f64>; 4] = Default::default();
+    for row in rows {
+        load.push(known(row.load_ms));
+        connections.push(row.connections);
+        for of_resource in row.moments {
+            for (table, moment) in moments.iter_mut().zip(of_resource) {
+                table.push(known(moment));
+            }
+        }
+    }
     let found = PyDict::new(py);
-    let put = |name, table: Array2<f64>| -> PyResult<()> {
+    let count = load.len();
+    let put = |name, values: Vec<f64>| -> PyResult<()> {
+        let columns = values.len() / count.max(1);
+        let table = Array2::from_shape_vec((count, columns), values).expect("rows are alike");
         let table: Bound<'_, PyArray2<f64>> = table.into_pyarray(py);
         found.set_item(name, table)
     };
-    let one = |of: &dyn Fn(&Loaded) -> f64| {
-        Array2::from_shape_fn((loaded.len(), 1), |(run, _)| of(&loaded[run]))
-    };
-    put("load", one(&|one| one.load_ms.unwrap_or(f64::NAN)))?;
-    put("connections", one(&|one| one.connections as f64))?;
-    let each = |of: fn(&Times) -> Option<Time>| {
-        Array2::from_shape_fn(
-            (loaded.len(), page.page.resources.len()),
-            |(run, resource)| {
-                let at = of(&loaded[run].times[resource]);
-                at.map_or(f64::NAN, |at| at.as_secs() * 1e3)
-            },
-        )
-    };
-    put("wanted", each(|one| one.wanted))?;
-    put("asked", each(|one| one.asked))?;
-    put("first_byte", each(|one| one.first_byte))?;
-    put("finished", each(|one| one.finished))?;
+    put("load", load)?;
+    put("connections", connections)?;
+    for (name, values) in ["wanted", "asked", "first_byte", "finished"]
+        .into_iter()
+        .zip(moments)
+    {
+        put(name, values)?;
+    }
     Ok(found)
 }
 
@@ -208,28 +224,23 @@ pub fn load_pages<'py>(
         let missing = || SimulationError::new_err(format!("run {number} loads no page"));
         pages.push(page.ok_or_else(missing)?);
     }
-    let columns = pages.first().map_or(0, |page| page.resources.len());
-    if pages.iter().any(|page| page.resources.len() != columns) {
+    if pages
+        .windows(2)
+        .any(|two| two[0].resources.len() != two[1].resources.len())
+    {
         return Err(SimulationError::new_err("the runs load different pages"));
     }
-    let found = PyDict::new(py);
-    let put = |name, table: Array2<f64>| -> PyResult<()> {
-        let table: Bound<'_, PyArray2<f64>> = table.into_pyarray(py);
-        found.set_item(name, table)
-    };
-    let known = |value: Option<f64>| value.unwrap_or(f64::NAN);
-    let one =
-        |of: &dyn Fn(usize) -> f64| Array2::from_shape_fn((pages.len(), 1), |(run, _)| of(run));
-    put("load", one(&|run| known(pages[run].load_ms)))?;
-    put("connections", one(&|run| f64::from(pages[run].connections)))?;
-    let each = |of: fn(&pathcast_trace::ResourceReport) -> Option<f64>| {
-        Array2::from_shape_fn((pages.len(), columns), |(run, resource)| {
-            known(of(&pages[run].resources[resource]))
-        })
-    };
-    put("wanted", each(|one| one.wanted_ms))?;
-    put("asked", each(|one| one.asked_ms))?;
-    put("first_byte", each(|one| one.first_byte_ms))?;
-    put("finished", each(|one| one.finished_ms))?;
-    Ok(found)
+    let rows = pages.iter().map(|page| Row {
+        load_ms: page.load_ms,
+        connections: f64::from(page.connections),
+        moments: Box::new(page.resources.iter().map(|one| {
+            [
+                one.wanted_ms,
+                one.asked_ms,
+                one.first_byte_ms,
+                one.finished_ms,
+            ]
+        })),
+    });
+    tables(py, rows)
 }

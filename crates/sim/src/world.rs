@@ -285,11 +285,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             }
             let flow = &mut self.flows[owner as usize];
             if let Some(response) = flow.deliver(now, &whole.message) {
-                if let Some(handshake) = receiver.handshake() {
-                    self.connections[owner as usize]
-                        .sender
-                        .on_open(now, handshake);
-                }
+                self.open_answers(now, owner, connection);
                 self.write(now, owner, Write::Message(response));
             } else {
                 let next = flow.application.next_write();

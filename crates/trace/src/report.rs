@@ -77,7 +77,7 @@ pub struct PageReport {
     pub resources: Vec<ResourceReport>,
 }
 
-/// When what came of a resource, in milliseconds since the load began; none for what did not happen.
+/// When the browser fetched a resource, step by step, in milliseconds since the load began; none: it did not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ResourceReport {
     /// Its id in the page.

@@ -8,8 +8,9 @@ import json
 import math
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import product
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.table import Table
@@ -252,20 +253,13 @@ def _read_curves(
     return curves
 
 
-class _Case:
-    """A page over a path with a scheme."""
+class _Case(NamedTuple):
+    """A page over a path with a scheme, and the numbers of the path for tables."""
 
-    def __init__(
-        self,
-        page: Page,
-        scheme: str,
-        where: Path | Scenario | Calibration,
-        numbers: dict[str, Any],
-    ) -> None:
-        self.page = page
-        self.scheme = scheme
-        self.where = where
-        self.numbers = numbers
+    page: Page
+    scheme: str
+    where: Path | Scenario | Calibration
+    numbers: dict[str, Any]
 
 
 def _paths(
@@ -285,21 +279,19 @@ def _paths(
         by = f"write its path with `pathcast calibrate {file} --scheme cubic -o path.toml`, and give that"
         return [(read_path(file, None, None, seed, by), {"path": str(file)})]
     found: list[tuple[Path | Scenario | Calibration, dict[str, Any]]] = []
-    for rate in rates or [_RATE]:
-        for rtt_s in rtts or [_RTT_S]:
-            for loss in losses or [0.0]:
-                if not 0 < rtt_s < 10:
-                    raise ModelError(f"--rtt: got {rtt_s:g}, expected seconds, more than 0")
-                if not 0 <= loss < 1:
-                    raise ModelError(f"--loss: got {loss:g}, expected a probability from 0 to 1")
-                given: dict[str, tuple[str, str | float | None]] = {
-                    "--rate": ("rate", rate),
-                    "--rtt": ("delay", f"{500 * rtt_s:.6f} ms"),
-                    "--buffer": ("queue", "1 BDP" if buffer is None else buffer),
-                    "--loss": ("loss", loss),
-                }
-                numbers = {"rate": rate, "rtt_s": rtt_s, "loss": loss}
-                found.append((path_of(given, "[reverse]\nloss = 0.0"), numbers))
+    for rate, rtt_s, loss in product(rates or [_RATE], rtts or [_RTT_S], losses or [0.0]):
+        if not 0 < rtt_s < 10:
+            raise ModelError(f"--rtt: got {rtt_s:g}, expected seconds, more than 0")
+        if not 0 <= loss < 1:
+            raise ModelError(f"--loss: got {loss:g}, expected a probability from 0 to 1")
+        given: dict[str, tuple[str, str | float | None]] = {
+            "--rate": ("rate", rate),
+            "--rtt": ("delay", f"{500 * rtt_s:.6f} ms"),
+            "--buffer": ("queue", "1 BDP" if buffer is None else buffer),
+            "--loss": ("loss", loss),
+        }
+        numbers = {"rate": rate, "rtt_s": rtt_s, "loss": loss}
+        found.append((path_of(given, "[reverse]\nloss = 0.0"), numbers))
     return found
 
 

@@ -23,7 +23,7 @@ const PREFACE_BYTES: u64 = 120;
 /// Requests of low priority that Chromium has in flight at most, over all servers of HTTP/1.1.
 const LOW_AT_ONCE: usize = 10;
 
-/// When what came of a resource, in the time of the run.
+/// When the browser fetched a resource, step by step, in the time of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// The browser wanted it.

@@ -16,7 +16,7 @@ struct Response {
     body_bytes: u64,
 }
 
-/// A part of a response that is written at once.
+/// The part of a response that a server writes with one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) resource: u32,

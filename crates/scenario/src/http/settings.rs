@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use pathcast_page::Protocol;
 use pathcast_path::Span;
+use pathcast_path::reader::by_name;
 
 /// What secures the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +34,7 @@ impl FromStr for Tls {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
-        let wrong = || format!("got {text:?}, expected \"none\", \"1.2\" or \"1.3\"");
-        found.map(|(tls, _)| *tls).ok_or_else(wrong)
+        by_name(&Self::NAMES, text)
     }
 }
 
@@ -64,9 +63,7 @@ impl FromStr for StreamOrder {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
-        let wrong = || format!("got {text:?}, expected \"priority\" or \"round-robin\"");
-        found.map(|(order, _)| *order).ok_or_else(wrong)
+        by_name(&Self::NAMES, text)
     }
 }
 

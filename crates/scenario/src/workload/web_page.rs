@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use pathcast_page::{Page, Protocol, har};
+use pathcast_page::{Page, Protocol};
 use pathcast_path::reader::{Field, Loader, Read, SIZE, TIME, Table};
 use pathcast_path::{Size, Span, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::kind::{Kind, Next, Pace, Write};
-use crate::http::{Http, StreamOrder, Tls};
+use crate::http::Http;
 
 /// A page, loaded once over HTTP. What is written when is up to a [`PageLoad`](crate::PageLoad).
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ impl Kind for WebPage {
     type State = ();
 
     fn read(_: Field<'_, '_>, table: Table<'_, '_>, load: &mut Loader<'_>) -> Read<Self> {
-        let protocol = table.or("protocol", Protocol::Http2, named)?;
+        let protocol = table.or("protocol", Protocol::Http2, |field| field.parsed("text"))?;
         let defaults = Http::new(protocol);
         let certificate = match table.get("certificate") {
             None => defaults.certificate_bytes,
@@ -41,10 +41,10 @@ impl Kind for WebPage {
         Ok(Self {
             page: Arc::new(read_page(table.need("page")?, load)?),
             http: Http {
-                tls: table.or("tls", defaults.tls, named::<Tls>)?,
+                tls: table.or("tls", defaults.tls, |field| field.parsed("text"))?,
                 certificate_bytes: certificate,
                 dns: table.or("dns", defaults.dns, |field| field.quantity::<Span>(TIME))?,
-                streams: table.or("streams", defaults.streams, named::<StreamOrder>)?,
+                streams: table.or("streams", defaults.streams, |field| field.parsed("text"))?,
                 ..defaults
             },
         })
@@ -74,13 +74,6 @@ impl Kind for WebPage {
     }
 }
 
-fn named<T: std::str::FromStr<Err: std::fmt::Display>>(field: Field<'_, '_>) -> Read<T> {
-    match field.text("text")?.parse() {
-        Ok(value) => Ok(value),
-        Err(why) => field.wrong(why),
-    }
-}
-
 /// A page file or an archive by its name, or the page itself.
 fn read_page(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Page> {
     if let Some(table) = field.as_table() {
@@ -91,17 +84,8 @@ fn read_page(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Page> {
         Ok(content) => content,
         Err(why) => return field.wrong(format_args!("{name}: {why}")),
     };
-    if har::is_one(&content) {
-        return match har::read(&content) {
-            Ok(mut pages) => Ok(pages.swap_remove(0).page),
-            Err(error) => field.wrong(format_args!("{name}: {error}")),
-        };
-    }
-    let Ok(text) = std::str::from_utf8(&content) else {
-        return field.wrong(format_args!("{name}: is not text"));
-    };
-    match Page::parse(text, name) {
-        Ok(page) => Ok(page),
+    match pathcast_page::read(&content, name) {
+        Ok(mut pages) => Ok(pages.swap_remove(0).page),
         Err(error) => field.wrong(error),
     }
 }

@@ -34,12 +34,8 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         };
         if message.from == Side::Sink
             && let Some(requests) = self.flows[flow as usize].requests
-            && let Some(handshake) = self.connections[requests as usize].receiver.handshake()
-            && !self.connections[flow as usize].sender.is_open()
         {
-            self.connections[flow as usize]
-                .sender
-                .on_open(now, handshake);
+            self.open_answers(now, flow, requests);
         }
         self.loads[load].load.on_delivered(now, connection, message);
         self.drive_page(now, load);

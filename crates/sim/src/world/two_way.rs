@@ -22,6 +22,15 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         }
     }
 
+    /// A request has arrived over `requests`: the connection of the `answers` is open from the first one on, if it opens
+    /// when it is needed.
+    pub(super) fn open_answers(&mut self, now: Time, answers: u32, requests: u32) {
+        if let Some(handshake) = self.connections[requests as usize].receiver.handshake() {
+            let sender = &mut self.connections[answers as usize].sender;
+            sender.on_open(now, handshake);
+        }
+    }
+
     /// Data of `connection` leaves at `now`, with what its end acknowledges of the `opposite` connection.
     #[inline(never)]
     pub(super) fn carry(&mut self, now: Time, connection: u32, opposite: u32) {

@@ -90,9 +90,13 @@ def cells(
     return [Cell(*one) for one in itertools.product(pages, schemes, rates, rtts_s, losses)]
 
 
+def _digest(page: Page) -> str:
+    return hashlib.sha256(page.to_toml().encode()).hexdigest()
+
+
 def replica_of(page: Page, folder: FilePath) -> Replica:
     """Write the replica of a page into a folder of its own below `folder`, and its graph beside it."""
-    name = hashlib.sha256(page.to_toml().encode()).hexdigest()[:12]
+    name = _digest(page)[:12]
     place = make_folder(folder / "replicas" / name)
     replica = write_replica(page, place)
     write_beside(folder / "replicas" / f"{name}.toml", replica.page.to_toml())
@@ -104,7 +108,7 @@ def kept(cell: Cell, replica: Replica, folder: FilePath) -> dict[str, Any]:
     fresh: dict[str, Any] = {
         "schema": SCHEMA,
         "cell": asdict(cell),
-        "page_sha256": hashlib.sha256(replica.page.to_toml().encode()).hexdigest(),
+        "page_sha256": _digest(replica.page),
         "loads": [],
         "invalid": [],
     }

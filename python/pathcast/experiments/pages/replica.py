@@ -65,13 +65,11 @@ def write_replica(page: Page, folder: FilePath) -> Replica:
     """
     kept = [number for number, one in enumerate(page.resources) if one["blocks_load"]]
     numbers = {old: new for new, old in enumerate(kept)}
+    causes = {new: _cause(page, old, numbers) for new, old in enumerate(kept[1:], 1)}
+    places = {new: at for new, (parent, at) in causes.items() if parent == 0}
     children: dict[int, list[int]] = {number: [] for number in range(len(kept))}
-    places: dict[int, float] = {}
-    for new, old in enumerate(kept[1:], 1):
-        parent, at = _parent(page, old, numbers)
-        if parent == 0:
-            places[new] = at
-        else:
+    for new, (parent, _) in causes.items():
+        if parent > 0:
             children[parent].append(new)
     tags = [_TAGS.get(page.resources[old]["type"], "i") for old in kept]
     table = json.dumps(
@@ -86,12 +84,9 @@ def write_replica(page: Page, folder: FilePath) -> Replica:
         content = _content(tag, size)
         name = f"{new}.{_SUFFIXES[tag]}"
         (folder / name).write_bytes(content)
-        cause = next((parent for parent, those in children.items() if new in those), None)
-        after = (
-            {"of": "0", "at": round(places[new], 3)}
-            if cause is None
-            else {"of": str(cause), "at": 1}
-        )
+        parent, at = causes[new]
+        # what another resource than the document causes is added when all of that has come
+        after = {"of": str(parent), "at": round(at, 3) if parent == 0 else 1}
         resources.append(_resource(name, *_TYPES[tag], len(content), after))
     toml = "\n".join(
         [f"name = {json.dumps(page.name)}"]
@@ -100,7 +95,7 @@ def write_replica(page: Page, folder: FilePath) -> Replica:
     return Replica(folder, Page.parse(toml, f"replica of {page.file}"))
 
 
-def _parent(page: Page, number: int, numbers: dict[int, int]) -> tuple[int, float]:
+def _cause(page: Page, number: int, numbers: dict[int, int]) -> tuple[int, float]:
     """The last of the resources that cause one, as the replica numbers them, and which part of it."""
     found: list[tuple[int, float]] = []
     for cause in page.resources[number]["causes"]:
