@@ -2,7 +2,8 @@
 //!
 //! Packets leave in small bursts: a millisecond's worth or two packets. The next burst may leave when the
 //! pacing rate allows for the bytes of this one. A burst that leaves late gets up to half of its own time
-//! back.
+//! back. The first ten packets of a connection wait for nothing, whatever the rate: an initial window leaves at
+//! once (tcp_update_skb_after_send).
 
 use pathcast_base::{Span, Time};
 
@@ -10,11 +11,13 @@ use crate::offload::load_packets;
 
 /// No packet waits longer.
 const MAX_GAP: Span = Span::from_millis(100_000);
+/// Packets of a connection after which the pace begins, sent again or not.
+const UNPACED_PACKETS: u32 = 10;
 /// Part of a nanosecond to which gaps are kept.
 const FRACTION_BITS: u32 = 16;
 
 /// A clock for departures; without a rate it lets everything pass.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Pacer {
     rate: Option<f64>,
     /// Between packets, in 2^-16 ns.
@@ -25,6 +28,24 @@ pub struct Pacer {
     fraction: u64,
     /// The time that the burst which is leaving gets back.
     credit: u64,
+    /// Packets that the pace still lets pass, and those of the burst which is leaving.
+    unpaced: u32,
+    uncharged: u64,
+}
+
+impl Default for Pacer {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            gap: 0,
+            burst_packets: 0,
+            next: Time::ZERO,
+            fraction: 0,
+            credit: 0,
+            unpaced: UNPACED_PACKETS,
+            uncharged: 0,
+        }
+    }
 }
 
 impl Pacer {
@@ -71,12 +92,29 @@ impl Pacer {
             self.credit = now.since(self.next).as_nanos();
             self.next = self.next.max(now);
         }
-        let cost = self.gap + self.fraction;
+        let gap = if self.unpaced == 0 {
+            self.gap
+        } else {
+            self.first_gap(begins)
+        };
+        let cost = gap + self.fraction;
         self.fraction = cost & ((1 << FRACTION_BITS) - 1);
         let cost_ns = cost >> FRACTION_BITS;
         let back_ns = (cost_ns / 2).min(self.credit);
         self.credit -= back_ns;
         self.next += Span::from_nanos(cost_ns - back_ns);
+    }
+
+    /// What one of the first packets costs: nothing, but the burst with the tenth costs as any other.
+    #[cold]
+    fn first_gap(&mut self, begins: bool) -> u64 {
+        self.unpaced -= 1;
+        self.uncharged = if begins { 1 } else { self.uncharged + 1 };
+        if self.unpaced == 0 {
+            self.gap * self.uncharged
+        } else {
+            0
+        }
     }
 }
 
@@ -100,21 +138,50 @@ mod tests {
             .collect()
     }
 
+    /// A pacer that has let its first packets pass, long ago.
+    fn warm(rate: f64) -> Pacer {
+        let mut pacer = Pacer {
+            unpaced: 0,
+            ..Pacer::default()
+        };
+        pacer.set_rate(Some(rate), None, 1448);
+        pacer
+    }
+
+    fn micros(times: &[Time]) -> Vec<u64> {
+        times.iter().map(|at| at.as_nanos() / 1000).collect()
+    }
+
     #[test]
-    fn packets_leave_at_the_rate_two_at_a_time() {
+    fn the_first_ten_packets_leave_at_once() {
+        // packets 9 and 10 are one burst, whose two milliseconds packet 11 waits for
         let mut pacer = Pacer::default();
         pacer.set_rate(Some(1000.0), None, 1448);
-        let micros: Vec<u64> = departures(&mut pacer, Time::ZERO, 6)
-            .iter()
-            .map(|at| at.as_nanos() / 1000)
-            .collect();
-        assert_eq!(micros, [0, 0, 2000, 2000, 4000, 4000]);
+        let times = departures(&mut pacer, Time::ZERO, 14);
+        assert_eq!(micros(&times[..10]), [0; 10]);
+        assert_eq!(micros(&times[10..]), [2000, 2000, 4000, 4000]);
+    }
+
+    #[test]
+    fn a_burst_that_goes_past_the_tenth_packet_is_paced_whole() {
+        let mut pacer = Pacer::default();
+        pacer.set_rate(Some(4096.0), None, 1448); // four in a burst
+        let times = departures(&mut pacer, Time::ZERO, 16);
+        let gap_s = times[12].since(times[8]).as_secs();
+        assert_eq!(micros(&times[..12]), [0; 12]);
+        assert!((gap_s - 4.0 / 4096.0).abs() < 1e-8);
+    }
+
+    #[test]
+    fn packets_leave_at_the_rate_two_at_a_time() {
+        let mut pacer = warm(1000.0);
+        let times = departures(&mut pacer, Time::ZERO, 6);
+        assert_eq!(micros(&times), [0, 0, 2000, 2000, 4000, 4000]);
     }
 
     #[test]
     fn bursts_are_about_a_millisecond_long() {
-        let mut pacer = Pacer::default();
-        pacer.set_rate(Some(10_240.0), None, 1448);
+        let mut pacer = warm(10_240.0);
         let times = departures(&mut pacer, Time::ZERO, 20);
         assert_eq!(times[9], Time::ZERO);
         assert!((times[10].as_secs() - 10.0 / 10_240.0).abs() < 1e-8);
@@ -122,8 +189,7 @@ mod tests {
 
     #[test]
     fn the_rate_holds_over_many_packets() {
-        let mut pacer = Pacer::default();
-        pacer.set_rate(Some(777_777.0), None, 1448);
+        let mut pacer = warm(777_777.0);
         let times = departures(&mut pacer, Time::ZERO, 1_000_000);
         let expected_s = 1e6 / 777_777.0;
         assert!((times[999_999].as_secs() / expected_s - 1.0).abs() < 1e-4);
@@ -131,8 +197,7 @@ mod tests {
 
     #[test]
     fn a_burst_that_leaves_late_gets_half_its_time_back_at_most() {
-        let mut pacer = Pacer::default();
-        pacer.set_rate(Some(1000.0), None, 1448);
+        let mut pacer = warm(1000.0);
         departures(&mut pacer, Time::ZERO, 2); // the next may leave at 2 ms
         let late = Time::ZERO + Span::from_millis(50);
         let times = departures(&mut pacer, late, 3);

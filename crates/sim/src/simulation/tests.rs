@@ -169,7 +169,7 @@ fn the_same_seed_gives_the_same_run_on_every_machine() {
         });
     assert_eq!(
         (log.acks.len(), digest),
-        (10_884, 8_014_786_670_830_582_438)
+        (11_449, 10_631_954_885_867_227_406)
     );
 }
 
