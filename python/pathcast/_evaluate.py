@@ -212,6 +212,7 @@ def evaluate_flows(
     cc: str | None = None,
     rtt_s: float | None = None,
     window_s: float | None = None,
+    parallel: bool = False,
 ) -> tuple[tuple[Evaluation, ...], tuple[LeftOut, ...]]:
     """Evaluate several flows, and leave out those that cannot be: too short, or with wrong records.
 
@@ -222,6 +223,7 @@ def evaluate_flows(
         cc: as for `evaluate`.
         rtt_s: as for `evaluate`.
         window_s: as for `evaluate`.
+        parallel: the flows of one trace are connections in parallel over one path, and `siblings` of each other.
 
     Returns:
         The evaluations, and the flows left out with the reason.
@@ -244,6 +246,7 @@ def evaluate_flows(
                     cc=cc,
                     rtt_s=rtt_s,
                     window_s=window_s,
+                    siblings=[one for one in trace.flows if one != flow] if parallel else (),
                 )
             )
         except ModelError as error:
@@ -271,6 +274,7 @@ def evaluate(
     cc: str | None = None,
     rtt_s: float | None = None,
     window_s: float | None = None,
+    siblings: Sequence[int] = (),
 ) -> Evaluation:
     """Forecast a flow again and again and compare with what it then did.
 
@@ -285,6 +289,8 @@ def evaluate(
         rtt_s: round-trip time in seconds; by default from srtt, else estimated during the flow.
         window_s: seconds of the past, 10 to 1000, that all models learn on; by default what suits each,
             100 s for ECON and the formulas (Cao et al., IMC 2019, section 5.1).
+        siblings: flows of the trace that are connections in parallel with this one over one path. ECON and the
+            formulas learn from all of them: p(cwnd, npc) of the paper's section 3.2.
 
     Raises:
         ModelError: a trace too short for the shortest horizon, fewer than two records, or a wrong
@@ -301,6 +307,7 @@ def evaluate(
             cc=cc,
             rtt_s=rtt_s,
             window_s=window_s,
+            siblings=siblings,
         )
     except ModelError as error:
         raise ModelError(_placed(trace.file, str(error))) from None
@@ -315,6 +322,7 @@ def _evaluate(
     cc: str | None,
     rtt_s: float | None,
     window_s: float | None,
+    siblings: Sequence[int],
 ) -> Evaluation:
     """As `evaluate`, its errors without the file."""
     series = trace.flow(flow)
@@ -327,6 +335,7 @@ def _evaluate(
             kind,
             rtt_s,
             window_s,
+            [columns(trace.flow(sibling)) for sibling in siblings],
             keep_predictions=True,
         )
     result = json.loads(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,11 @@ class FlowLimits:
     shares: Mapping[str, float]
     now: Mapping[str, float]
 
+    def text_now(self) -> str:
+        """What limits it at the end, in a sentence without its subject."""
+        limit = max(LIMITS, key=lambda one: self.now[one])
+        return f"lately limited by {_SAID[limit]}; {self.now[limit]:.0%} sure."
+
     def text(self) -> str:
         """What limited it, in a sentence without its subject."""
         return (
@@ -72,13 +78,16 @@ class FlowLimits:
         return vars(self) | {"shares": dict(self.shares), "now": dict(self.now)}
 
 
-def limits(trace: Trace, flow: int = 0, *, scheme: str | None = None) -> FlowLimits:
+def limits(
+    trace: Trace, flow: int = 0, *, scheme: str | None = None, until_s: float = math.inf
+) -> FlowLimits:
     """Say what limited a flow: slow start, loss, a queue, the path's rate, a policer, a window, the application.
 
     Args:
         trace: with sequence numbers, round-trip times and, for `receive_window`, the receiver's window.
         flow: its number.
         scheme: congestion control; by default what the trace says.
+        until_s: later records are left out, seconds in the trace's time.
 
     Raises:
         TraceError: the trace has no such flow.
@@ -93,7 +102,7 @@ def limits(trace: Trace, flow: int = 0, *, scheme: str | None = None) -> FlowLim
 
     """
     scheme = scheme or trace.scheme(flow) or None
-    found = json.loads(_internal.limits(trace._inner, flow, scheme in _PACED))
+    found = json.loads(_internal.limits(trace._inner, flow, scheme in _PACED, until_s))
     if found is None:
         trace.flow(flow)  # refuses a flow that does not exist
         raise ModelError(f"{trace.file or 'trace'}: flow {flow} has too few records to be judged")

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+import pathcast
 from conftest import run
 from pathcast import MODELS, SUITED, Trace, evaluate
 from pathcast.models import NO_OPPONENTS, pooled
@@ -92,6 +93,23 @@ def test_models_learn_on_the_window_that_is_asked_for(tmp_path):
         done = run("evaluate", file, *options, "--window", wrong)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
+
+
+def test_connections_in_parallel_teach_each_other(tmp_path):
+    file = tmp_path / "parallel.parquet"
+    path = pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n")
+    _, trace = pathcast.simulate(path, ["cubic"] * 4, duration_s=60, seed=2)
+    trace.write(file)
+    options = ("--horizon", 1, "--json")
+    alone, together = (
+        json.loads(run("evaluate", file, *options, *more).stdout) for more in ((), ("--parallel",))
+    )
+    assert not alone["parallel"] and together["parallel"]
+    errors = [found["horizons"][0]["median_error_pct"] for found in (alone, together)]
+    assert errors[0]["econ"] != errors[1]["econ"]
+    assert errors[0]["pathcast"] == errors[1]["pathcast"]
+    same = evaluate(trace, [1.0], flow=1, siblings=[0, 2, 3]).to_dict()
+    assert same["horizons"] == together["traces"][1]["horizons"]
 
 
 def test_real_traces_are_fitted_and_forecast(econ_traces):

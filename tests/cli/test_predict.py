@@ -90,10 +90,31 @@ def test_notes_are_sentences(tmp_path):
     assert "note: the application or the receive window limits the flow" in shown
 
 
+@pytest.mark.parametrize("scheme", ["cubic", "bbr"])
+@pytest.mark.parametrize("rate_bps", [5e6, 100e6])
+def test_the_first_seconds_of_a_flow_are_enough_for_a_forecast(tmp_path, scheme, rate_bps):
+    """The link is full within a second, and then the rate hardly changes."""
+    path = pathcast.Path.parse(f"rate = '{rate_bps:.0f} bit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n")
+    _, trace = pathcast.simulate(path, [scheme], duration_s=20, seed=3)
+    file = tmp_path / "short.parquet"
+    trace.write(file)
+    for at_s in (1, 2, 3, 5, 8):
+        (row,) = predicted(file, "--at", at_s, "--horizon", 5)["horizons"]
+        assert row["throughput_bps"] == pytest.approx(0.96 * rate_bps, rel=0.12), at_s
+        assert row["cold_start"] > 0.3
+        low, high = (row["throughput_quantiles_bps"][level] for level in ("0.05", "0.95"))
+        assert low <= 0.96 * rate_bps <= high and high / low < 2.5, at_s
+    # half a second in, it is known within a factor of two
+    (row,) = predicted(file, "--at", 0.5, "--horizon", 1)["horizons"]
+    assert 0.5 < row["throughput_bps"] / (0.96 * rate_bps) < 1.5
+
+
 def test_a_flow_that_is_too_short_for_its_horizons_is_said_to_be(traced):
     file, _ = traced
     short = run("predict", "throughput", file, "--at", "2", "--horizon", "1", "--horizon", "30")
-    assert "too short for forecasts of 1 s, 30 s" in " ".join(short.stdout.split())
+    shown = " ".join(short.stdout.split())
+    assert "too short for forecasts of 1 s, 30 s" in shown
+    assert "of their weight is how simulated flows that began alike went on" in shown
     long = run("predict", "throughput", file, "--horizon", "1", "--horizon", "30")
     assert "too short" not in long.stdout
     assert all(row["checked"] > 0 for row in predicted(file)["horizons"])

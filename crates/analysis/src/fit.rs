@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::epochs::{Epoch, Loss, find_epochs};
+use crate::epochs::{Detection, Epoch, Loss, find_epochs};
 use crate::loss_curve::{Counting, LossCurve};
 use crate::rtt::{RttSource, guess_cc, rtt_s};
 use crate::series::Series;
@@ -69,6 +69,16 @@ pub struct Fit {
     pub losses: Vec<Loss>,
     /// p(cwnd).
     pub curve: LossCurve,
+}
+
+impl Fit {
+    /// Epochs and losses, as a curve of several flows takes them.
+    pub fn detection(&self) -> Detection {
+        Detection {
+            epochs: self.epochs.clone(),
+            losses: self.losses.clone(),
+        }
+    }
 }
 
 /// Finds epochs and losses and fits the loss curve.

@@ -148,6 +148,19 @@ pub struct Evaluation {
 /// # Errors
 /// [`EvaluateError`] if no window fits, or an option is not a positive time.
 pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation, EvaluateError> {
+    evaluate_beside(series, &[], options)
+}
+
+/// As [`evaluate`], where ECON and the formulas learn from connections in parallel with this one too: the paper's
+/// p(cwnd, npc) is of all of them (section 3.2). All have the same clock.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_beside(
+    series: &Series,
+    siblings: &[Series],
+    options: &EvaluateOptions,
+) -> Result<Evaluation, EvaluateError> {
     let shortest_s = options
         .horizons_s
         .iter()
@@ -181,7 +194,8 @@ pub fn evaluate(series: &Series, options: &EvaluateOptions) -> Result<Evaluation
             window_s: options.window_s,
         },
         &MODELS,
-    )?;
+    )?
+    .beside(siblings);
     let mut judges: Vec<Judge> = options.horizons_s.iter().map(|&h| Judge::new(h)).collect();
     while walk.next_second()? {
         let now_s = walk.now_s();
@@ -480,5 +494,63 @@ mod tests {
         }
         assert!(horizon["coverage90"].is_number());
         assert!(horizon.get("predictions").is_none());
+    }
+
+    /// What each model says of the next second, with a connection in parallel.
+    fn said_beside(sibling: &Series) -> Vec<Prediction> {
+        let options = EvaluateOptions {
+            cc: Some(Cc::Reno),
+            rtt_s: Some(0.1),
+            keep_predictions: true,
+            ..options(&[1.0])
+        };
+        let evaluation =
+            evaluate_beside(&sawtooth(300), std::slice::from_ref(sibling), &options).unwrap();
+        let (mut horizons, all) = (evaluation.horizons, |score: HorizonScore| score.predictions);
+        all(horizons.remove(0)).unwrap()
+    }
+
+    #[test]
+    fn econ_and_formulas_learn_from_connections_in_parallel() {
+        // one loses each 2 s at 120 packets, the other as the flow itself
+        let often = (0..=3000_u32).map(|i| f64::from(100 + i % 21)).collect();
+        let often = Series::new((0..=3000).map(|i| f64::from(i) * 0.1).collect(), often).unwrap();
+        let (same, often) = (said_beside(&sawtooth(300)), said_beside(&often));
+        let differ = |model| {
+            let pairs = same.iter().zip(&often);
+            pairs
+                .filter(|(a, b)| a.forecast[model] != b.forecast[model])
+                .count()
+        };
+        for model in [Model::Econ, Model::Mathis, Model::Pftk] {
+            // above its losses the other one says nothing to ECON
+            assert!(differ(model) >= same.len() / 2, "{model:?}");
+        }
+        for model in [Model::Pathcast, Model::WindowMean, Model::WindowNow] {
+            assert_eq!(differ(model), 0, "{model:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_connection_in_parallel_will_do_changes_no_forecast_before() {
+        let now_s = 200.0;
+        let changed = (0..=3000_u32).map(|i| match f64::from(i) * 0.1 <= now_s {
+            true => f64::from(100 + i % 101),
+            false => f64::from(2 + i % 3),
+        });
+        let times = (0..=3000).map(|i| f64::from(i) * 0.1).collect();
+        let changed = said_beside(&Series::new(times, changed.collect()).unwrap());
+        let same = said_beside(&sawtooth(300));
+        let (mut before, mut after) = (0, 0);
+        for (one, other) in same.iter().zip(&changed) {
+            let econ = |said: &Prediction| said.forecast[Model::Econ];
+            if one.time_s <= now_s {
+                assert_eq!(econ(one), econ(other), "{}", one.time_s);
+                before += 1;
+            } else if econ(one) != econ(other) {
+                after += 1;
+            }
+        }
+        assert!(before > 90 && after > 60, "{before} {after}");
     }
 }

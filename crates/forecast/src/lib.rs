@@ -15,6 +15,7 @@
 
 mod bands;
 pub mod baselines;
+mod cold_start;
 mod conformal;
 pub mod econ;
 pub mod estimators;
@@ -28,7 +29,7 @@ pub mod types;
 
 pub use estimators::{Estimate, Estimator, EstimatorOptions};
 pub use evaluate::{
-    EvaluateError, EvaluateOptions, Evaluation, HorizonScore, Prediction, evaluate,
+    EvaluateError, EvaluateOptions, Evaluation, HorizonScore, Prediction, evaluate, evaluate_beside,
 };
 pub use forecast::{
     Basis, Expert, Forecast, Forecaster, ForecasterOptions, Note, Notes, Observation, OnBreak,

@@ -23,13 +23,14 @@ fn limit_record(row: &Record, mss_bytes: f64) -> LimitRecord {
     }
 }
 
-/// What limits one flow of a trace; JSON, `null` if it has too few records.
+/// What limits one flow of a trace, by its records up to `until_s`; JSON, `null` if it has too few.
 #[pyfunction]
-pub fn limits(py: Python<'_>, trace: &Trace, flow: u32, is_paced: bool) -> String {
+#[pyo3(signature = (trace, flow, is_paced, until_s=f64::INFINITY))]
+pub fn limits(py: Python<'_>, trace: &Trace, flow: u32, is_paced: bool, until_s: f64) -> String {
     py.detach(|| {
         let mss_bytes = f64::from(trace.0.metadata.mss_bytes.unwrap_or(MSS_BYTES));
         let mut tracker = LimitTracker::new(LimitOptions { is_paced });
-        for row in trace.0.flow(flow) {
+        for row in trace.0.flow(flow).take_while(|row| row.time_s <= until_s) {
             tracker.observe(&limit_record(row, mss_bytes));
         }
         serde_json::to_string(&tracker.limits()).expect("plain data")

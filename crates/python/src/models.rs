@@ -2,7 +2,7 @@
 
 use numpy::PyReadonlyArray1;
 use pathcast_analysis::loss_curve::{LossCurveBuilder, LossCurves};
-use pathcast_analysis::{Counting, Detection, Fit, FitOptions, Series, SeriesError};
+use pathcast_analysis::{Counting, Fit, FitOptions, Series, SeriesError};
 use pathcast_forecast::{
     EvaluateOptions, ForecasterOptions, Model, Observation, OnBreak, Protocol, score,
 };
@@ -126,14 +126,10 @@ pub fn fit(
             .collect();
         let mut builders: std::collections::BTreeMap<u32, LossCurveBuilder> = Default::default();
         for ((series, fit), &npc) in flows.iter().zip(&fits).zip(&npcs) {
-            let found = Detection {
-                epochs: fit.epochs.clone(),
-                losses: fit.losses.clone(),
-            };
             builders
                 .entry(npc)
                 .or_insert_with(|| LossCurveBuilder::new(npc, counting))
-                .add(series, &found, fit.rtt_s);
+                .add(series, &fit.detection(), fit.rtt_s);
         }
         let curves = builders
             .into_values()
@@ -149,7 +145,9 @@ pub fn fit(
 
 /// Forecasts one flow again and again and compares with what happened; JSON.
 #[pyfunction]
-#[pyo3(signature = (flow, horizons_s, protocol, cc=None, rtt_s=None, window_s=None, keep_predictions=false))]
+#[pyo3(signature = (
+    flow, horizons_s, protocol, cc=None, rtt_s=None, window_s=None, siblings=vec![], keep_predictions=false
+))]
 #[allow(clippy::too_many_arguments)] // by keyword in Python
 pub fn evaluate(
     py: Python<'_>,
@@ -159,9 +157,14 @@ pub fn evaluate(
     cc: Option<&str>,
     rtt_s: Option<f64>,
     window_s: Option<f64>,
+    siblings: Vec<Columns<'_>>,
     keep_predictions: bool,
 ) -> PyResult<String> {
     let series = flow.series().map_err(model_error)?;
+    let siblings = siblings
+        .iter()
+        .map(|sibling| sibling.series().map_err(model_error));
+    let siblings = siblings.collect::<PyResult<Vec<Series>>>()?;
     let protocol = self::protocol(protocol)?;
     let cc = congestion_control(cc)?;
     let options = EvaluateOptions {
@@ -173,7 +176,7 @@ pub fn evaluate(
         keep_predictions,
     };
     let evaluation = py
-        .detach(|| pathcast_forecast::evaluate(&series, &options))
+        .detach(|| pathcast_forecast::evaluate_beside(&series, &siblings, &options))
         .map_err(model_error)?;
     Ok(serde_json::to_string(&evaluation).expect("plain data"))
 }
@@ -284,6 +287,11 @@ impl Forecaster {
                 .map_err(model_error)?;
         }
         Ok(())
+    }
+
+    /// What forecasts of a flow's beginning rest on; see `Forecaster::cold_start`.
+    fn cold_start(&self, now_s: f64, horizon_s: f64) -> Option<(f64, Vec<f64>)> {
+        self.0.cold_start(now_s, horizon_s)
     }
 
     /// Forecasts the `horizon_s` seconds from `now_s` on; JSON.

@@ -104,6 +104,14 @@ def evaluate(
             show_default="what suits each",
         ),
     ] = None,
+    parallel: Annotated[
+        bool,
+        typer.Option(
+            "--parallel",
+            help="The flows of each trace are connections in parallel over one path: ECON and the formulas learn from "
+            "all of them.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Forecast traces at many moments and score each model against what followed."""
@@ -114,7 +122,13 @@ def evaluate(
         for flow in trace.flows
     ]
     evaluations, left_out = models.evaluate_flows(
-        flows, horizon, protocol=protocol.value, cc=cc, rtt_s=rtt, window_s=window
+        flows,
+        horizon,
+        protocol=protocol.value,
+        cc=cc,
+        rtt_s=rtt,
+        window_s=window,
+        parallel=parallel,
     )
     scores = models.pooled(evaluations)
     truths = sorted({evaluation.truth for evaluation in evaluations})
@@ -123,6 +137,7 @@ def evaluate(
             {
                 "protocol": protocol.value,
                 "window_s": window,
+                "parallel": parallel,
                 "truth": truths[0] if len(truths) == 1 else "mixed",
                 "horizons": [score.to_dict() for score in scores],
                 "traces": [evaluation.to_dict() for evaluation in evaluations],

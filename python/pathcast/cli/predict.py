@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from pathcast import models
+from pathcast import _limits, models
 from pathcast.cli.console import mbps, out, print_json
 from pathcast.cli.options import Cc, Flows, Json, Rtt, Traces
 from pathcast.exceptions import ModelError
@@ -76,6 +76,7 @@ def _forecast(
             "quantity": forecast.quantity,
             "median": forecast.point,
             "checked": forecast.basis["resolved"],
+            "cold_start": forecast.basis["cold_start"],
             "quantiles": dict(
                 zip(map(str, models.QUANTILE_LEVELS), forecast.quantiles, strict=True)
             ),
@@ -94,7 +95,17 @@ def _forecast(
         "payload_bytes": payload_bytes,
         "horizons": rows,
         "basis": forecast.basis,
+        "limits": _limited(trace, flow, scheme, now),
     }
+
+
+def _limited(trace: Trace, flow: int, scheme: str, now: float) -> dict[str, Any] | None:
+    """What limits the flow; None if its records do not say."""
+    try:
+        found = _limits.limits(trace, flow, scheme=scheme, until_s=now)
+    except ModelError:
+        return None
+    return found.to_dict() | {"text": found.text_now()}
 
 
 def _guessed(trace: Trace, flow: int, rtt: float | None) -> str:
@@ -131,13 +142,20 @@ def _print(found: dict[str, Any]) -> None:
         out.print(
             "the trace has no sequence numbers, so the window is forecast, not the throughput"
         )
-    unchecked = [f"{row['horizon_s']:g} s" for row in rows if row["checked"] == 0]
+    unchecked = [row for row in rows if row["checked"] == 0]
     if unchecked:
+        horizons = ", ".join(f"{row['horizon_s']:g} s" for row in unchecked)
+        others = max(row["cold_start"] for row in unchecked)
+        rest = (
+            f"; up to {others:.0%} of their weight is how simulated flows that began alike went on"
+        )
         out.print(
-            f"note: the flow is too short for forecasts of {', '.join(unchecked)} to have been compared with what came: "
-            "they may be far off, and so may their bands",
+            f"note: the flow is too short for forecasts of {horizons} to have been compared with what came"
+            + (rest if others >= 0.01 else ", and their bands are guesses"),
             soft_wrap=True,
         )
+    if found["limits"]:
+        out.print(found["limits"]["text"], soft_wrap=True)
     for note in found["basis"].get("notes") or ():
         out.print(f"note: {_NOTES.get(note, note)}")
 

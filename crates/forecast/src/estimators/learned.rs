@@ -13,7 +13,7 @@ use crate::types::{ForecastError, Model, Protocol, Quantity, SAMPLE_S, TRAINING_
 use pathcast_analysis::counter::Counter;
 use pathcast_analysis::epochs::Phase;
 use pathcast_analysis::fit::{FitOptions, fit};
-use pathcast_analysis::loss_curve::LossCurve;
+use pathcast_analysis::loss_curve::{LossCurve, LossCurveBuilder};
 use pathcast_analysis::rtt::guess_cc;
 use pathcast_analysis::series::{Integral, Series};
 use pathcast_window_law::Cc;
@@ -260,6 +260,8 @@ impl Own {
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
     series: &'a Series,
+    /// Connections in parallel with this one, over the same path.
+    siblings: Vec<Sibling<'a>>,
     truth: Truth<'a>,
     learned: Learned,
     /// The training window if it is not the protocol's, seconds.
@@ -298,6 +300,7 @@ impl<'a> Walk<'a> {
         });
         Ok(Self {
             series,
+            siblings: Vec::new(),
             truth,
             learned: Learned {
                 cc,
@@ -326,6 +329,13 @@ impl<'a> Walk<'a> {
             taken: 0,
             second: 0,
         })
+    }
+
+    /// Lets ECON and the formulas learn from connections in parallel with this one too: p(cwnd, npc) is of all of
+    /// them (paper, section 3.2).
+    pub(crate) fn beside(mut self, siblings: &'a [Series]) -> Self {
+        self.siblings = siblings.iter().map(Sibling::new).collect();
+        self
     }
 
     /// Advances to the next whole second after the first record; false at the end of the trace.
@@ -386,16 +396,35 @@ impl<'a> Walk<'a> {
             rtt_s: Some(rtt_s),
             ..FitOptions::default()
         };
-        let fit = fit(&past, &options);
-        let mean = self.truth.mean(from_s, now_s) * (now_s - from_s);
-        let packets = match self.learned.quantity() {
-            Quantity::PacketsPerS if !mean.is_nan() => mean,
-            _ => self.truth.cwnd.mean(from_s, now_s) * (now_s - from_s) / rtt_s,
-        };
+        let own = fit(&past, &options);
+        let packets = self.truth.packets(from_s, now_s, rtt_s);
+        let (mut losses, mut packets, mut curve) = (own.losses.len(), packets, own.curve.clone());
+        if !self.siblings.is_empty() {
+            let npc = u32::try_from(self.siblings.len() + 1).unwrap_or(u32::MAX);
+            let mut all = LossCurveBuilder::new(npc, own.curve.counting);
+            all.add(&past, &own.detection(), rtt_s);
+            for sibling in &self.siblings {
+                let Some(past) = sibling.series.windows_between(from_s, now_s) else {
+                    continue;
+                };
+                // one whose trace does not have its round-trip time has about this one's
+                let options = FitOptions {
+                    rtt_s: Some(sibling.rtt_s(now_s).unwrap_or(rtt_s)),
+                    ..options
+                };
+                let fit = fit(&past, &options);
+                losses += fit.losses.len();
+                packets += sibling
+                    .truth
+                    .packets(past.start_s(), past.end_s(), fit.rtt_s);
+                all.add(&past, &fit.detection(), fit.rtt_s);
+            }
+            curve = all.build();
+        }
         // without a loss, the rate at which no loss in this many packets has even odds, as in the curve
-        let losses = (fit.losses.len() as f64).max(std::f64::consts::LN_2);
+        let losses = (losses as f64).max(std::f64::consts::LN_2);
         self.learned.loss = (losses / packets.max(1.0)).min(1.0);
-        self.learned.curve = Some(fit.curve);
+        self.learned.curve = Some(curve);
     }
 
     fn training_s(&self) -> f64 {
@@ -437,6 +466,28 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// A connection in parallel with the one that is forecast.
+#[derive(Debug)]
+struct Sibling<'a> {
+    series: &'a Series,
+    truth: Truth<'a>,
+}
+
+impl<'a> Sibling<'a> {
+    fn new(series: &'a Series) -> Self {
+        Self {
+            series,
+            truth: Truth::new(series),
+        }
+    }
+
+    /// Its newest round-trip time that is known by then, seconds.
+    fn rtt_s(&self, now_s: f64) -> Option<f64> {
+        let upto = self.series.time_s().partition_point(|&t| t <= now_s);
+        (0..upto).rev().find_map(|index| self.series.srtt_at(index))
+    }
+}
+
 /// What happened: mean window, or packets per second where the trace has sequence numbers.
 #[derive(Debug)]
 struct Truth<'a> {
@@ -457,6 +508,16 @@ impl<'a> Truth<'a> {
             Some(_) => Quantity::PacketsPerS,
             None => Quantity::MeanCwndPackets,
         }
+    }
+
+    /// Packets sent, about: where the trace does not know, a window each round trip.
+    fn packets(&self, from_s: f64, to_s: f64, rtt_s: f64) -> f64 {
+        let known = self
+            .snd_nxt
+            .as_ref()
+            .map(|counter| counter.rate(from_s, to_s));
+        let rate = known.filter(|rate| !rate.is_nan());
+        rate.unwrap_or_else(|| self.cwnd.mean(from_s, to_s) / rtt_s) * (to_s - from_s)
     }
 
     /// NaN where the trace does not know.

@@ -87,6 +87,7 @@ impl Forecaster {
         self.range = old.range;
         self.sample_range = old.sample_range;
         self.records = old.records;
+        self.known_s = old.known_s + old.last.map_or(0.0, |last| last.time_s - old.start_s);
         self.reward = old.reward;
         self.least_srtt_s = old.least_srtt_s;
         self.on_break = old.on_break;

@@ -81,6 +81,8 @@ pub struct Forecaster {
     pub(super) interleaving: Interleaving,
     pub(super) range: (f64, f64),
     pub(super) start_s: f64,
+    /// Seconds that were known before `start_s`.
+    pub(super) known_s: f64,
     pub(super) ticks: u32,
     pub(super) samples: VecDeque<f64>,
     pub(super) sample_windows: VecDeque<f64>,
@@ -148,6 +150,7 @@ impl Forecaster {
             interleaving: Interleaving::default(),
             range: (f64::INFINITY, 0.0),
             start_s: 0.0,
+            known_s: 0.0,
             ticks: 0,
             samples: VecDeque::new(),
             sample_windows: VecDeque::new(),

@@ -1,6 +1,7 @@
 //! Forecasts: the experts' guesses for one horizon, pooled, with their quantiles.
 
 use super::cycle::usual_rate;
+use super::early::Early;
 use super::forecaster::Forecaster;
 use super::horizon::{Horizon, Pending, Summary, summarize};
 use super::notes::Note;
@@ -18,7 +19,7 @@ const SHORT_SAMPLES: usize = 30;
 /// by any amount.
 const DISAGREEMENT_MAX: f64 = 0.7;
 /// The present rate is that of the last round trip, but at least of this many seconds.
-const RATE_NOW_S: f64 = 0.1;
+pub(super) const RATE_NOW_S: f64 = 0.1;
 /// Spread in ln before the first table.
 const ASSUMED_SPREAD: f64 = 0.1;
 /// No forecast is above this, packets or packets/s: 10^10 packets/s are 100 Tbit/s.
@@ -60,13 +61,19 @@ impl Forecaster {
             return Err(ForecastError::NothingObserved);
         };
         let now_s = now_s.max(last.time_s);
-        let (guess, weights) = self.guess(horizon, state, now_s);
+        let early = self.early(state, now_s, horizon_s);
+        let (guess, weights) = self.guess(horizon, state, now_s, early.as_ref());
         let believable = self.believable(guess.ln_point.exp());
         let said = horizon.said(&guess, believable);
-        let (quantiles, mean) = (
+        let (mut quantiles, mean) = (
             horizon.bands.quantiles(&said),
             horizon.bands.mean(&said, now_s),
         );
+        if let Some(early) = &early {
+            for (quantile, ln_early) in quantiles.iter_mut().zip(early.ln_quantiles) {
+                *quantile = early.mix(ln_early, quantile.max(VALUE_FLOOR).ln()).exp();
+            }
+        }
         let losses_remembered = self.hazard.losses();
         let packets_remembered = self.hazard.packets();
         Ok(Forecast {
@@ -92,6 +99,7 @@ impl Forecaster {
                 resolved: horizon.resolved,
                 rtt_s: self.rtt_s,
                 rtt_source: self.rtt_source,
+                cold_start: early.map_or(0.0, |early| early.part),
                 capacity_packets_per_s: self.reward.limit.is_finite().then_some(self.reward.limit),
                 notes: (self.notes)
                     .with(Note::NoLoss, self.losses == 0)
@@ -150,12 +158,13 @@ impl Forecaster {
         }
     }
 
-    /// All experts' forecasts for one horizon, pooled.
+    /// All experts' forecasts for one horizon, pooled, with other flows' beginnings.
     pub(super) fn guess(
         &self,
         horizon: &Horizon,
         state: &FlowState,
         now_s: f64,
+        early: Option<&Early>,
     ) -> (Pending, ByExpert) {
         let now_worth = self.reward.of(state.cwnd_packets);
         let by_state = match &horizon.table {
@@ -208,14 +217,18 @@ impl Forecaster {
         }
         ln_value[Expert::Regression as usize] = horizon.regression.ln_value(&ln_value, ln_queue);
         let weights = horizon.pool.weights();
-        let ln_point = middle(&ln_value, &weights);
+        let mut ln_point = middle(&ln_value, &weights);
         let disagreement: f64 = ln_value
             .iter()
             .zip(&weights)
             .map(|(v, w)| w * (v - ln_point).abs().min(DISAGREEMENT_MAX).powi(2))
             .sum();
         let own = weights[0] * by_state.spread;
-        let spread = (own * own + disagreement + horizon.pool.usual_error().powi(2)).sqrt();
+        let mut spread = (own * own + disagreement + horizon.pool.usual_error().powi(2)).sqrt();
+        if let Some(early) = early {
+            ln_point = early.mix(early.ln_point(), ln_point);
+            spread = early.mix(early.spread(), spread);
+        }
         (
             Pending {
                 time_s: now_s,

@@ -47,6 +47,10 @@ impl Forecaster {
             self.rtt_source = RttSource::Srtt;
             self.detector.set_rtt_s(self.rtt_s);
         }
+        if self.ticks == 0 && self.known_s == 0.0 && self.quantity == Quantity::PacketsPerS {
+            // until seconds tell what a window is worth
+            self.reward.per_packet = 1.0 / self.rtt_s;
+        }
         if let Some(srtt_s) = record.srtt_s {
             self.srtt_at_s = t;
             self.least_srtt_s = self.least_srtt_s.min(srtt_s);

@@ -45,6 +45,7 @@ impl Forecaster {
         }
         let keep = (-(due - f64::from(self.ticks)) * SAMPLE_S / LOSS_MEMORY_S).exp();
         self.hazard.forget(keep);
+        self.known_s += f64::from(self.ticks) * SAMPLE_S;
         // time restarts shortly before now, so that whole seconds stay whole
         self.start_s += (due - 1.0) * SAMPLE_S;
         self.ticks = 0;
@@ -101,7 +102,8 @@ impl Forecaster {
             }
             horizon.bands.recut(now_s);
             let state = self.detector.state(now_s);
-            let (guess, _) = self.guess(horizon, &state, now_s);
+            let early = self.early(&state, now_s, horizon.horizon_s);
+            let (guess, _) = self.guess(horizon, &state, now_s, early.as_ref());
             let believable = self.believable(guess.ln_point.exp());
             horizon.keep(guess, believable);
         }

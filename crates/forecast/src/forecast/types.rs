@@ -88,6 +88,8 @@ pub struct Basis {
     pub rtt_s: f64,
     /// Where it came from.
     pub rtt_source: RttSource,
+    /// The part that other flows' beginnings have in the forecast: 1 at a flow's begin, 0 from 100 s on.
+    pub cold_start: f64,
     /// The rate at which the path was seen to saturate, packets/s; `None` if it was not.
     pub capacity_packets_per_s: Option<f64>,
     /// What was odd about the records.

@@ -1,0 +1,371 @@
+"""Forecasts of flows that have just begun: what the network of `crates/forecast/src/cold_start` is made with.
+
+usage: .venv/bin/python benches/cold_start.py draw FILE.npz [--flows 6000] [--seed 1] [--workers 2]
+       .venv/bin/python benches/cold_start.py train FILE.npz [-o crates/forecast/src/cold_start/weights.bin]
+       .venv/bin/python benches/cold_start.py measure [--flows 400] [--seed 7000] [--workers 2]
+
+`draw` simulates flows over paths drawn at random and keeps, at random moments and horizons, the numbers that the forecaster
+sees and the rate that followed. `train` fits the network to them: quantiles by pinball loss, Adam, the flows of every
+tenth path for choosing when to stop. Build again afterwards, for the weights are compiled in. `measure` forecasts flows of
+other seeds at fixed moments, beside what the window and the last second say.
+"""
+
+import argparse
+import itertools
+import math
+import multiprocessing
+import struct
+from pathlib import Path
+
+import numpy as np
+from rich.progress import track
+
+import pathcast
+
+WEIGHTS = Path("crates/forecast/src/cold_start/weights.bin")
+UNITS = 48
+LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95], dtype=np.float32)
+#: Of every so many paths one is kept for choosing when to stop.
+KEPT_OF = 10
+SCHEMES = ("cubic", "cubic", "reno", "bbr")
+RUN_S = 95
+#: Moments of `measure`, seconds after the first record, and its horizons.
+MOMENTS_S = (0.5, 1, 2, 3, 5, 8, 12, 20, 30)
+HORIZONS_S = (1.0, 5.0, 10.0, 30.0)
+
+
+def drawn(generator):
+    """A scenario: its first flow is forecast. Paths of 0.5 to 300 Mbit/s and 8 to 300 ms, steady or not, alone or not."""
+
+    def between(low, high):
+        return math.exp(generator.uniform(math.log(low), math.log(high)))
+
+    rate, rtt = between(0.5e6, 300e6), between(0.008, 0.3)
+    queue = max(between(0.2, 6) * rtt * rate / 8, 6000)
+    loss = 0.0 if generator.random() < 0.4 else between(1e-5, 2e-2)
+    kinds = {
+        "constant": f"'{rate:.0f} bit/s'",
+        "poisson": f"{{ kind = 'poisson', rate = '{rate:.0f} bit/s' }}",
+        "wandering": f"{{ kind = 'wandering', rate = '{rate:.0f} bit/s', spread = {generator.uniform(0.05, 0.6):.3f}, "
+        f"correlation = '{between(0.3, 20):.3f} s' }}",
+    }
+    kind = generator.choice(list(kinds), p=[0.6, 0.15, 0.25])
+    delay = f"'{rtt / 2 * 1e9:.0f} ns'"
+    if generator.random() < 0.5:
+        delay = (
+            f"{{ kind = 'jitter', base = {delay}, jitter = '{between(2e-5, 2e-3) * 1e9:.0f} ns', "
+            "distribution = 'exponential' }"
+        )
+    text = (
+        f"duration = '{RUN_S} s'\n[links.l]\nrate = {kinds[kind]}\ndelay = {delay}\n"
+        f"queue = '{queue:.0f} B'\nloss = {loss:.8f}\n"
+    )
+    if generator.random() < 0.1:
+        burst = between(15e3, 500e3)
+        text += f"policer = {{ rate = '{rate * generator.uniform(0.2, 0.9):.0f} bit/s', burst = '{burst:.0f} B' }}\n"
+    scheme = SCHEMES[generator.integers(len(SCHEMES))]
+    begins_s = 0.0 if generator.random() < 0.5 else generator.uniform(0, 15)
+    text += f"[[flows]]\nscheme = '{scheme}'\nstart = '{begins_s:.3f} s'\n"
+    limit = generator.random()
+    if limit < 0.1:
+        window = max(between(0.05, 1) * rtt * rate / 8, 10_000)
+        text += f"receive_window = '{window:.0f} B'\n"
+    elif limit < 0.2:
+        rate_bps = between(0.05, 0.9) * rate
+        text += (
+            f"workload = {{ kind = 'constant-rate', rate = '{rate_bps:.0f} bit/s', "
+            f"portion = '{max(rate_bps / 8 * between(0.01, 1), 200):.0f} B' }}\n"
+        )
+    if generator.random() < 0.4:
+        for _ in range(generator.integers(1, 6)):
+            other = SCHEMES[generator.integers(len(SCHEMES))]
+            start_s = generator.uniform(0, 20) if generator.random() < 0.8 else RUN_S / 2
+            text += f"[[flows]]\nscheme = '{other}'\nstart = '{start_s:.3f} s'\n"
+    return scheme, text
+
+
+def simulated(number, seed):
+    """Flow `number` of `seed`: its scheme, its records, and the generator that drew it."""
+    generator = np.random.default_rng([seed, number])
+    scheme, text = drawn(generator)
+    _, trace = pathcast.simulate(pathcast.Scenario.parse(text), seed=number)
+    return scheme, trace.flow(0), generator
+
+
+def part(series, begin, end):
+    """Records `begin` to `end` of a flow."""
+    columns = (
+        series.time_s,
+        series.cwnd_packets,
+        series.snd_nxt_packets,
+        series.srtt_s,
+        series.retransmits,
+    )
+    return pathcast.FlowSeries(
+        *(None if column is None else column[begin:end] for column in columns)
+    )
+
+
+def sent(series, time_s):
+    """Packets sent by a moment."""
+    at = np.searchsorted(series.time_s, time_s, side="right")
+    return float(series.snd_nxt_packets[max(at - 1, 0)])
+
+
+def rows_of(arguments):
+    """Numbers, truths in ln over the present rate, of one flow at random moments and horizons."""
+    number, seed = arguments
+    scheme, series, generator = simulated(number, seed)
+    if series.snd_nxt_packets is None or len(series) < 10:
+        return np.empty((0, 0), dtype=np.float32)
+    # some flows are seen from their middle on
+    first = (
+        0
+        if generator.random() < 0.8
+        else int(np.searchsorted(series.time_s, generator.uniform(20, 40)))
+    )
+    if first >= len(series) - 10:
+        return np.empty((0, 0), dtype=np.float32)
+    begin_s, end_s = series.time_s[first], series.time_s[-1]
+    ages_s = np.sort(np.exp(generator.uniform(math.log(0.2), math.log(40), size=14)))
+    forecaster = pathcast.Forecaster(scheme, [1.0])
+    rows, done = [], first
+    for age_s in ages_s:
+        now_s = begin_s + age_s
+        upto = int(np.searchsorted(series.time_s, now_s, side="right"))
+        if upto > done:
+            forecaster.observe(part(series, done, upto))
+            done = upto
+        for horizon_s in np.exp(generator.uniform(math.log(0.5), math.log(60), size=3)):
+            if now_s + horizon_s > end_s:
+                continue
+            seen = forecaster._inner.cold_start(now_s, float(horizon_s))
+            packets = sent(series, now_s + horizon_s) - sent(series, now_s)
+            if seen is None:
+                continue
+            reference, numbers = seen
+            # what sends nothing counts as a packet in a tenth of a second
+            truth = math.log(max(packets, 0.1) / horizon_s) - reference
+            rows.append([number, max(truth, -6.0), *numbers])
+    return np.array(rows, dtype=np.float32)
+
+
+def draw(file, flows, seed, workers):
+    with multiprocessing.Pool(workers) as pool:
+        jobs = pool.imap_unordered(
+            rows_of, [(number, seed) for number in range(flows)], chunksize=8
+        )
+        parts = [rows for rows in track(jobs, "flows", total=flows) if rows.size]
+    rows = np.concatenate(parts)
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    np.savez_compressed(file, rows=rows)
+    print(f"{len(rows)} rows of {len(parts)} flows, {rows.shape[1] - 2} numbers each")
+
+
+class Network:
+    """Two layers of rectified units; out come the median and what lies between neighboring quantiles."""
+
+    def __init__(self, inputs, generator):
+        sizes = (inputs, UNITS, UNITS, len(LEVELS))
+        self.weights = []
+        for size, units in itertools.pairwise(sizes):
+            self.weights.append(
+                generator.normal(0, math.sqrt(2 / size), (size, units)).astype(np.float32)
+            )
+            self.weights.append(np.zeros(units, dtype=np.float32))
+        self.weights[-2] *= 0.1
+        self.moments = [(np.zeros_like(one), np.zeros_like(one)) for one in self.weights]
+        self.steps = 0
+
+    def forward(self, x):
+        w1, b1, w2, b2, w3, b3 = self.weights
+        first = np.maximum(x @ w1 + b1, 0)
+        second = np.maximum(first @ w2 + b2, 0)
+        raw = second @ w3 + b3
+        gaps = np.log1p(np.exp(np.minimum(raw, 30)))
+        median = raw[:, 2]
+        lower, upper = median - gaps[:, 1], median + gaps[:, 3]
+        quantiles = np.stack([lower - gaps[:, 0], lower, median, upper, upper + gaps[:, 4]], axis=1)
+        return first, second, raw, quantiles
+
+    def step(self, x, y, rate):
+        """One step of Adam on the pinball loss."""
+        first, second, raw, quantiles = self.forward(x)
+        below = y[:, None] < quantiles
+        by_quantile = (below - LEVELS) / len(x)
+        slope = 1 / (1 + np.exp(-raw))
+        by_raw = np.empty_like(raw)
+        by_raw[:, 2] = by_quantile.sum(axis=1)
+        by_raw[:, 1] = -(by_quantile[:, 0] + by_quantile[:, 1]) * slope[:, 1]
+        by_raw[:, 0] = -by_quantile[:, 0] * slope[:, 0]
+        by_raw[:, 3] = (by_quantile[:, 3] + by_quantile[:, 4]) * slope[:, 3]
+        by_raw[:, 4] = by_quantile[:, 4] * slope[:, 4]
+        _, _, w2, _, w3, _ = self.weights
+        by_second = (by_raw @ w3.T) * (second > 0)
+        by_first = (by_second @ w2.T) * (first > 0)
+        gradients = [
+            x.T @ by_first, by_first.sum(axis=0),
+            first.T @ by_second, by_second.sum(axis=0),
+            second.T @ by_raw, by_raw.sum(axis=0),
+        ]  # fmt: skip
+        self.steps += 1
+        for weight, gradient, (mean, square) in zip(
+            self.weights, gradients, self.moments, strict=True
+        ):
+            mean *= 0.9
+            mean += 0.1 * gradient
+            square *= 0.999
+            square += 0.001 * gradient**2
+            unbiased = mean / (1 - 0.9**self.steps), square / (1 - 0.999**self.steps)
+            weight -= rate * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-8)
+
+    def loss(self, x, y):
+        """Mean pinball loss, in ln, over all levels."""
+        off = y[:, None] - self.forward(x)[-1]
+        return float(np.mean(np.maximum(LEVELS * off, (LEVELS - 1) * off)))
+
+
+def train(file, output, epochs=80, batch=512):
+    rows = np.load(file)["rows"]
+    kept = rows[:, 0] % KEPT_OF == 0
+    x, y = rows[:, 2:], rows[:, 1]
+    mean, deviation = x[~kept].mean(axis=0), x[~kept].std(axis=0) + 1e-3
+    x = np.clip((x - mean) / deviation, -4, 4).astype(np.float32)
+    generator = np.random.default_rng(1)
+    network = Network(x.shape[1], generator)
+    best = (math.inf, None)
+    (learned,) = np.nonzero(~kept)
+    for epoch in range(epochs):
+        generator.shuffle(learned)
+        rate = 2e-3 * 0.5 * (1 + math.cos(math.pi * epoch / epochs)) + 1e-5
+        for first in range(0, len(learned), batch):
+            some = learned[first : first + batch]
+            network.step(x[some], y[some], rate)
+        loss = network.loss(x[kept], y[kept])
+        if loss < best[0]:
+            best = (loss, [weight.copy() for weight in network.weights])
+        if epoch % 10 == 9:
+            print(
+                f"epoch {epoch + 1}: loss {network.loss(x[~kept], y[~kept]):.4f}, kept paths {loss:.4f}"
+            )
+    network.weights = best[1]
+    quantiles = network.forward(x[kept])[-1]
+    off = y[kept] - quantiles[:, 2]
+    # as in split conformal prediction: bands hold on paths that weights were not fitted to
+    beyond = np.where(
+        off > 0,
+        off / (quantiles[:, 4] - quantiles[:, 2]),
+        -off / (quantiles[:, 2] - quantiles[:, 0]),
+    )
+    widening = max(float(np.quantile(beyond, LEVELS[4] - LEVELS[0])), 1.0)
+    print(
+        f"bands hold {np.mean(beyond <= 1):.1%} on kept paths, and 90 % once {widening:.2f} times as wide"
+    )
+    zero = np.mean(np.abs(y[kept]))
+    print(
+        f"kept paths: mean |ln| {np.mean(np.abs(off)):.3f}; the last second's rate goes on: {zero:.3f}"
+    )
+    numbers = [mean, deviation]
+    for weight, bias in zip(network.weights[::2], network.weights[1::2], strict=True):
+        numbers.append(np.concatenate([weight, bias[None]]).T.ravel())
+    numbers.append([widening])
+    flat = np.concatenate(numbers).astype("<f4")
+    output.write_bytes(struct.pack(f"<{len(flat)}f", *flat))
+
+
+def pooled(forecast):
+    """ln of the forecast without other flows' beginnings: the middle of the experts' weight, 0.15 to either side."""
+    experts = sorted(forecast.weights.values(), key=lambda expert: expert[1])
+    below, total, inside = 0.0, 0.0, 0.0
+    for weight, value in experts:
+        part = max(min(below + weight, 0.65) - max(below, 0.35), 0.0)
+        below, total, inside = below + weight, total + part * math.log(value), inside + part
+    return total / inside
+
+
+def measured(arguments):
+    """Of one flow: age, horizon, ln of truth, forecast, without beginnings, the window, the last second, 5 and 95 %."""
+    number, seed = arguments
+    scheme, series, _ = simulated(number, seed)
+    if series.snd_nxt_packets is None or len(series) < 10:
+        return []
+    begin_s, end_s = series.time_s[0], series.time_s[-1]
+    forecaster = pathcast.Forecaster(scheme, HORIZONS_S)
+    rows, done = [], 0
+    for age_s in MOMENTS_S:
+        now_s = begin_s + age_s
+        upto = int(np.searchsorted(series.time_s, now_s, side="right"))
+        if upto == 0:
+            continue
+        if upto > done:
+            forecaster.observe(part(series, done, upto))
+            done = upto
+        last_s = min(age_s, 1.0)
+        last = (sent(series, now_s) - sent(series, now_s - last_s)) / last_s
+        window = series.cwnd_packets[upto - 1] / series.srtt_s[upto - 1]
+        for horizon_s in HORIZONS_S:
+            if now_s + horizon_s > end_s:
+                continue
+            truth = (sent(series, now_s + horizon_s) - sent(series, now_s)) / horizon_s
+            said = forecaster.forecast(now_s, horizon_s)
+            alone = math.exp(pooled(said))
+            values = (truth, said.point, alone, window, last, said.quantiles[0], said.quantiles[-1])
+            rows.append([age_s, horizon_s, *(math.log(max(value, 1e-2)) for value in values)])
+    return rows
+
+
+def measure(flows, seed, workers):
+    with multiprocessing.Pool(workers) as pool:
+        jobs = pool.imap_unordered(
+            measured, [(number, seed) for number in range(flows)], chunksize=4
+        )
+        rows = np.array([row for rows in track(jobs, "flows", total=flows) for row in rows])
+    print(
+        "| age, s | horizon, s | flows | pathcast | its own past alone | window now | last second | band holds | "
+        "width |\n|---|---|---|---|---|---|---|---|---|"
+    )
+    for age_s in MOMENTS_S:
+        for horizon_s in HORIZONS_S:
+            some = rows[(rows[:, 0] == age_s) & (rows[:, 1] == horizon_s)]
+            if not len(some):
+                continue
+            truth = some[:, 2]
+            errors = [
+                f"{100 * np.median(np.abs(np.expm1(some[:, k] - truth))):.1f}, "
+                f"{np.mean(np.abs(some[:, k] - truth)):.3f}"
+                for k in (3, 4, 5, 6)
+            ]
+            holds = np.mean((truth >= some[:, 7]) & (truth <= some[:, 8]))
+            width = np.median(some[:, 8] - some[:, 7])
+            print(
+                f"| {age_s:g} | {horizon_s:g} | {len(some)} | {' | '.join(errors)} | {holds:.0%} | "
+                f"{math.exp(width):.2f} |"
+            )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, flows, seed in (("draw", 6000, 1), ("measure", 400, 7000)):
+        command = commands.add_parser(name)
+        if name == "draw":
+            command.add_argument("file", type=Path)
+        command.add_argument("--flows", type=int, default=flows)
+        command.add_argument("--seed", type=int, default=seed)
+        command.add_argument("--workers", type=int, default=2)
+    trainer = commands.add_parser("train")
+    trainer.add_argument("file", type=Path)
+    trainer.add_argument("-o", "--output", type=Path, default=WEIGHTS)
+    options = parser.parse_args()
+    if options.command == "draw":
+        draw(options.file, options.flows, options.seed, options.workers)
+    elif options.command == "train":
+        train(options.file, options.output)
+    else:
+        measure(options.flows, options.seed, options.workers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+//! What the first seconds of a flow say, in numbers.
+
+use pathcast_window_law::Cc;
+
+/// How many numbers there are.
+pub const FEATURES: usize = 21;
+/// The most windows over which rates are compared.
+pub const WINDOWS: usize = 16;
+
+/// Ratios count as at most this, in ln: a factor of 50.
+const MOST: f64 = 4.0;
+
+/// A flow's first seconds. Rates are packets per second, windows packets.
+#[derive(Debug, Clone)]
+pub struct Beginning {
+    /// Congestion control.
+    pub cc: Cc,
+    /// Seconds since the first record.
+    pub age_s: f64,
+    /// The newest round-trip time, and the shortest so far, seconds.
+    pub rtt_s: f64,
+    pub least_rtt_s: f64,
+    /// The window now, the largest so far, and the one before the last loss.
+    pub cwnd_packets: f64,
+    pub largest_cwnd_packets: f64,
+    pub w_max_packets: f64,
+    /// Whether the sender is in slow start.
+    pub in_slow_start: bool,
+    /// Loss events so far, and seconds since the last.
+    pub losses: u32,
+    pub since_loss_s: Option<f64>,
+    /// Of the last second, the second before, the last round trip (0.1 s at least), and all of the flow.
+    pub rate_last: f64,
+    pub rate_before: f64,
+    pub rate_trip: f64,
+    pub rate_of_all: f64,
+    /// Of windows of equal length (a round trip at least) over the last eight seconds, oldest first.
+    pub rates: Vec<f64>,
+    /// For how long the application or the receiver has held the window, seconds.
+    pub held_s: f64,
+}
+
+impl Beginning {
+    /// The rate that forecasts are ratios of, ln.
+    pub fn ln_reference(&self) -> f64 {
+        self.rate_last.ln()
+    }
+
+    /// The numbers for one horizon.
+    pub fn features(&self, horizon_s: f64) -> [f64; FEATURES] {
+        let ratio = |value: f64, of: f64| {
+            let ln = (value / of).ln();
+            if ln.is_nan() {
+                0.0
+            } else {
+                ln.clamp(-MOST, MOST)
+            }
+        };
+        let over_last = |rate: f64| ratio(rate, self.rate_last);
+        let (mut least, mut most, mut rough) = (0.0_f64, 0.0_f64, 0.0_f64);
+        for rate in &self.rates {
+            least = least.min(over_last(*rate));
+            most = most.max(over_last(*rate));
+        }
+        for pair in self.rates.windows(2) {
+            rough += ratio(pair[1], pair[0]).abs() / (self.rates.len() - 1) as f64;
+        }
+        let packets = self.rate_of_all * self.age_s;
+        let flag = f64::from;
+        [
+            horizon_s.ln(),
+            self.age_s.ln(),
+            self.rtt_s.ln(),
+            self.rate_last.ln(),
+            over_last(self.rate_trip),
+            over_last(self.rate_before),
+            over_last(self.rate_of_all),
+            least,
+            most,
+            rough,
+            ratio(self.cwnd_packets / self.rtt_s, self.rate_last),
+            ratio(self.rtt_s, self.least_rtt_s),
+            ratio(self.largest_cwnd_packets, self.cwnd_packets),
+            (1.0 + f64::from(self.losses)).ln(),
+            (self.since_loss_s).map_or(0.0, |since_s| ratio(since_s + self.rtt_s, self.rtt_s)),
+            (self.since_loss_s).map_or(0.0, |_| ratio(self.w_max_packets, self.cwnd_packets)),
+            ((f64::from(self.losses) + 0.5) / packets.max(1.0)).ln(),
+            flag(self.in_slow_start),
+            flag(self.cc == Cc::Reno),
+            flag(!self.cc.has_law()),
+            ratio(self.held_s + self.rtt_s, self.rtt_s),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beginning() -> Beginning {
+        Beginning {
+            cc: Cc::Cubic,
+            age_s: 2.0,
+            rtt_s: 0.05,
+            least_rtt_s: 0.05,
+            cwnd_packets: 100.0,
+            largest_cwnd_packets: 100.0,
+            w_max_packets: 0.0,
+            in_slow_start: false,
+            losses: 0,
+            since_loss_s: None,
+            rate_last: 2000.0,
+            rate_before: 1000.0,
+            rate_trip: 2000.0,
+            rate_of_all: 1500.0,
+            rates: vec![500.0, 1000.0, 2000.0],
+            held_s: 0.0,
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_and_what_is_beyond_reason_is_a_number() {
+        let odd = Beginning {
+            rate_before: f64::NAN,
+            rate_trip: 0.0,
+            rates: vec![0.0, 0.0, 1e12],
+            since_loss_s: Some(0.0),
+            losses: 1,
+            ..beginning()
+        };
+        for features in [beginning().features(5.0), odd.features(5.0)] {
+            assert!(
+                features.iter().all(|value| value.is_finite()),
+                "{features:?}"
+            );
+        }
+        assert_eq!(odd.features(5.0)[8], MOST);
+    }
+
+    #[test]
+    fn a_faster_path_gives_the_same_ratios() {
+        let slow = beginning().features(5.0);
+        let mut fast = beginning();
+        for rate in [
+            &mut fast.rate_last,
+            &mut fast.rate_before,
+            &mut fast.rate_trip,
+            &mut fast.rate_of_all,
+        ] {
+            *rate *= 8.0;
+        }
+        fast.rates.iter_mut().for_each(|rate| *rate *= 8.0);
+        fast.cwnd_packets *= 8.0;
+        fast.largest_cwnd_packets *= 8.0;
+        let fast = fast.features(5.0);
+        let same = (slow.iter().zip(&fast)).filter(|(a, b)| (**a - **b).abs() < 1e-12);
+        assert_eq!(same.count(), FEATURES - 2); // the rate itself, and losses over packets
+    }
+}
