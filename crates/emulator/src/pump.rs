@@ -1,10 +1,13 @@
 //! The thread that carries packets between two hosts over the links of a scenario, in real time.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use pathcast_base::clock::{RunClock, thread_cpu_s};
 use pathcast_netns::{Device, Protocol, Segment, SuperBuffer, read_headers};
+use pathcast_path::loss::LossSpec;
 use pathcast_path::{Counters, Dropped, End, Heading, PacketInfo, Time};
 use pathcast_probe::realtime::request_fifo;
 use pathcast_scenario::{Network, Scenario, route};
@@ -75,6 +78,53 @@ impl PumpReport {
     }
 }
 
+/// How a run begins, between the thread that connects its flows and the pump.
+#[derive(Default)]
+pub(crate) struct Beginning(AtomicU8);
+
+impl Beginning {
+    /// What the pump waits for, what it then waits for, and that it has begun.
+    const CONNECTED: u8 = 1;
+    const NOW: u8 = 2;
+    const BEGUN: u8 = 3;
+    /// What handshakes have left in the network arrives within this time.
+    const DRAINS_WITHIN: Duration = Duration::from_secs(2);
+
+    /// All flows are connected: returns when time 0 of the network has come.
+    pub(crate) fn begin(&self) {
+        self.0.store(Self::CONNECTED, Ordering::Release);
+        let connected = Instant::now();
+        while self.0.load(Ordering::Acquire) != Self::BEGUN {
+            if connected.elapsed() > Self::DRAINS_WITHIN {
+                self.0.store(Self::NOW, Ordering::Release);
+                return;
+            }
+            sleep(Duration::from_micros(20));
+        }
+    }
+
+    /// Whether time 0 is now, where so many packets are in the network.
+    #[inline]
+    fn is_now(&self, inside: usize) -> bool {
+        match self.0.load(Ordering::Acquire) {
+            Self::CONNECTED => inside == 0,
+            state => state == Self::NOW,
+        }
+    }
+}
+
+/// `scenario` without random losses, so that handshakes take as many packets in each run.
+fn lossless(scenario: &Scenario) -> Scenario {
+    let mut scenario = scenario.clone();
+    for link in &mut scenario.links {
+        for direction in [&mut link.path.forward, &mut link.path.reverse] {
+            direction.loss = LossSpec::default();
+            (direction.schedule.iter_mut()).for_each(|change| change.loss = None);
+        }
+    }
+    scenario
+}
+
 /// Which packets a pump carries.
 enum Carried {
     /// Those of groups of flows, by their addresses. Of each group: where its data goes, and whether
@@ -96,8 +146,12 @@ struct Crossing {
 
 /// Carries packets between two devices.
 pub(crate) struct Pump<'a> {
-    /// The clock that the network lives by: zero when the pump was made.
+    /// The clock that the network lives by: zero when the run began, and before that when the pump was made.
     clock: RunClock,
+    /// The network of the run while flows connect over another, and what says when it begins.
+    next: Option<(Network<Packet>, &'a Beginning)>,
+    /// Packets in the network.
+    inside: usize,
     near: &'a Device,
     far: &'a Device,
     network: Network<Packet>,
@@ -133,6 +187,8 @@ impl<'a> Pump<'a> {
         });
         Ok(Self {
             clock: RunClock::start(),
+            next: None,
+            inside: 0,
             near,
             far,
             network: Network::new(scenario, seed),
@@ -149,6 +205,32 @@ impl<'a> Pump<'a> {
         })
     }
 
+    /// Until `beginning` carries handshakes, without random losses. Then time and all random elements begin anew, so that
+    /// a run does not depend on how many packets its handshakes took.
+    pub(crate) fn connecting_first(
+        mut self,
+        scenario: &Scenario,
+        seed: u64,
+        beginning: &'a Beginning,
+    ) -> Self {
+        let handshakes = Network::new(&lossless(scenario), seed);
+        let run = std::mem::replace(&mut self.network, handshakes);
+        self.next = Some((run, beginning));
+        self
+    }
+
+    /// Time 0 of the run, if it is now.
+    fn begin(&mut self) {
+        let is_now = |(_, beginning): &mut (_, &Beginning)| beginning.is_now(self.inside);
+        if let Some((run, beginning)) = self.next.take_if(is_now) {
+            self.network = run;
+            self.clock = RunClock::start();
+            self.inside = 0;
+            self.waiting.restart();
+            beginning.0.store(Beginning::BEGUN, Ordering::Release);
+        }
+    }
+
     /// From now on carries whatever comes, whoever it is from, over the route of the first group.
     pub(crate) fn carrying_everything(mut self) -> Self {
         self.carried = Carried::Everything;
@@ -161,6 +243,7 @@ impl<'a> Pump<'a> {
             .err()
             .map(|error| error.to_string());
         while !stop.load(Ordering::Relaxed) {
+            self.begin();
             let gave = self.let_go(self.clock.now());
             let (mut worked, mut more, (near, far)) = (gave, false, (self.near, self.far));
             for (end, device) in [(End::Near, near), (End::Far, far)] {
@@ -303,6 +386,7 @@ impl<'a> Pump<'a> {
             unsummed: segment.unsummed,
         };
         self.note(entered, &packet, Event::Sent);
+        self.inside += 1;
         let taken = self.network.enter(entered, crossing.route, info, packet);
         if let Err((packet, reason)) = taken {
             self.drop(entered, packet, Event::of(reason));
@@ -389,6 +473,7 @@ impl<'a> Pump<'a> {
             due,
             marked,
         } = leaving;
+        self.inside = self.inside.saturating_sub(1);
         self.report.slips.record(left.since(due).as_nanos());
         if written {
             if packet.kind != Kind::Other {
@@ -411,6 +496,7 @@ impl<'a> Pump<'a> {
     }
 
     fn drop(&mut self, at: Time, packet: Packet, event: Event) {
+        self.inside = self.inside.saturating_sub(1);
         let at_ns = self.clock.monotonic_ns(at);
         self.report.note_drop(at_ns, packet.kind);
         self.note(at, &packet, event);

@@ -28,7 +28,7 @@ use crate::naming::{Flows, Named};
 use crate::options::{Flow, Options};
 use crate::outcome::{Findings, FlowFindings, Measured, bound, conclude};
 use crate::packet_log::{Conclusion, Files, Log, packet_log};
-use crate::pump::Pump;
+use crate::pump::{Beginning, Pump};
 use crate::quic::{self, QuicFlow};
 use crate::receive_buffers;
 
@@ -258,6 +258,8 @@ impl Run<'_> {
             self.pool_packets(),
             log,
         )?;
+        let beginning = Beginning::default();
+        let pump = pump.connecting_first(scenario, seed, &beginning);
         let stop_pump = AtomicBool::new(false);
         thread::scope(|scope| {
             let pumping = RaiseOnDrop(&stop_pump);
@@ -274,7 +276,7 @@ impl Run<'_> {
             if let Some(conclusion) = &self.conclusion {
                 conclusion.flows(self.named(&connections));
             }
-            let measured = self.measure(&connections, quic)?;
+            let measured = self.measure(&connections, quic, &beginning)?;
             drop(pumping);
             Ok(Some(FlowFindings {
                 measured,
@@ -302,6 +304,7 @@ impl Run<'_> {
         &self,
         connections: &[Connection],
         quic: Vec<Option<Box<QuicFlow>>>,
+        beginning: &Beginning,
     ) -> Result<Measured, EmulatorError> {
         let watch = pathcast_probe::Options {
             method: self.options.method,
@@ -326,6 +329,7 @@ impl Run<'_> {
                 self.options.scenario.longest_rtt(),
                 self.conclusion.clone(),
             )?;
+            beginning.begin();
             let began_ns = monotonic_ns();
             let ended = &done;
             let applications = spawn(scope, "pathcast-flows", move || {

@@ -61,6 +61,11 @@ impl Waiting {
         })
     }
 
+    /// Time begins anew.
+    pub(crate) fn restart(&mut self) {
+        self.plan = Plan::new(self.plan.fast);
+    }
+
     /// Waits until there may be something to do: the turn that ends `now` did `turn`, and the next packet is
     /// due at `next`.
     #[inline]
