@@ -105,7 +105,7 @@ pub enum EmulatorError {
     /// The flows could not connect over the path.
     #[error(
         "{connected} of {flows} flows connected within {waited_s:.0} s, expected all; the path \
-         loses too many packets for TCP's handshake"
+         delays or drops too many packets for TCP's handshake"
     )]
     NoConnection {
         /// Flows that did.
@@ -118,7 +118,7 @@ pub enum EmulatorError {
     /// The flows over QUIC could not connect over the path.
     #[error(
         "{connected} of {flows} QUIC handshakes were over within {waited_s:.0} s, expected all; the \
-         path loses too many packets for them"
+         path delays or drops too many packets for them"
     )]
     NoHandshake {
         /// Flows that did.
