@@ -103,7 +103,7 @@ def test_the_first_seconds_of_a_flow_are_enough_for_a_forecast(tmp_path, scheme,
         assert row["throughput_bps"] == pytest.approx(0.96 * rate_bps, rel=0.12), at_s
         assert row["cold_start"] > 0.3
         low, high = (row["throughput_quantiles_bps"][level] for level in ("0.05", "0.95"))
-        assert low <= 0.96 * rate_bps <= high and high / low < 2.5, at_s
+        assert low <= 0.96 * rate_bps <= high and high / low < 4, at_s
     # half a second in, it is known within a factor of two
     (row,) = predicted(file, "--at", 0.5, "--horizon", 1)["horizons"]
     assert 0.5 < row["throughput_bps"] / (0.96 * rate_bps) < 1.5

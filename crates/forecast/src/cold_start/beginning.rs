@@ -3,51 +3,51 @@
 use pathcast_window_law::Cc;
 
 /// How many numbers there are.
-pub const FEATURES: usize = 21;
+pub(crate) const FEATURES: usize = 21;
 /// The most windows over which rates are compared.
-pub const WINDOWS: usize = 16;
+pub(crate) const WINDOWS: usize = 16;
 
 /// Ratios count as at most this, in ln: a factor of 50.
 const MOST: f64 = 4.0;
 
 /// A flow's first seconds. Rates are packets per second, windows packets.
 #[derive(Debug, Clone)]
-pub struct Beginning {
+pub(crate) struct Beginning {
     /// Congestion control.
-    pub cc: Cc,
+    pub(crate) cc: Cc,
     /// Seconds since the first record.
-    pub age_s: f64,
+    pub(crate) age_s: f64,
     /// The newest round-trip time, and the shortest so far, seconds.
-    pub rtt_s: f64,
-    pub least_rtt_s: f64,
+    pub(crate) rtt_s: f64,
+    pub(crate) least_rtt_s: f64,
     /// The window now, the largest so far, and the one before the last loss.
-    pub cwnd_packets: f64,
-    pub largest_cwnd_packets: f64,
-    pub w_max_packets: f64,
+    pub(crate) cwnd_packets: f64,
+    pub(crate) largest_cwnd_packets: f64,
+    pub(crate) w_max_packets: f64,
     /// Whether the sender is in slow start.
-    pub in_slow_start: bool,
+    pub(crate) in_slow_start: bool,
     /// Loss events so far, and seconds since the last.
-    pub losses: u32,
-    pub since_loss_s: Option<f64>,
+    pub(crate) losses: u32,
+    pub(crate) since_loss_s: Option<f64>,
     /// Of the last second, the second before, the last round trip (0.1 s at least), and all of the flow.
-    pub rate_last: f64,
-    pub rate_before: f64,
-    pub rate_trip: f64,
-    pub rate_of_all: f64,
+    pub(crate) rate_last: f64,
+    pub(crate) rate_before: f64,
+    pub(crate) rate_trip: f64,
+    pub(crate) rate_of_all: f64,
     /// Of windows of equal length (a round trip at least) over the last eight seconds, oldest first.
-    pub rates: Vec<f64>,
+    pub(crate) rates: Vec<f64>,
     /// For how long the application or the receiver has held the window, seconds.
-    pub held_s: f64,
+    pub(crate) held_s: f64,
 }
 
 impl Beginning {
     /// The rate that forecasts are ratios of, ln.
-    pub fn ln_reference(&self) -> f64 {
+    pub(crate) fn ln_reference(&self) -> f64 {
         self.rate_last.ln()
     }
 
     /// The numbers for one horizon.
-    pub fn features(&self, horizon_s: f64) -> [f64; FEATURES] {
+    pub(crate) fn features(&self, horizon_s: f64) -> [f64; FEATURES] {
         let ratio = |value: f64, of: f64| {
             let ln = (value / of).ln();
             if ln.is_nan() {

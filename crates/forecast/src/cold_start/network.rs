@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use super::{Beginning, FEATURES};
+use super::Beginning;
+use super::beginning::FEATURES;
 use crate::types::QUANTILES;
 
 /// Units of each layer.

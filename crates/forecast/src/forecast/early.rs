@@ -2,6 +2,7 @@
 
 use super::forecaster::Forecaster;
 use super::guess::RATE_NOW_S;
+use super::horizon::Horizon;
 use super::types::Ablation;
 use crate::cold_start::{Beginning, OVER_S, WINDOWS, outlook, part};
 use crate::types::{QUANTILES, Quantity};
@@ -40,15 +41,15 @@ impl Early {
 impl Forecaster {
     /// What other flows that began like this one did next; `None` where windows are forecast, nothing was sent yet, or
     /// the flow's own past is long enough.
-    pub(super) fn early(&self, state: &FlowState, now_s: f64, horizon_s: f64) -> Option<Early> {
+    pub(super) fn early(&self, horizon: &Horizon, state: &FlowState, now_s: f64) -> Option<Early> {
         let known_s = self.known_s + (now_s - self.start_s);
         if known_s >= OVER_S || self.ablation == Ablation::Window {
             return None;
         }
         let beginning = self.beginning(state, now_s)?;
         Some(Early {
-            part: part(known_s, horizon_s),
-            ln_quantiles: outlook(&beginning, horizon_s),
+            part: part(known_s, horizon.horizon_s, &horizon.contest),
+            ln_quantiles: outlook(&beginning, horizon.horizon_s),
         })
     }
 

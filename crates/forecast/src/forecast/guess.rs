@@ -61,7 +61,7 @@ impl Forecaster {
             return Err(ForecastError::NothingObserved);
         };
         let now_s = now_s.max(last.time_s);
-        let early = self.early(state, now_s, horizon_s);
+        let early = self.early(horizon, state, now_s);
         let (guess, weights) = self.guess(horizon, state, now_s, early.as_ref());
         let believable = self.believable(guess.ln_point.exp());
         let said = horizon.said(&guess, believable);
@@ -225,6 +225,7 @@ impl Forecaster {
             .sum();
         let own = weights[0] * by_state.spread;
         let mut spread = (own * own + disagreement + horizon.pool.usual_error().powi(2)).sqrt();
+        let ln_own = ln_point;
         if let Some(early) = early {
             ln_point = early.mix(early.ln_point(), ln_point);
             spread = early.mix(early.spread(), spread);
@@ -234,6 +235,8 @@ impl Forecaster {
                 time_s: now_s,
                 ln_value,
                 ln_queue,
+                ln_own,
+                ln_early: early.map(Early::ln_point),
                 ln_point,
                 spread,
             },

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::regression::Regression;
 use crate::bands::{Banded, Bands, Said, VALUE_FLOOR};
+use crate::cold_start::Contest;
 use crate::experts::{ByExpert, Expert, Pool};
 use crate::renewal::{Piece, Renewal};
 
@@ -19,6 +20,7 @@ pub(super) struct Horizon {
     pub(super) pool: Pool,
     pub(super) regression: Regression,
     pub(super) bands: Bands,
+    pub(super) contest: Contest,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +29,9 @@ pub(super) struct Pending {
     pub(super) ln_value: ByExpert,
     /// ln of what the window is worth by the newest round-trip time, over what it usually is.
     pub(super) ln_queue: f64,
+    /// ln of the pooled experts' value, and of what other flows' beginnings say if they have a part.
+    pub(super) ln_own: f64,
+    pub(super) ln_early: Option<f64>,
     pub(super) ln_point: f64,
     pub(super) spread: f64,
 }
@@ -43,6 +48,7 @@ impl Horizon {
             pool,
             regression: Regression::new(horizon_s),
             bands: Bands::new(horizon_s),
+            contest: Contest::default(),
         }
     }
 
@@ -67,6 +73,9 @@ impl Horizon {
         let ln_truth = truth.max(VALUE_FLOOR).ln();
         (self.pool).learn(&forecast.ln_value, forecast.ln_point, ln_truth, SAMPLE_S);
         (self.regression).learn(&forecast.ln_value, forecast.ln_queue, ln_truth, SAMPLE_S);
+        if let Some(ln_early) = forecast.ln_early {
+            (self.contest).learn(ln_early, forecast.ln_own, ln_truth, SAMPLE_S);
+        }
         (self.bands).learn(banded, truth, now_s, SAMPLE_S);
         self.resolved += 1;
     }

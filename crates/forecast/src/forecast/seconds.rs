@@ -95,14 +95,15 @@ impl Forecaster {
                     horizon.learn(&first, &banded, truth, now_s);
                 }
             }
-            if let Some(shorter) = shorter.last()
-                && !self.cc.has_law()
-            {
-                horizon.pool.expect_as(&shorter.pool);
+            if let Some(shorter) = shorter.last() {
+                (horizon.contest).expect_as(&shorter.contest, shorter.horizon_s);
+                if !self.cc.has_law() {
+                    horizon.pool.expect_as(&shorter.pool);
+                }
             }
             horizon.bands.recut(now_s);
             let state = self.detector.state(now_s);
-            let early = self.early(&state, now_s, horizon.horizon_s);
+            let early = self.early(horizon, &state, now_s);
             let (guess, _) = self.guess(horizon, &state, now_s, early.as_ref());
             let believable = self.believable(guess.ln_point.exp());
             horizon.keep(guess, believable);
