@@ -24,7 +24,7 @@ def reports(tmp_path_factory):
     path = pathcast.Path.parse(PATH)
     files = []
     for scheme in SCHEMES:
-        report, _ = pathcast.simulate(path, [scheme], duration_s=12, seed=5)
+        report, _ = pathcast.simulate(path, [scheme], duration_s=20, seed=5)
         files.append(folder / f"{scheme}.json")
         files[-1].write_text(json.dumps(report.to_dict()))
     return files
