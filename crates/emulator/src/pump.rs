@@ -83,21 +83,24 @@ impl PumpReport {
 pub(crate) struct Beginning(AtomicU8);
 
 impl Beginning {
-    /// What the pump waits for, what it then waits for, and that it has begun.
+    /// Flows are connected, and time 0 comes once nothing is in the network; it comes now; it has come.
     const CONNECTED: u8 = 1;
     const NOW: u8 = 2;
     const BEGUN: u8 = 3;
-    /// What handshakes have left in the network arrives within this time.
+    /// What handshakes have left in the network arrives within this time; the pump looks more often than each second.
     const DRAINS_WITHIN: Duration = Duration::from_secs(2);
+    const LOOKS_WITHIN: Duration = Duration::from_secs(1);
 
     /// All flows are connected: returns when time 0 of the network has come.
     pub(crate) fn begin(&self) {
         self.0.store(Self::CONNECTED, Ordering::Release);
         let connected = Instant::now();
-        while self.0.load(Ordering::Acquire) != Self::BEGUN {
+        while self.0.load(Ordering::Acquire) != Self::BEGUN
+            && connected.elapsed() < Self::DRAINS_WITHIN + Self::LOOKS_WITHIN
+        {
             if connected.elapsed() > Self::DRAINS_WITHIN {
-                self.0.store(Self::NOW, Ordering::Release);
-                return;
+                let (set, failed) = (Ordering::Release, Ordering::Relaxed);
+                let _ = (self.0).compare_exchange(Self::CONNECTED, Self::NOW, set, failed);
             }
             sleep(Duration::from_micros(20));
         }
