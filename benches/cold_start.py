@@ -1,6 +1,6 @@
 """Forecasts of flows that have just begun: what the network of `crates/forecast/src/cold_start` is made with.
 
-usage: .venv/bin/python benches/cold_start.py draw FILE.npz [--flows 6000] [--seed 1] [--workers 2]
+usage: .venv/bin/python benches/cold_start.py draw FILE.npz [--flows 8000] [--seed 1] [--workers 2]
        .venv/bin/python benches/cold_start.py train FILE.npz [-o crates/forecast/src/cold_start/weights.bin]
        .venv/bin/python benches/cold_start.py measure [--flows 400] [--seed 7000] [--workers 2]
 
@@ -14,7 +14,6 @@ import argparse
 import itertools
 import math
 import multiprocessing
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +111,18 @@ def sent(series, time_s):
     return float(series.snd_nxt_packets[max(at - 1, 0)])
 
 
+def walked(forecaster, series, first, ages_s):
+    """Shows the forecaster a flow from record `first` on; at each age, its moment and how many records there were."""
+    done = first
+    for age_s in ages_s:
+        now_s = series.time_s[first] + age_s
+        upto = int(np.searchsorted(series.time_s, now_s, side="right"))
+        if upto > done:
+            forecaster.observe(part(series, done, upto))
+            done = upto
+        yield age_s, now_s, upto
+
+
 def rows_of(arguments):
     """Numbers, truths in ln over the present rate, of one flow at random moments and horizons."""
     number, seed = arguments
@@ -126,16 +137,11 @@ def rows_of(arguments):
     )
     if first >= len(series) - 10:
         return np.empty((0, 0), dtype=np.float32)
-    begin_s, end_s = series.time_s[first], series.time_s[-1]
+    end_s = series.time_s[-1]
     ages_s = np.sort(np.exp(generator.uniform(math.log(0.2), math.log(40), size=14)))
     forecaster = pathcast.Forecaster(scheme, [1.0])
-    rows, done = [], first
-    for age_s in ages_s:
-        now_s = begin_s + age_s
-        upto = int(np.searchsorted(series.time_s, now_s, side="right"))
-        if upto > done:
-            forecaster.observe(part(series, done, upto))
-            done = upto
+    rows = []
+    for _, now_s, _ in walked(forecaster, series, first, ages_s):
         for horizon_s in np.exp(generator.uniform(math.log(0.5), math.log(60), size=3)):
             if now_s + horizon_s > end_s:
                 continue
@@ -270,7 +276,7 @@ def train(file, output, epochs=80, batch=512):
         numbers.append(np.concatenate([weight, bias[None]]).T.ravel())
     numbers.append([widening])
     flat = np.concatenate(numbers).astype("<f4")
-    output.write_bytes(struct.pack(f"<{len(flat)}f", *flat))
+    output.write_bytes(flat.tobytes())
 
 
 def pooled(forecast):
@@ -289,17 +295,10 @@ def measured(arguments):
     scheme, series, _ = simulated(number, seed)
     if series.snd_nxt_packets is None or len(series) < 10:
         return []
-    begin_s, end_s = series.time_s[0], series.time_s[-1]
+    end_s = series.time_s[-1]
     forecaster = pathcast.Forecaster(scheme, HORIZONS_S)
-    rows, done = [], 0
-    for age_s in MOMENTS_S:
-        now_s = begin_s + age_s
-        upto = int(np.searchsorted(series.time_s, now_s, side="right"))
-        if upto == 0:
-            continue
-        if upto > done:
-            forecaster.observe(part(series, done, upto))
-            done = upto
+    rows = []
+    for age_s, now_s, upto in walked(forecaster, series, 0, MOMENTS_S):
         last_s = min(age_s, 1.0)
         last = (sent(series, now_s) - sent(series, now_s - last_s)) / last_s
         window = series.cwnd_packets[upto - 1] / series.srtt_s[upto - 1]
@@ -348,7 +347,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, flows, seed in (("draw", 6000, 1), ("measure", 400, 7000)):
+    for name, flows, seed in (("draw", 8000, 1), ("measure", 400, 7000)):
         command = commands.add_parser(name)
         if name == "draw":
             command.add_argument("file", type=Path)

@@ -17,7 +17,7 @@ const UNPACED_PACKETS: u32 = 10;
 const FRACTION_BITS: u32 = 16;
 
 /// A clock for departures; without a rate it lets everything pass.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Pacer {
     rate: Option<f64>,
     /// Between packets, in 2^-16 ns.
@@ -28,24 +28,9 @@ pub struct Pacer {
     fraction: u64,
     /// The time that the burst which is leaving gets back.
     credit: u64,
-    /// Packets that the pace still lets pass, and those of the burst which is leaving.
+    /// Packets that the pace let pass, and those of the burst which is leaving.
     unpaced: u32,
     uncharged: u64,
-}
-
-impl Default for Pacer {
-    fn default() -> Self {
-        Self {
-            rate: None,
-            gap: 0,
-            burst_packets: 0,
-            next: Time::ZERO,
-            fraction: 0,
-            credit: 0,
-            unpaced: UNPACED_PACKETS,
-            uncharged: 0,
-        }
-    }
 }
 
 impl Pacer {
@@ -92,10 +77,10 @@ impl Pacer {
             self.credit = now.since(self.next).as_nanos();
             self.next = self.next.max(now);
         }
-        let gap = if self.unpaced == 0 {
-            self.gap
-        } else {
+        let gap = if self.unpaced < UNPACED_PACKETS {
             self.first_gap(begins)
+        } else {
+            self.gap
         };
         let cost = gap + self.fraction;
         self.fraction = cost & ((1 << FRACTION_BITS) - 1);
@@ -108,9 +93,9 @@ impl Pacer {
     /// What one of the first packets costs: nothing, but the burst with the tenth costs as any other.
     #[cold]
     fn first_gap(&mut self, begins: bool) -> u64 {
-        self.unpaced -= 1;
+        self.unpaced += 1;
         self.uncharged = if begins { 1 } else { self.uncharged + 1 };
-        if self.unpaced == 0 {
+        if self.unpaced == UNPACED_PACKETS {
             self.gap * self.uncharged
         } else {
             0
@@ -141,7 +126,7 @@ mod tests {
     /// A pacer that has let its first packets pass, long ago.
     fn warm(rate: f64) -> Pacer {
         let mut pacer = Pacer {
-            unpaced: 0,
+            unpaced: UNPACED_PACKETS,
             ..Pacer::default()
         };
         pacer.set_rate(Some(rate), None, 1448);

@@ -2,7 +2,7 @@
 
 use super::forecaster::Forecaster;
 use super::guess::RATE_NOW_S;
-use super::horizon::Horizon;
+use super::horizon::{Horizon, NORMAL_90};
 use super::types::Ablation;
 use crate::cold_start::{Beginning, OVER_S, WINDOWS, outlook, part};
 use crate::types::{QUANTILES, Quantity};
@@ -27,9 +27,9 @@ impl Early {
         self.ln_quantiles[2]
     }
 
-    /// Standard deviation in ln: a normal law has 3.29 between its 5 % and 95 % quantiles.
+    /// Standard deviation in ln.
     pub(super) fn spread(&self) -> f64 {
-        (self.ln_quantiles[4] - self.ln_quantiles[0]) / 3.29
+        (self.ln_quantiles[4] - self.ln_quantiles[0]) / NORMAL_90
     }
 
     /// A mean, weighted by the part.
@@ -39,22 +39,30 @@ impl Early {
 }
 
 impl Forecaster {
-    /// What other flows that began like this one did next; `None` where windows are forecast, nothing was sent yet, or
-    /// the flow's own past is long enough.
-    pub(super) fn early(&self, horizon: &Horizon, state: &FlowState, now_s: f64) -> Option<Early> {
-        let known_s = self.known_s + (now_s - self.start_s);
-        if known_s >= OVER_S || self.ablation == Ablation::Window {
-            return None;
+    /// What other flows that began like this one did next.
+    pub(super) fn early(&self, horizon: &Horizon, beginning: &Beginning, now_s: f64) -> Early {
+        Early {
+            part: part(self.known_until(now_s), horizon.horizon_s, &horizon.contest),
+            ln_quantiles: outlook(beginning, horizon.horizon_s),
         }
-        let beginning = self.beginning(state, now_s)?;
-        Some(Early {
-            part: part(known_s, horizon.horizon_s, &horizon.contest),
-            ln_quantiles: outlook(&beginning, horizon.horizon_s),
-        })
     }
 
-    /// The flow's first seconds; `None` as for [`Forecaster::early`], whatever the age.
-    pub(super) fn beginning(&self, state: &FlowState, now_s: f64) -> Option<Beginning> {
+    /// The flow's first seconds while other flows' beginnings have a part; also `None` where windows are forecast, or
+    /// nothing was sent in the last second.
+    pub(super) fn first_seconds(&self, state: &FlowState, now_s: f64) -> Option<Beginning> {
+        let over = self.known_until(now_s) >= OVER_S || self.ablation == Ablation::Window;
+        if over {
+            return None;
+        }
+        self.beginning(state, now_s)
+    }
+
+    fn known_until(&self, now_s: f64) -> f64 {
+        self.known_s + (now_s - self.start_s)
+    }
+
+    /// As [`Forecaster::first_seconds`], at whatever age.
+    fn beginning(&self, state: &FlowState, now_s: f64) -> Option<Beginning> {
         if self.quantity != Quantity::PacketsPerS {
             return None;
         }

@@ -61,7 +61,8 @@ impl Forecaster {
             return Err(ForecastError::NothingObserved);
         };
         let now_s = now_s.max(last.time_s);
-        let early = self.early(horizon, state, now_s);
+        let beginning = self.first_seconds(state, now_s);
+        let early = beginning.map(|beginning| self.early(horizon, &beginning, now_s));
         let (guess, weights) = self.guess(horizon, state, now_s, early.as_ref());
         let believable = self.believable(guess.ln_point.exp());
         let said = horizon.said(&guess, believable);

@@ -9,6 +9,9 @@ use crate::cold_start::Contest;
 use crate::experts::{ByExpert, Expert, Pool};
 use crate::renewal::{Piece, Renewal};
 
+/// Standard deviations between the 5 % and 95 % quantiles of a normal law.
+pub(super) const NORMAL_90: f64 = 3.29;
+
 /// All that is learned for one horizon.
 #[derive(Debug, Clone)]
 pub(super) struct Horizon {
@@ -117,11 +120,10 @@ pub(super) fn summarize(pieces: &[Piece]) -> Summary {
             .or(points.last())
             .map_or(VALUE_FLOOR, |point| point.0.max(VALUE_FLOOR))
     };
-    // a normal law has 3.29 standard deviations between its 5 % and 95 % quantiles
     Summary {
         median: at(0.5),
         likely: likely(&points).unwrap_or(at(0.5)),
-        spread: (at(0.95) / at(0.05)).ln() / 3.29,
+        spread: (at(0.95) / at(0.05)).ln() / NORMAL_90,
     }
 }
 

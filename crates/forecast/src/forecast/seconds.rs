@@ -82,6 +82,8 @@ impl Forecaster {
         if self.ticks <= self.refit_until || self.ticks.is_multiple_of(refit_ticks) {
             self.refit(now_s);
         }
+        let state = self.detector.state(now_s);
+        let beginning = self.first_seconds(&state, now_s);
         let mut horizons = std::mem::take(&mut self.horizons);
         for index in 0..horizons.len() {
             let (shorter, longer) = horizons.split_at_mut(index);
@@ -102,8 +104,7 @@ impl Forecaster {
                 }
             }
             horizon.bands.recut(now_s);
-            let state = self.detector.state(now_s);
-            let early = self.early(horizon, &state, now_s);
+            let early = (beginning.as_ref()).map(|one| self.early(horizon, one, now_s));
             let (guess, _) = self.guess(horizon, &state, now_s, early.as_ref());
             let believable = self.believable(guess.ln_point.exp());
             horizon.keep(guess, believable);

@@ -477,7 +477,7 @@ fn packets_leave_at_the_pace_that_the_controller_sets() {
     let mut wire = Wire::with(100, Box::new(spy.clone()), |_, _| false);
     wire.run();
     for (i, (at, _)) in wire.sent.iter().enumerate() {
-        // ten at once, the last two of which are paced as those that follow: two each 20 ms
+        // the first ten leave at once; from the ninth on each pair takes 20 ms of the pace
         let pairs = (i as u64 / 2).saturating_sub(4);
         assert_eq!(at.as_nanos(), pairs * 20_000_000, "{i}");
     }
