@@ -39,12 +39,16 @@ def test_losses_found_in_a_recovery_begin_the_next(emulator):
 
 
 def test_a_loss_after_an_idle_time_lowers_the_window(emulator):
-    """Of three transfers with pauses the second loses a packet; the third lasts as long as in the kernel."""
+    """Of three transfers with pauses the second loses a packet; the third lasts as long as in the kernel.
+
+    Reno, as it has no HyStart: on a busy machine the kernel's CUBIC took 10.8 s in place of 6.9 once, with no loss
+    more, as it does where late acknowledgments end its slow start.
+    """
     simulated, kernel = both(
         "duration = '14 s'\n"
         "[links.link]\nrate = '100 Mbit/s'\ndelay = '50 ms'\nqueue = '1000 packets'\n"
         "loss = { kind = 'bursts', packets = [[2500, 2500]] }\n"
-        "[[flows]]\nscheme = 'cubic'\n"
+        "[[flows]]\nscheme = 'reno'\n"
         "workload = { kind = 'transfer', size = '3 MB', count = 3, pause = '2 s' }\n"
     )
     assert retransmits(simulated) == retransmits(kernel) == 1
