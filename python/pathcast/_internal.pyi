@@ -64,10 +64,15 @@ def model_pages(
     tls: str,
     certificate_bytes: int,
     dns_s: float,
-    streams: str,
+    streams: str | None,
+    early_data: bool,
     scheme: str,
     initial_window: float,
-    paths: Sequence[tuple[float, float | None, float | None, Sequence[tuple[float, float]]]],
+    paths: Sequence[
+        tuple[
+            float, float | None, float | None, Sequence[tuple[int, Sequence[tuple[float, float]]]]
+        ]
+    ],
     seed: int,
 ) -> dict[str, npt.NDArray[np.float64]]: ...
 def load_pages(

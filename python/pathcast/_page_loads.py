@@ -20,13 +20,13 @@ from pathcast.scenario import Scenario
 from pathcast.trace import Column
 
 #: The versions of HTTP, as TLS negotiates them.
-PROTOCOLS = ("http/1.1", "h2")
+PROTOCOLS = ("http/1.1", "h2", "h3")
+#: The schemes of QUIC that carry HTTP/3, by those of TCP that carry the others.
+QUIC_SCHEMES = {"cubic": "quic-cubic", "reno": "quic-reno", "bbr": "quic-bbr3", "bbr3": "quic-bbr3"}
 #: Simulated loads of a page by each protocol.
 LOADS = 200
 #: What loads pages: packets, or formulas.
 ENGINES = ("simulator", "model")
-#: Connections to an origin by each protocol: p(cwnd, npc) is taken of the nearest number.
-_PARALLEL = {"http/1.1": 6, "h2": 1}
 _PACKET_BYTES = 1500
 #: Virtual seconds after which a load that has not ended counts as one that does not.
 LONGEST_S = 300.0
@@ -34,8 +34,8 @@ LONGEST_S = 300.0
 _COPIES = 2000
 _BOOTSTRAP_SEED = 20
 #: Standard deviation of the logarithm of the ratio of two protocols' times, simulated against measured in Chromium
-#: (docs/results/page-loads.md).
-_AGREEMENT = 0.05
+#: (docs/results/page-loads.md); with HTTP/3, which is not measured yet, it is taken to be three times as large.
+_AGREEMENT = {"http/1.1": 0.05, "h2": 0.05, "h3": 0.15}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Loads:
     """Loads of a page by one protocol, over one path or over paths drawn from a calibration.
 
     Attributes:
-        protocol: `http/1.1` or `h2`.
+        protocol: `http/1.1`, `h2` or `h3`.
         load_ms: from the beginning to the load event; infinite if it did not come within 300 s; shape of n loads.
         connections: opened in each load; shape n.
         wanted_ms: when the browser wanted each resource, since the beginning, NaN if it never did; shape n x resources.
@@ -124,8 +124,10 @@ class PageForecast:
         if len(self.loads) == 1:
             return f"{took[0].upper()}{took[1:]}."
         if not math.isfinite(self.gain):
-            return f"{self.choice} is the choice: {took}; most loads by the other do not end."
-        other = f"the other takes {self.gain:.0%} longer"
+            return f"{self.choice} is the choice: {took}; most other loads do not end."
+        times = {name: one.plt_ms for name, one in self.loads.items() if name != self.choice}
+        second = min(times, key=lambda name: times[name])
+        other = f"by {second} it takes {self.gain:.0%} longer"
         sure = "over 99 %" if self.confidence > 0.99 else f"{100 * self.confidence:.0f} %"
         if self.confidence < 0.8:
             return f"Level: {took}, and {other}, which is not sure ({sure})."
@@ -282,12 +284,13 @@ def predict_page(
     source: Path | Scenario | Calibration,
     *,
     scheme: str = "cubic",
-    protocols: Sequence[str] = PROTOCOLS,
+    protocols: Sequence[str] | None = None,
     initial_window: int | None = None,
     tls: str = "1.3",
     dns_s: float = 0.0,
     certificate_bytes: int = 3000,
-    streams: str = "priority",
+    streams: str | None = None,
+    early_data: bool = False,
     loads: int = LOADS,
     engine: str = "simulator",
     curves: Mapping[int, Sequence[tuple[float, float]]] | None = None,
@@ -302,24 +305,28 @@ def predict_page(
     Args:
         page: what is loaded.
         source: a path; a scenario, whose flows compete; or a calibration: each load has a path of its posterior.
-        scheme: congestion control of the servers.
-        protocols: among `PROTOCOLS`, at least one.
+        scheme: congestion control of the servers. HTTP/3 has that of QUIC with this name, and BBR's version 3 for `bbr`.
+        protocols: among `PROTOCOLS`, at least one; None: all, but HTTP/3 only with TLS and a scheme that QUIC has.
         initial_window: packets; None: the scheme's.
-        tls: `none`, `1.2` or `1.3`.
+        tls: `none`, `1.2` or `1.3`; HTTP/3 always has 1.3.
         dns_s: how long a name takes to be resolved, in seconds.
         certificate_bytes: what a server sends of certificates.
-        streams: which response a server of HTTP/2 sends first: `priority` or `round-robin`.
+        streams: which response a server of HTTP/2 or HTTP/3 sends first: `priority` or `round-robin`; None: `priority` by
+            HTTP/2, `round-robin` by HTTP/3.
+        early_data: whether the browser has been to the servers before, so that HTTP/3 asks with its first packets (0-RTT).
         loads: by each protocol.
         engine: `simulator`, or `model`: formulas, in microseconds; of a path it takes rate, round-trip time, queue and
             loss.
         curves: for the model, instead of the path's loss: points of a loss curve (a window in packets, a probability),
-            ascending, by the number of parallel connections that it was measured with; of the nearest number is taken.
+            ascending, by the number of parallel connections that it was measured with; at each moment that of the nearest
+            number of connections that send is taken.
         seed: of the loads.
         threads: how many simulations run in parallel; by default one for each core.
         progress: called with the part of the work that is done, 0 to 1.
 
     Raises:
-        ModelError: no protocol, or one that is not known; the model got a scenario, or a curve without valid points.
+        ModelError: no protocol, one that is not known, or HTTP/3 with what QUIC lacks; the model got a scenario, or a curve
+            without valid points.
         PathFileError: a value is not valid.
         SchemeError: the simulator has no such scheme.
         SimulationError: nothing that is sent arrives.
@@ -337,11 +344,7 @@ def predict_page(
         True
 
     """
-    if not protocols:
-        raise ModelError(f"got no protocol; expected some of {', '.join(PROTOCOLS)}")
-    for one in protocols:
-        if one not in PROTOCOLS:
-            raise ModelError(f"got {one!r}; expected {' or '.join(PROTOCOLS)}")
+    protocols = _checked(protocols, scheme, tls)
     if loads < 1:
         raise ModelError(f"got {loads} loads; expected at least one")
     if engine not in ENGINES:
@@ -350,24 +353,35 @@ def predict_page(
         raise ModelError("a loss curve is for the model, expected engine model")
     paths = source.paths(loads, seed) if isinstance(source, Calibration) else [source] * loads
     if engine == "model":
-        options = (tls, certificate_bytes, dns_s, streams, scheme, float(initial_window or 10))
+        options = (certificate_bytes, dns_s, streams, early_data, scheme)
         found = {
-            protocol: _modelled(page, protocol, options, paths, curves, seed)
+            protocol: _modelled(page, protocol, tls, options, initial_window, paths, curves, seed)
             for protocol in protocols
         }
         return _chosen(page, scheme, found, engine)
     specs = []
     for protocol in protocols:
-        workload = (
-            f"{{ kind = 'page', page = {page.to_inline_toml()}, protocol = '{protocol}', tls = '{tls}', "
-            f"dns = '{1e3 * dns_s:.6f} ms', certificate = '{certificate_bytes} B', streams = '{streams}' }}"
-        )
+        keys = {
+            "page": page.to_inline_toml(),
+            "protocol": f"'{protocol}'",
+            "dns": f"'{1e3 * dns_s:.6f} ms'",
+            "certificate": f"'{certificate_bytes} B'",
+        }
+        if streams is not None and protocol != "http/1.1":
+            keys["streams"] = f"'{streams}'"
+        if protocol != "h3":
+            keys["tls"] = f"'{tls}'"
+        elif early_data:
+            keys["early_data"] = "true"
+        written = ", ".join(f"{name} = {value}" for name, value in keys.items())
+        workload = f"{{ kind = 'page', {written} }}"
+        servers = QUIC_SCHEMES[scheme] if protocol == "h3" else scheme
         made: dict[int, Scenario] = {}
         for number, path in enumerate(paths):
             # the same path again and again is read once
             scenario = made.get(id(path))
             if scenario is None:
-                scenario = made[id(path)] = _scenario(path, scheme, workload, initial_window)
+                scenario = made[id(path)] = _scenario(path, servers, workload, initial_window)
             specs.append((scenario._spec, None, LONGEST_S, seed + number))
     total = len(specs)
     with translated():
@@ -379,6 +393,27 @@ def predict_page(
         rows = slice(number * loads, (number + 1) * loads)
         found[protocol] = _of_tables(protocol, {name: one[rows] for name, one in tables.items()})
     return _chosen(page, scheme, found, engine)
+
+
+def _checked(protocols: Sequence[str] | None, scheme: str, tls: str) -> tuple[str, ...]:
+    """The protocols that are asked for, or all that there can be."""
+    why_not = ""
+    if scheme not in QUIC_SCHEMES:
+        why_not = f"QUIC has no {scheme} here; expected {', '.join(QUIC_SCHEMES)}"
+    elif tls == "none":
+        why_not = "it is always secured; expected tls 1.3"
+    if protocols is None:
+        return PROTOCOLS[:2] if why_not else PROTOCOLS
+    if not protocols:
+        raise ModelError(f"got no protocol; expected some of {', '.join(PROTOCOLS)}")
+    for one in protocols:
+        if one not in PROTOCOLS:
+            raise ModelError(
+                f"got {one!r}; expected {', '.join(PROTOCOLS[:-1])} or {PROTOCOLS[-1]}"
+            )
+        if one == "h3" and why_not:
+            raise ModelError(f"h3: {why_not}")
+    return tuple(protocols)
 
 
 def _of_tables(protocol: str, tables: Mapping[str, Column]) -> Loads:
@@ -394,7 +429,9 @@ def _of_tables(protocol: str, tables: Mapping[str, Column]) -> Loads:
 def _modelled(
     page: Page,
     protocol: str,
-    options: tuple[str, int, float, str, str, float],
+    tls: str,
+    options: tuple[int, float, str | None, bool, str],
+    initial_window: int | None,
     paths: Sequence[Path | Scenario],
     curves: Mapping[int, Sequence[tuple[float, float]]] | None,
     seed: int,
@@ -404,17 +441,22 @@ def _modelled(
     for path in paths:
         if isinstance(path, Scenario):
             raise ModelError("the model knows no competing flows, expected a path or the simulator")
-        curve: Sequence[tuple[float, float]] = [(0.0, path.loss)]
-        if curves:
-            npc = _PARALLEL[protocol]
-            curve = curves[min(curves, key=lambda number: (abs(number - npc), number))]
+        by_npc = [*curves.items()] if curves else [(1, [(0.0, path.loss)])]
         queue_bytes = path.queue_bytes
         if queue_bytes is None and path.queue_packets is not None:
             queue_bytes = _PACKET_BYTES * path.queue_packets
         waiting = None if queue_bytes is None else float(queue_bytes)
-        numbers.append((path.base_rtt_s, path.rate_bps, waiting, curve))
+        numbers.append((path.base_rtt_s, path.rate_bps, waiting, by_npc))
     with translated():
-        tables = _internal.model_pages(page._spec, protocol, *options, numbers, seed)
+        tables = _internal.model_pages(
+            page._spec,
+            protocol,
+            "1.3" if protocol == "h3" else tls,
+            *options,
+            float(initial_window or 10),
+            numbers,
+            seed,
+        )
     return _of_tables(protocol, tables)
 
 
@@ -464,7 +506,7 @@ def depends_on(
     cases.append(("servers begin with a window of 30 packets", source, {"initial_window": 30}))
     found = []
     for number, (what, path, changed) in enumerate(cases):
-        given = {"scheme": forecast.scheme, "protocols": tuple(forecast.loads)} | options | changed
+        given = options | {"scheme": forecast.scheme, "protocols": [*forecast.loads]} | changed
         if progress:
             progress(number / len(cases))
         found.append(Dependence(what, predict_page(forecast.page, path, **given)))
@@ -484,12 +526,11 @@ def _chosen(page: Page, scheme: str, found: dict[str, Loads], engine: str) -> Pa
     count = len(found[choice].load_ms)
     draws = np.random.default_rng(_BOOTSTRAP_SEED).integers(0, count, (_COPIES, count))
     # of real pages the ratio of two protocols differs from that of the simulator by this
-    noise = np.random.default_rng(_BOOTSTRAP_SEED + 1).normal(
-        0.0, _AGREEMENT, (len(found), _COPIES)
-    )
+    noise = np.random.default_rng(_BOOTSTRAP_SEED + 1).standard_normal((len(found), _COPIES))
     with np.errstate(invalid="ignore"):
         medians = {
-            name: np.median(one.load_ms[draws], axis=1) * np.exp(noise[number] / math.sqrt(2))
+            name: np.median(one.load_ms[draws], axis=1)
+            * np.exp(_AGREEMENT[name] * noise[number] / math.sqrt(2))
             for number, (name, one) in enumerate(found.items())
         }
     least = np.minimum.reduce(list(medians.values()))

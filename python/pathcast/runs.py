@@ -102,7 +102,7 @@ class PageReport:
 
     Attributes:
         name: the page's.
-        protocol: `http/1.1` or `h2`.
+        protocol: `http/1.1`, `h2` or `h3`.
         first_flow: the flow of its first connection; those of the others follow.
         connections: how many were opened.
         start_s: when the load began, in seconds of the run.

@@ -11,6 +11,8 @@ import pathcast
 from conftest import run
 
 SECRET = "token-of-a-person"
+#: The versions of HTTP over TCP.
+TCP = ("http/1.1", "h2")
 LOSSY = (
     "rate = '20 Mbit/s'\ndelay = '25 ms'\nqueue = '500 kB'\nloss = 0.01\n[reverse]\nloss = 0.0\n"
 )
@@ -117,15 +119,49 @@ def test_the_right_protocol_depends_on_loss_and_congestion_control():
     page = pathcast.Page.parse(json.dumps(har(images=60, size=30_000))).as_replica()
     clean = pathcast.Path.parse(LOSSY.replace("0.01", "0.0"))
     lossy = pathcast.Path.parse(LOSSY)
-    found = pathcast.predict_page(page, clean, loads=5)
+    found = pathcast.predict_page(page, clean, loads=5, protocols=TCP)
     assert found.choice == "h2"
     assert found.confidence > 0.85
-    found = pathcast.predict_page(page, lossy, loads=100)
+    found = pathcast.predict_page(page, lossy, loads=100, protocols=TCP)
     assert found.choice == "http/1.1"
     assert found.confidence > 0.95
     assert found.verdict().startswith("http/1.1 loads it sooner")
-    found = pathcast.predict_page(page, lossy, scheme="bbr", loads=100)
+    found = pathcast.predict_page(page, lossy, scheme="bbr", loads=100, protocols=TCP)
     assert found.choice == "h2"
+
+
+def test_http_3_saves_a_round_trip_and_another_where_the_browser_knows_the_servers():
+    page = pathcast.Page.parse("[[resources]]\nurl = 'https://a.org/'\nsize = '5 kB'\n")
+    path = pathcast.Path.parse("rate = '1 Gbit/s'\ndelay = '25 ms'")
+    for engine in ("simulator", "model"):
+        found = pathcast.predict_page(page, path, loads=1, engine=engine)
+        assert list(found.loads) == ["http/1.1", "h2", "h3"]
+        times = {name: round(one.plt_ms, -1) for name, one in found.loads.items()}
+        assert times == {"http/1.1": 150, "h2": 150, "h3": 100}, engine
+        assert found.choice == "h3"
+        early = pathcast.predict_page(page, path, loads=1, engine=engine, early_data=True)
+        times = {name: round(one.plt_ms, -1) for name, one in early.loads.items()}
+        assert times == {"http/1.1": 150, "h2": 150, "h3": 50}, engine
+
+
+def test_http_3_is_left_out_where_quic_has_no_such_sender():
+    page = pathcast.Page.parse("[[resources]]\nurl = 'https://a.org/'\nsize = '5 kB'\n")
+    path = pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '25 ms'")
+    for given in ({"scheme": "vegas"}, {"tls": "none"}):
+        found = pathcast.predict_page(page, path, loads=1, **given)
+        assert list(found.loads) == ["http/1.1", "h2"]
+    for scheme in ("reno", "bbr"):
+        found = pathcast.predict_page(page, path, loads=1, scheme=scheme)
+        assert list(found.loads) == ["http/1.1", "h2", "h3"]
+
+
+def test_a_first_window_that_holds_the_page_saves_round_trips_by_all_protocols():
+    page = pathcast.Page.parse("[[resources]]\nurl = 'https://a.org/'\nsize = '35 kB'\n")
+    path = pathcast.Path.parse("rate = '1 Gbit/s'\ndelay = '25 ms'")
+    small = pathcast.predict_page(page, path, loads=1)
+    large = pathcast.predict_page(page, path, loads=1, initial_window=40)
+    for name, one in small.loads.items():
+        assert 45 < one.plt_ms - large.loads[name].plt_ms < 105, name
 
 
 def test_two_equal_protocols_are_called_level():
@@ -173,10 +209,12 @@ def test_the_command_prints_json_with_the_promised_keys(archive):
     done = run("predict", "page", archive, "--loss", "0.01", "--loads", "20", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    for protocol in ("http/1.1", "h2"):
+    for protocol in ("http/1.1", "h2", "h3"):
         assert found[protocol]["p10"] <= found[protocol]["plt_ms"] <= found[protocol]["p90"]
-    assert found["choice"] in ("http/1.1", "h2")
-    assert 0.5 <= found["confidence"] <= 1
+    assert found["choice"] == min(
+        ("http/1.1", "h2", "h3"), key=lambda protocol: found[protocol]["plt_ms"]
+    )
+    assert 0.33 <= found["confidence"] <= 1
     assert found["engine"] == "simulator"
     assert (found["loss"], found["rtt_s"]) == (0.01, 0.05)
     # the same seed gives the same forecast
@@ -221,6 +259,7 @@ def test_a_report_has_waterfalls_and_what_the_choice_hangs_on(archive, tmp_path)
     for words in (
         "A typical load by http/1.1",
         "A typical load by h2",
+        "A typical load by h3",
         "servers use bbr",
         "no random loss",
     ):
@@ -236,7 +275,7 @@ def test_a_forecast_is_written_as_an_archive_that_is_read_again(archive, tmp_pat
     assert done.returncode == 0, done.stderr
     original = pathcast.Page.load(archive)
     pages = pathcast.Page.load_all(file)
-    assert [len(page.resources) for page in pages] == [41, 41]
+    assert [len(page.resources) for page in pages] == [41, 41, 41]
     found = pathcast.predict_page(
         original, pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '25 ms'"), loads=5
     )
@@ -269,7 +308,9 @@ def test_wrong_input_is_named(archive, tmp_path):
         "[[resources]]\nurl = 'https://a.org/c'\nsize = '1 kB'\nafter = 'https://a.org/b'\n"
     )
     assert "loop.toml:4:1: 'https://a.org/b' waits for itself".replace("'", '"') in error(loop)
-    assert "expected http/1.1 or h2" in error(archive, "--protocol", "h3")
+    assert "expected http/1.1, h2 or h3" in error(archive, "--protocol", "h4")
+    assert "QUIC has no vegas" in error(archive, "--protocol", "h3", "--scheme", "vegas")
+    assert "h3: it is always secured" in error(archive, "--protocol", "h3", "--tls", "none")
     assert "expected one of them" in error(archive, "--path", "demo", "--loss", "0.1")
     assert "expected a probability" in error(archive, "--loss", "7")
     assert "--rtt" in error(archive, "--rtt", "0")
@@ -335,8 +376,8 @@ def test_the_model_takes_microseconds_and_agrees_with_the_simulator():
     page = pathcast.Page.parse(json.dumps(har(images=60, size=30_000))).as_replica()
     for loss, choice in ((0.0, "h2"), (0.01, "http/1.1")):
         path = pathcast.Path.parse(LOSSY.replace("0.01", str(loss)))
-        model = pathcast.predict_page(page, path, engine="model", loads=100)
-        packets = pathcast.predict_page(page, path, loads=100)
+        model = pathcast.predict_page(page, path, engine="model", loads=100, protocols=TCP)
+        packets = pathcast.predict_page(page, path, loads=100, protocols=TCP)
         assert (model.engine, model.choice, packets.choice) == ("model", choice, choice)
         for name, one in model.loads.items():
             assert one.plt_ms == pytest.approx(packets.loads[name].plt_ms, rel=0.3), name

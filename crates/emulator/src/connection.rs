@@ -77,7 +77,7 @@ impl<'a> Sockets<'a> {
             receivers.extend(inside(host_at(from.opposite()), || {
                 let open = |flow: &Flow<'_>| match flow.spec.transport {
                     Transport::Tcp { .. } => Ok(None),
-                    Transport::Quic(_) | Transport::Udp => {
+                    Transport::Quic { .. } | Transport::Udp => {
                         datagram_socket(ip, flow, from.opposite()).map(Some)
                     }
                 };

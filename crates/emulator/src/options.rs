@@ -138,7 +138,7 @@ impl Options {
         let flows = self.scenario.flows.iter();
         flows.filter_map(|spec| match &spec.transport {
             Transport::Tcp { scheme, .. } => Some(scheme.as_str()),
-            Transport::Quic(_) | Transport::Udp => None,
+            Transport::Quic { .. } | Transport::Udp => None,
         })
     }
 
@@ -184,7 +184,7 @@ impl Options {
                     slow_start_after_idle,
                     ..
                 } => Some(*slow_start_after_idle),
-                Transport::Quic(_) | Transport::Udp => None,
+                Transport::Quic { .. } | Transport::Udp => None,
             });
         Settings {
             buffer_bytes: self.scenario.buffer_bytes(),
@@ -208,7 +208,7 @@ impl Options {
                     ecn,
                 },
             )),
-            Transport::Quic(_) | Transport::Udp => None,
+            Transport::Quic { .. } | Transport::Udp => None,
         })
     }
 

@@ -218,7 +218,10 @@ pub(crate) fn connect(
 ) -> Result<Option<Vec<Option<Box<QuicFlow>>>>, EmulatorError> {
     let flows = options.flows();
     let schemes = flows.iter().map(|flow| match flow.spec.transport {
-        Transport::Quic(scheme) => Some(scheme),
+        Transport::Quic {
+            scheme,
+            initial_window_packets,
+        } => Some((scheme, initial_window_packets)),
         Transport::Tcp { .. } | Transport::Udp => None,
     });
     let schemes: Vec<_> = schemes.collect();
@@ -230,8 +233,9 @@ pub(crate) fn connect(
     let mut ends = Vec::with_capacity(schemes.len());
     for (scheme, connection) in schemes.into_iter().zip(connections) {
         ends.push(match scheme {
-            Some(scheme) => {
-                let settings = settings(options, scheme);
+            Some((scheme, initial_window_packets)) => {
+                let settings =
+                    settings(options, scheme).with_initial_window(initial_window_packets);
                 let flow = QuicFlow::new(&settings, &identity, connection, begin)?;
                 Some(Box::new(flow))
             }

@@ -85,7 +85,7 @@ pub fn emulate_watched(
     let (log, conclusion, writer) = match wanted || flows.iter().any(|flow| in_messages(&flow)) {
         true => {
             let groups = options.scenario.flows.iter();
-            let sealed = groups.map(|spec| matches!(spec.transport, Transport::Quic(_)));
+            let sealed = groups.map(|spec| matches!(spec.transport, Transport::Quic { .. }));
             let (log, conclusion, writer) = packet_log(sealed.collect());
             (Some(log), Some(conclusion), Some((writer, splitter())))
         }
@@ -292,7 +292,7 @@ impl Run<'_> {
             let named = Named {
                 flow: flow.number,
                 data_to: End::source_of(flow.spec.heading).opposite(),
-                sealed: matches!(flow.spec.transport, Transport::Quic(_)),
+                sealed: matches!(flow.spec.transport, Transport::Quic { .. }),
             };
             ((flow.group as u16, connection.near_port), named)
         });

@@ -89,7 +89,7 @@ impl<'a> Session<'a> {
             watched: [false; 2],
             carrier: match spec.transport {
                 Transport::Udp => Carrier::Udp(Box::default()),
-                Transport::Quic(_) => stream(None),
+                Transport::Quic { .. } => stream(None),
                 Transport::Tcp { receive_window, .. } => stream(receive_window.fixed_bytes()),
             },
             outcome: FlowOutcome::default(),

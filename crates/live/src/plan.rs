@@ -116,7 +116,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
     for flow in &scenario.flows {
         match &flow.transport {
             Transport::Udp => return Err("got a flow of udp, expected tcp".into()),
-            Transport::Quic(scheme) => {
+            Transport::Quic { scheme, .. } => {
                 return Err(format!(
                     "got a flow of {}, expected one of TCP: QUIC runs in the emulator, by `pathcast \
                      emulate`",
@@ -197,7 +197,7 @@ fn common(flow: &FlowSpec) -> (bool, Beginning) {
                 ecn,
             },
         ),
-        Transport::Quic(_) | Transport::Udp => (true, Beginning::default()),
+        Transport::Quic { .. } | Transport::Udp => (true, Beginning::default()),
     }
 }
 

@@ -7,7 +7,7 @@ use pathcast_scenario::Message;
 use pathcast_window_law::{Cc, Epoch};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::model::{Law, MSS_BYTES, Model, PACKET_BYTES};
+use crate::model::{Law, LossCurve, MSS_BYTES, Model, PACKET_BYTES};
 
 /// A delay of the queue at which CUBIC leaves slow start (HyStart in Linux): an eighth of the round trip within these.
 const HYSTART_LEAST: Span = Span::from_millis(4);
@@ -68,9 +68,10 @@ pub struct Connection {
     /// Losses are drawn as a Poisson process: how much of its intensity is left until the next.
     until_loss: f64,
     recovers_until: Time,
-    /// Nothing is delivered before: the repair of a loss is missing.
-    blocked_until: Time,
-    waiting: VecDeque<(Message, f64)>,
+    /// Until when the repair of a loss is missing, and what that holds up: all of TCP's bytes, one stream of QUIC's.
+    blocked: Vec<(u32, Time)>,
+    /// What was not sent whole: its stream, and how many bytes are left.
+    waiting: VecDeque<(u32, Message, f64)>,
     rng: Xoshiro256PlusPlus,
 }
 
@@ -86,24 +87,47 @@ impl Connection {
             left: None,
             until_loss: exponential(&mut rng),
             recovers_until: Time::ZERO,
-            blocked_until: Time::ZERO,
+            blocked: Vec::new(),
             waiting: VecDeque::new(),
             rng,
         }
     }
 
-    pub fn write(&mut self, message: Message) {
-        self.waiting.push_back((message, message.bytes as f64));
+    /// Writes a message of a stream; TCP has one.
+    pub fn write(&mut self, stream: u32, message: Message) {
+        self.waiting
+            .push_back((stream, message, message.bytes as f64));
     }
 
-    /// Sends at `now` what the window allows of what was written; `more` gives further records, and `deliver` receives
-    /// each message that was sent whole, with the time of its arrival. Returns when to call again, if there is more.
+    /// A loss holds up a stream.
+    fn block(&mut self, now: Time, stream: u32, until: Time) {
+        self.blocked.retain(|(_, end)| *end > now);
+        self.blocked.push((stream, until));
+    }
+
+    fn blocked_until(&self, stream: u32) -> Time {
+        let of_stream = self.blocked.iter().filter(|(one, _)| *one == stream);
+        of_stream
+            .map(|(_, until)| *until)
+            .max()
+            .unwrap_or(Time::ZERO)
+    }
+
+    /// Whether anything waits or is in flight.
+    pub fn is_busy(&self, now: Time) -> bool {
+        !self.waiting.is_empty() || (now < self.round_end && self.used > 0.0)
+    }
+
+    /// Sends at `now` what the window allows of what was written, with losses by `curve`; `more` gives further records with their streams, and
+    /// `deliver` receives each message that was sent whole, with the time of its arrival. Returns when to call again, if
+    /// there is more.
     pub fn send(
         &mut self,
         now: Time,
         model: &Model,
+        curve: &LossCurve,
         link: &mut Link,
-        mut more: impl FnMut() -> Option<Message>,
+        mut more: impl FnMut() -> Option<(u32, Message)>,
         mut deliver: impl FnMut(Time, Message),
     ) -> Option<Time> {
         if now >= self.round_end {
@@ -111,17 +135,18 @@ impl Connection {
         }
         loop {
             if self.waiting.is_empty() {
-                self.write(more()?);
+                let (stream, message) = more()?;
+                self.write(stream, message);
             }
             let room = self.window - self.used;
             if room < 1e-9 {
                 return Some(self.end_round(model));
             }
-            let (message, left_bytes) = self.waiting.front_mut().expect("it is not empty");
+            let (stream, message, left_bytes) = self.waiting.front_mut().expect("it is not empty");
             let bytes = left_bytes.min(room * MSS_BYTES);
             *left_bytes -= bytes;
             let is_whole = *left_bytes < 0.5;
-            let message = *message;
+            let (stream, message) = (*stream, *message);
             if is_whole {
                 self.waiting.pop_front();
             }
@@ -130,8 +155,14 @@ impl Connection {
             let (leaves, is_full) = link.send(now, bytes);
             self.left = Some((self.left.map_or(leaves, |(first, _)| first), leaves));
             let arrives = leaves + half(model.rtt);
-            self.until_loss -= packets * model.curve.at(self.window);
+            self.until_loss -= packets * curve.at(self.window);
             if self.until_loss <= 0.0 || is_full {
+                if is_whole
+                    && self.waiting.is_empty()
+                    && let Some((stream, next)) = more()
+                {
+                    self.write(stream, next);
+                }
                 // what repairs it leaves when acknowledgments of later packets have come: a round trip later; at the
                 // end of all there are none, and a probe has to ask for them
                 let is_tail = self.waiting.is_empty() && is_whole;
@@ -140,11 +171,11 @@ impl Connection {
                 } else {
                     model.rtt
                 };
-                self.blocked_until = self.blocked_until.max(arrives + repair);
+                self.block(now, stream, arrives + repair);
                 self.lose(now, model);
             }
             if is_whole {
-                deliver(arrives.max(self.blocked_until), message);
+                deliver(arrives.max(self.blocked_until(stream)), message);
             }
         }
     }

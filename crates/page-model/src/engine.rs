@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::connection::{Connection, Link};
-use crate::model::Model;
+use crate::model::{LossCurve, Model};
 
 /// A page that takes longer has not come.
 const LONGEST_S: f64 = 300.0;
@@ -32,6 +32,8 @@ pub struct Loaded {
 enum Event {
     /// A message of the browser arrives, or one of the server.
     Arrives(Message),
+    /// QUIC has connected.
+    Opens,
     /// The server may send more.
     Sends,
 }
@@ -68,6 +70,10 @@ struct Run<'a> {
     link: Link,
     agenda: Agenda,
     draws: Xoshiro256PlusPlus,
+    /// A loss holds up only its stream.
+    has_streams: bool,
+    /// Servers take requests with the first packets.
+    early: bool,
 }
 
 /// Loads a page once; the losses are drawn with `seed`.
@@ -82,6 +88,8 @@ pub fn load(page: &Arc<Page>, http: Http, model: &Model, seed: u64) -> Loaded {
         link: Link::new(model),
         agenda: Agenda::default(),
         draws: seed::generator(seed, "page.losses"),
+        has_streams: http.protocol.is_over_quic(),
+        early: http.early_data,
     };
     let end = Time::ZERO + Span::from_secs(LONGEST_S);
     let mut now = Time::ZERO;
@@ -101,7 +109,7 @@ pub fn load(page: &Arc<Page>, http: Http, model: &Model, seed: u64) -> Loaded {
     }
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
     fn next(&self) -> Option<Time> {
         self.agenda.next().into_iter().chain(self.load.next()).min()
     }
@@ -113,6 +121,7 @@ impl Run<'_> {
         } else if let Some((number, event)) = self.agenda.pop() {
             match event {
                 Event::Arrives(message) => self.load.on_delivered(now, number, &message),
+                Event::Opens => self.load.on_connected(now, number),
                 Event::Sends => self.send(now, number),
             }
         }
@@ -120,6 +129,18 @@ impl Run<'_> {
 
     /// Takes over what browser and servers wrote.
     fn write(&mut self, now: Time) {
+        while let Some(number) = self.load.take_connecting() {
+            let seed = self.draws.next_u64();
+            let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+            self.connections[number] = Some(Connection::new(self.model, rng));
+            // QUIC opens in one round trip, and a server that is known takes requests at once
+            let opens = if self.early {
+                now
+            } else {
+                now + self.model.rtt
+            };
+            self.agenda.note(opens, number, Event::Opens);
+        }
         while let Some((number, message)) = self.load.take_written() {
             let opens = self.connections[number].is_none();
             let connection = self.connections[number].get_or_insert_with(|| {
@@ -127,7 +148,7 @@ impl Run<'_> {
                 Connection::new(self.model, Xoshiro256PlusPlus::seed_from_u64(seed))
             });
             if message.from == Side::Source {
-                connection.write(message);
+                connection.write(0, message);
                 self.send(now, number);
             } else {
                 // requests are small: they cross the empty path, after the handshake of TCP
@@ -142,16 +163,32 @@ impl Run<'_> {
         }
     }
 
+    /// The losses of as many connections as send now: fewer as objects run out.
+    fn curve(&self, now: Time) -> &'a LossCurve {
+        let busy = |one: &&Connection| one.is_busy(now);
+        let connections = match self.model.curves.len() {
+            1 => 1,
+            _ => self.connections.iter().flatten().filter(busy).count(),
+        };
+        self.model.curve(connections.max(1))
+    }
+
     /// The server of a connection sends what the window allows.
     fn send(&mut self, now: Time, number: usize) {
+        let curve = self.curve(now);
         let Some(connection) = &mut self.connections[number] else {
             return;
         };
         let again = connection.send(
             now,
             self.model,
+            curve,
             &mut self.link,
-            || self.load.take_record(now, number),
+            || {
+                let record = self.load.take_record(now, number)?;
+                let exchange = self.load.exchange(&record).filter(|_| self.has_streams);
+                Some((exchange.map_or(0, |one| one.resource), record))
+            },
             |at, message| self.agenda.note(at, number, Event::Arrives(message)),
         );
         if let Some(at) = again {

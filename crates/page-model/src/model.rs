@@ -76,8 +76,8 @@ pub struct Model {
     pub rate_bps: Option<f64>,
     /// What may wait before the link, in bytes.
     pub queue_bytes: f64,
-    /// Losses that no full queue causes.
-    pub curve: LossCurve,
+    /// Losses that no full queue causes: p(cwnd, npc) by the number of connections that send, at least one.
+    pub curves: Vec<(usize, LossCurve)>,
     /// Of the servers.
     pub law: Law,
     /// First window in packets.
@@ -92,10 +92,17 @@ impl Model {
             rtt,
             rate_bps,
             queue_bytes: rate_bps.map_or(f64::INFINITY, |rate| rate * rtt.as_secs() / 8.0),
-            curve,
+            curves: vec![(1, curve)],
             law: Law::of(scheme),
             initial_window: 10.0,
         }
+    }
+
+    /// The curve of the nearest number of connections, of the smaller one of two.
+    pub(crate) fn curve(&self, connections: usize) -> &LossCurve {
+        let distance = |(number, _): &&(usize, LossCurve)| (number.abs_diff(connections), *number);
+        let nearest = self.curves.iter().min_by_key(distance);
+        &nearest.expect("there is at least one").1
     }
 
     /// Packets that the empty path holds; infinite without a link.

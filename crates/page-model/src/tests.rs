@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use pathcast_path::Span;
-use pathcast_scenario::{Http, Page, Protocol};
+use pathcast_scenario::{Http, Page, Protocol, StreamOrder};
 
 use super::*;
 
@@ -45,6 +45,13 @@ fn without_a_link_and_losses_only_round_trips_count() {
     // the images in one more; in HTTP/1.1 one on the open connection, and five others after two more
     assert_eq!(median_ms(&page(6, 1000), Protocol::Http2, &free), 200.0);
     assert_eq!(median_ms(&page(12, 1000), Protocol::Http1, &free), 350.0);
+    // QUIC opens in one round trip, and in none where the server is known
+    assert_eq!(median_ms(&page(6, 1000), Protocol::Http3, &free), 150.0);
+    let early = Http {
+        early_data: true,
+        ..Http::new(Protocol::Http3)
+    };
+    assert_eq!(load(&page(6, 1000), early, &free, 1).load_ms, Some(100.0));
     // 10, 20 and 40 packets hold 100 kB: the document took 7 of the first window
     let slow_start = median_ms(&page(1, 100_000), Protocol::Http2, &free);
     assert!((250.0..=350.0).contains(&slow_start), "{slow_start}");
@@ -79,6 +86,22 @@ fn the_right_protocol_depends_on_loss_and_congestion_control() {
     assert!(h1 < 0.8 * h2, "{h1} {h2}");
     let (h1, h2) = both("bbr", 0.02);
     assert!(h2 < h1, "{h1} {h2}");
+    // a stream that waits for a repair holds up no other: the page takes as long, its resources come sooner
+    let mean_ms = |protocol| {
+        let http = Http {
+            streams: StreamOrder::Priority,
+            ..Http::new(protocol)
+        };
+        let model = model("cubic", Some(20e6), 0.02);
+        let loads = (0..41).map(|seed| load(&page, http, &model, seed).times);
+        let ends = loads.flatten().filter_map(|times| times.finished);
+        let (count, sum) = ends.fold((0.0, 0.0), |(count, sum), at| {
+            (count + 1.0, sum + at.as_secs() * 1e3)
+        });
+        sum / count
+    };
+    let (h2, h3) = (mean_ms(Protocol::Http2), mean_ms(Protocol::Http3));
+    assert!(h3 < 0.97 * h2, "{h2} {h3}");
 }
 
 #[test]
@@ -105,6 +128,32 @@ fn the_loss_curve_counts_where_the_window_is() {
     let slower = |protocol| median_ms(&page, protocol, &model) / median_ms(&page, protocol, &clean);
     assert!(slower(Protocol::Http2) > 1.1, "{}", slower(Protocol::Http2));
     assert!(slower(Protocol::Http1) < 1.1, "{}", slower(Protocol::Http1));
+}
+
+#[test]
+fn losses_are_those_of_as_many_connections_as_send() {
+    let clean = model("cubic", Some(20e6), 0.0);
+    let lossy = LossCurve::constant(0.05);
+    let with = |number| Model {
+        curves: vec![(number, lossy.clone()), (20, LossCurve::constant(0.0))],
+        ..clean.clone()
+    };
+    let alone = page(0, 1);
+    let many = page(60, 20_000);
+    let slower = |page: &Arc<Page>, protocol, model: &Model| {
+        median_ms(page, protocol, model) / median_ms(page, protocol, &clean)
+    };
+    // six connections are nearer to 2 than to 20, and one to 1
+    assert!(slower(&many, Protocol::Http1, &with(2)) > 1.1);
+    assert!(slower(&many, Protocol::Http2, &with(1)) > 1.5);
+    // six are nearer to 6 than to 1: losses of one connection count where one sends
+    let six = Model {
+        curves: vec![(1, LossCurve::constant(0.0)), (6, lossy.clone())],
+        ..clean.clone()
+    };
+    assert!(slower(&many, Protocol::Http1, &six) > 1.1);
+    assert!((slower(&many, Protocol::Http2, &six) - 1.0).abs() < 0.01);
+    assert!((slower(&alone, Protocol::Http1, &six) - 1.0).abs() < 0.01);
 }
 
 #[test]

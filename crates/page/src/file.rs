@@ -1,6 +1,6 @@
 //! The text form of a page. `docs/reference/page-file.md` is the reference.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use pathcast_path::reader::{Field, Read, SIZE, TIME, Table, Trouble, document, quoted};
@@ -8,7 +8,7 @@ use pathcast_path::{PathError, Size, Span};
 use toml::de::DeTable;
 
 use crate::har::{self, HarPage};
-use crate::page::{Cause, Kind, Node, Page, Resource, Task};
+use crate::page::{Cause, Kind, Node, Page, Resource, Task, origin_of};
 
 const RESOURCE_KEYS: [&str; 10] = [
     "id",
@@ -48,6 +48,9 @@ impl Page {
     /// The page as TOML; [`Page::parse`] reads it back.
     pub fn to_toml(&self) -> String {
         let mut text = format!("name = {}\n", quoted(&self.name));
+        if !self.coalesced.is_empty() {
+            let _ = writeln!(text, "coalesced = {}", self.coalesced_to_toml());
+        }
         for keys in self.resources.iter().map(|one| self.resource_keys(one)) {
             let _ = writeln!(text, "\n[[resources]]\n{}", keys.join("\n"));
         }
@@ -65,12 +68,25 @@ impl Page {
             .iter()
             .map(|one| table(self.resource_keys(one)));
         let tasks = self.tasks.iter().map(|one| table(self.task_keys(one)));
+        let coalesced = match self.coalesced.is_empty() {
+            true => String::new(),
+            false => format!("coalesced = {}, ", self.coalesced_to_toml()),
+        };
         format!(
-            "{{ name = {}, resources = [{}], tasks = [{}] }}",
+            "{{ name = {}, {coalesced}resources = [{}], tasks = [{}] }}",
             quoted(&self.name),
             resources.collect::<Vec<_>>().join(", "),
             tasks.collect::<Vec<_>>().join(", ")
         )
+    }
+
+    fn coalesced_to_toml(&self) -> String {
+        let group = |origins: &Vec<String>| {
+            let quoted: Vec<_> = origins.iter().map(|one| quoted(one)).collect();
+            format!("[{}]", quoted.join(", "))
+        };
+        let groups: Vec<_> = self.coalesced.iter().map(group).collect();
+        format!("[{}]", groups.join(", "))
     }
 
     fn resource_keys(&self, resource: &Resource) -> Vec<String> {
@@ -143,7 +159,7 @@ pub fn read(content: &[u8], file: &str) -> Result<Vec<HarPage>, PathError> {
 }
 
 fn read_table(root: &DeTable<'_>, at: usize) -> Read<Page> {
-    let root = Table::new(root, at, &["name", "resources", "tasks"])?;
+    let root = Table::new(root, at, &["name", "coalesced", "resources", "tasks"])?;
     let name = root.or("name", String::new(), |field| {
         Ok(field.text("text")?.into())
     })?;
@@ -193,10 +209,15 @@ fn read_table(root: &DeTable<'_>, at: usize) -> Read<Page> {
             blocks_load: row.or("blocks_load", true, |field| field.boolean())?,
         });
     }
+    let coalesced = match root.get("coalesced") {
+        None => Vec::new(),
+        Some(field) => coalesced(field, &resources)?,
+    };
     let page = Page {
         name,
         resources,
         tasks,
+        coalesced,
     };
     page.check().map_err(|error| {
         let of = match error.node {
@@ -210,6 +231,29 @@ fn read_table(root: &DeTable<'_>, at: usize) -> Read<Page> {
         }
     })?;
     Ok(page)
+}
+
+/// Groups of origins, each of some resource.
+fn coalesced(field: Field<'_, '_>, resources: &[Resource]) -> Read<Vec<Vec<String>>> {
+    let known: HashSet<&str> = resources.iter().map(Resource::origin).collect();
+    let mut seen = HashSet::new();
+    let mut groups = Vec::new();
+    for group in field.list("lists of origins")? {
+        let mut origins = Vec::new();
+        for item in group.list("a list of origins")? {
+            let text = item.text("an origin such as \"https://example.org\"")?;
+            let origin = clean_url(text).map(|url| origin_of(&url).to_string());
+            let Some(origin) = origin.filter(|one| known.contains(one.as_str())) else {
+                return item.wrong(format_args!("got {text:?}, which no resource comes from"));
+            };
+            if !seen.insert(origin.clone()) {
+                return item.wrong(format_args!("got {origin:?} twice"));
+            }
+            origins.push(origin);
+        }
+        groups.push(origins);
+    }
+    Ok(groups)
 }
 
 /// Notes the name of a node, which must be its alone.

@@ -157,10 +157,15 @@ pub struct Resource {
 impl Resource {
     /// Scheme, host and port.
     pub fn origin(&self) -> &str {
-        let host = self.url.find("://").map_or(0, |at| at + 3);
-        let end = self.url[host..].find('/');
-        &self.url[..end.map_or(self.url.len(), |end| host + end)]
+        origin_of(&self.url)
     }
+}
+
+/// Scheme, host and port of a URL.
+pub(crate) fn origin_of(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find('/');
+    &url[..end.map_or(url.len(), |end| host + end)]
 }
 
 /// What the browser computes. Tasks run one after another.
@@ -185,6 +190,9 @@ pub struct Page {
     pub resources: Vec<Resource>,
     /// In any order.
     pub tasks: Vec<Task>,
+    /// Origins that one server has a certificate for: a connection of HTTP/2 or HTTP/3 serves all of a group. An origin is
+    /// in one group at most.
+    pub coalesced: Vec<Vec<String>>,
 }
 
 /// A page that cannot be loaded.
@@ -279,12 +287,39 @@ impl Page {
         (names, of_each)
     }
 
+    /// How many servers the browser connects to by a protocol, and the number of that of each resource: those of its
+    /// origins, of which coalesced ones are one by HTTP/2 and HTTP/3.
+    pub fn servers(&self, protocol: Protocol) -> (usize, Vec<usize>) {
+        let (names, mut of_each) = self.origins();
+        if protocol == Protocol::Http1 || self.coalesced.is_empty() {
+            return (names.len(), of_each);
+        }
+        let groups = self.coalesced.iter().enumerate();
+        let group_of: HashMap<&str, usize> = groups
+            .flat_map(|(group, origins)| origins.iter().map(move |one| (one.as_str(), group)))
+            .collect();
+        let (mut of_group, mut count) = (HashMap::new(), 0);
+        let mut fresh = || {
+            count += 1;
+            count - 1
+        };
+        let servers: Vec<usize> = names
+            .iter()
+            .map(|name| match group_of.get(name) {
+                Some(group) => *of_group.entry(group).or_insert_with(&mut fresh),
+                None => fresh(),
+            })
+            .collect();
+        of_each.iter_mut().for_each(|one| *one = servers[*one]);
+        (count, of_each)
+    }
+
     /// The most connections that a browser opens for it.
     pub fn connections(&self, protocol: Protocol) -> usize {
-        let (names, of_each) = self.origins();
-        let mut resources = vec![0; names.len()];
-        for origin in of_each {
-            resources[origin] += 1;
+        let (servers, of_each) = self.servers(protocol);
+        let mut resources = vec![0; servers];
+        for server in of_each {
+            resources[server] += 1;
         }
         let most = protocol.connections_per_origin();
         resources
@@ -300,6 +335,7 @@ impl Page {
             return self;
         };
         let home = first.origin().to_string();
+        self.coalesced.clear();
         for resource in &mut self.resources {
             let (origin, path) = resource.url.split_at(resource.origin().len());
             if origin != home {

@@ -101,8 +101,11 @@ impl PageSpec {
     }
 }
 
-/// A path for the model: its round-trip time in seconds, its rate in bit/s, what may wait in bytes, and points of p(cwnd).
-type ModelPath = (f64, Option<f64>, Option<f64>, Vec<(f64, f64)>);
+/// Points of p(cwnd) with so many connections.
+type Curve = (usize, Vec<(f64, f64)>);
+
+/// A path for the model: its round-trip time in seconds, its rate in bit/s, what may wait in bytes, and its loss curves.
+type ModelPath = (f64, Option<f64>, Option<f64>, Vec<Curve>);
 
 /// Loads a page by the model over each of `paths`, with a seed more each time; the tables of [`load_pages`]. A page ends
 /// with its load event: what comes later is NaN.
@@ -115,7 +118,8 @@ pub fn model_pages<'py>(
     tls: &str,
     certificate_bytes: u64,
     dns_s: f64,
-    streams: &str,
+    streams: Option<&str>,
+    early_data: bool,
     scheme: &str,
     initial_window: f64,
     paths: Vec<ModelPath>,
@@ -125,19 +129,33 @@ pub fn model_pages<'py>(
     let protocol: Protocol = protocol
         .parse()
         .map_err(|error: pathcast_scenario::UnknownProtocol| wrong(error.to_string()))?;
+    let defaults = Http::new(protocol);
     let http = Http {
         tls: tls.parse().map_err(wrong)?,
         certificate_bytes,
         dns: Span::from_secs(dns_s),
-        streams: streams.parse().map_err(wrong)?,
-        ..Http::new(protocol)
+        streams: match streams {
+            Some(order) => order.parse().map_err(wrong)?,
+            None => defaults.streams,
+        },
+        early_data: early_data && protocol.is_over_quic(),
+        ..defaults
     };
     let mut loaded = Vec::new();
-    for (number, (rtt_s, rate_bps, queue_bytes, points)) in (0..).zip(paths) {
-        let curve = LossCurve::of_points(points);
-        let curve = curve.ok_or_else(|| wrong("the loss curve has no valid points".into()))?;
-        let model = Model::new(scheme, Span::from_secs(rtt_s), rate_bps, curve);
+    for (number, (rtt_s, rate_bps, queue_bytes, curves)) in (0..).zip(paths) {
+        let curves = curves.into_iter().map(|(connections, points)| {
+            let curve = LossCurve::of_points(points);
+            let curve = curve.ok_or_else(|| wrong("the loss curve has no valid points".into()));
+            Ok((connections, curve?))
+        });
+        let curves = curves.collect::<PyResult<Vec<_>>>()?;
+        if curves.is_empty() {
+            return Err(wrong("got no loss curve, expected at least one".into()));
+        }
+        let none = LossCurve::constant(0.0);
+        let model = Model::new(scheme, Span::from_secs(rtt_s), rate_bps, none);
         let model = Model {
+            curves,
             initial_window,
             queue_bytes: queue_bytes.unwrap_or(model.queue_bytes),
             ..model

@@ -14,6 +14,7 @@ use noq_proto::{
 };
 use pathcast_scenario::{QuicScheme, UNSENT_BYTES};
 
+use crate::exchanges::Exchanges;
 use crate::identity::SERVER_NAME;
 use crate::ledger::{Packet, Sender, SharedLedger, Watched};
 use crate::ranges::Frontier;
@@ -41,6 +42,10 @@ pub struct Settings {
     pub datagram_bytes: u16,
     /// The most bytes that may be in flight, or wait to be read.
     pub window_bytes: u64,
+    /// The most exchanges that may be open at once.
+    pub exchanges: u32,
+    /// First window in datagrams; none: that of RFC 9002, section 7.2.
+    pub initial_window_packets: Option<u32>,
 }
 
 /// How an endpoint draws random numbers and protects packets.
@@ -72,7 +77,24 @@ impl Settings {
             },
             datagram_bytes: MTU_BYTES - UDP_BYTES - ip_bytes,
             window_bytes,
+            exchanges: 0,
+            initial_window_packets: None,
         }
+    }
+
+    /// The same with a first window of so many datagrams.
+    #[must_use]
+    pub const fn with_initial_window(self, packets: Option<u32>) -> Self {
+        Self {
+            initial_window_packets: packets,
+            ..self
+        }
+    }
+
+    /// The same, for a client that opens up to so many exchanges at once.
+    #[must_use]
+    pub const fn with_exchanges(self, exchanges: u32) -> Self {
+        Self { exchanges, ..self }
     }
 
     fn transport(&self, ledger: &SharedLedger) -> Result<TransportConfig, QuicError> {
@@ -84,8 +106,10 @@ impl Settings {
         }
         let window = VarInt::from_u64(self.window_bytes)
             .map_err(|error| QuicError::Setup(error.to_string()))?;
-        // RFC 9002, section 7.2
-        let initial_window = 14_720.clamp(2 * datagram, 10 * datagram);
+        let initial_window = match self.initial_window_packets {
+            Some(packets) => u64::from(packets) * datagram,
+            None => 14_720.clamp(2 * datagram, 10 * datagram),
+        };
         let factory: Arc<dyn ControllerFactory + Send + Sync> = match self.controller {
             Controller::Cubic => {
                 let mut cubic = CubicConfig::default();
@@ -115,7 +139,7 @@ impl Settings {
             .mtu_discovery_config(None)
             .enable_segmentation_offload(false)
             .max_idle_timeout(None)
-            .max_concurrent_bidi_streams(VarInt::from_u32(0))
+            .max_concurrent_bidi_streams(VarInt::from_u32(self.exchanges))
             .max_concurrent_uni_streams(VarInt::from_u32(1))
             .datagram_receive_buffer_size(None)
             .stream_receive_window(window)
@@ -136,14 +160,17 @@ impl Settings {
     }
 }
 
-/// One end of a connection with one stream each way.
+/// One end of a connection with one stream each way, and exchanges.
 ///
 /// After each call that may change something, take datagrams by [`Endpoint::transmit`] until there are
 /// none, and then read [`Endpoint::timeout`].
 pub struct Endpoint {
     endpoint: noq_proto::Endpoint,
-    connection: Option<(ConnectionHandle, Connection)>,
+    pub(crate) connection: Option<(ConnectionHandle, Connection)>,
+    /// Of a client that has not connected yet.
+    client: Option<ClientConfig>,
     ledger: SharedLedger,
+    open: bool,
     confirmed: bool,
     failed: Option<QuicError>,
     answers: VecDeque<Vec<u8>>,
@@ -151,6 +178,7 @@ pub struct Endpoint {
     incoming: Option<StreamId>,
     written: u64,
     read: Frontier,
+    pub(crate) exchanges: Exchanges,
 }
 
 impl Endpoint {
@@ -164,15 +192,16 @@ impl Endpoint {
         remote: SocketAddr,
         now: Instant,
     ) -> Result<Self, QuicError> {
-        Self::client_of(Kind::Networked, settings, identity, remote, now)
+        let mut end = Self::client_of(Kind::Networked, settings, identity)?;
+        end.connect(remote, now)?;
+        Ok(end)
     }
 
+    /// One that has not connected yet.
     pub(crate) fn client_of(
         kind: Kind,
         settings: &Settings,
         identity: &Identity,
-        remote: SocketAddr,
-        now: Instant,
     ) -> Result<Self, QuicError> {
         let ledger = SharedLedger::default();
         let crypto = Noting {
@@ -184,9 +213,21 @@ impl Endpoint {
         config.transport_config(Arc::new(settings.transport(&ledger)?));
         let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, None, false);
         let mut end = Self::new(endpoint, ledger);
-        let connection = end.endpoint.connect(now, config, remote, SERVER_NAME);
-        end.connection = Some(connection.map_err(|error| QuicError::Setup(error.to_string()))?);
+        end.client = Some(config);
         Ok(end)
+    }
+
+    /// A client that has not connected yet begins to.
+    pub(crate) fn connect(&mut self, remote: SocketAddr, now: Instant) -> Result<(), QuicError> {
+        let Some(config) = self.client.take() else {
+            return Ok(());
+        };
+        let connection = self.endpoint.connect(now, config, remote, SERVER_NAME);
+        let connection = connection.map_err(|error| QuicError::Setup(error.to_string()))?;
+        // a server that is known takes requests at once
+        self.open = connection.1.has_0rtt();
+        self.connection = Some(connection);
+        Ok(())
     }
 
     /// The end that a client connects to.
@@ -222,7 +263,9 @@ impl Endpoint {
         Self {
             endpoint,
             connection: None,
+            client: None,
             ledger,
+            open: false,
             confirmed: false,
             failed: None,
             answers: VecDeque::new(),
@@ -230,6 +273,7 @@ impl Endpoint {
             incoming: None,
             written: 0,
             read: Frontier::default(),
+            exchanges: Exchanges::default(),
         }
     }
 
@@ -324,15 +368,19 @@ impl Endpoint {
         }
         while let Some(event) = connection.poll() {
             match event {
-                Event::Connected => self.outgoing = connection.streams().open(Dir::Uni),
+                Event::Connected => {
+                    self.open = true;
+                    self.outgoing = connection.streams().open(Dir::Uni);
+                }
                 Event::HandshakeConfirmed => self.confirmed = true,
                 Event::ConnectionLost { reason } => {
                     let reason = reason.to_string();
                     self.failed.get_or_insert(QuicError::Lost(reason));
                 }
-                Event::Stream(StreamEvent::Opened { dir }) => {
-                    self.incoming = self.incoming.or(connection.streams().accept(dir));
+                Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
+                    self.incoming = self.incoming.or(connection.streams().accept(Dir::Uni));
                 }
+                Event::Stream(event) => self.exchanges.note(connection, &event),
                 _ => {}
             }
         }
@@ -341,6 +389,11 @@ impl Endpoint {
     /// Whether the handshake is over and both ends know: bytes can be written.
     pub const fn is_connected(&self) -> bool {
         self.confirmed && self.outgoing.is_some() && self.failed.is_none()
+    }
+
+    /// Whether exchanges may begin: the handshake is over for this end, or it knows the server from before.
+    pub const fn is_open(&self) -> bool {
+        self.open && self.failed.is_none()
     }
 
     /// Why the connection has ended, if so.
@@ -362,12 +415,20 @@ impl Endpoint {
     /// # Errors
     /// There is no connection, or it has ended.
     pub fn write(&mut self, bytes: u64) -> Result<u64, QuicError> {
-        let lost = |why: &str| QuicError::Lost(why.to_string());
-        if let Some(failed) = &self.failed {
-            return Err(failed.clone());
+        match self.outgoing {
+            Some(stream) => self.write_stream(stream, bytes),
+            None => Err(self.unconnected()),
         }
-        let (Some((_, connection)), Some(stream)) = (&mut self.connection, self.outgoing) else {
-            return Err(lost("not connected yet"));
+    }
+
+    fn unconnected(&self) -> QuicError {
+        let failed = self.failed.clone();
+        failed.unwrap_or_else(|| QuicError::Lost("not connected yet".into()))
+    }
+
+    pub(crate) fn write_stream(&mut self, stream: StreamId, bytes: u64) -> Result<u64, QuicError> {
+        let (Some((_, connection)), None) = (&mut self.connection, &self.failed) else {
+            return Err(self.unconnected());
         };
         let mut taken = 0;
         while taken < bytes {
@@ -379,7 +440,7 @@ impl Endpoint {
             {
                 Ok(written) => taken += written as u64,
                 Err(WriteError::Blocked) => break,
-                Err(error) => return Err(lost(&error.to_string())),
+                Err(error) => return Err(QuicError::Lost(error.to_string())),
             }
         }
         self.written += taken;
@@ -419,7 +480,11 @@ impl Endpoint {
     /// compacts a buffer with many small pieces, and then takes the number of bytes that were read out of
     /// order for an offset, and throws away all that is before it.
     fn drain(&mut self) {
-        if let (Some((_, connection)), Some(stream)) = (&mut self.connection, self.incoming)
+        let Some((_, connection)) = &mut self.connection else {
+            return;
+        };
+        self.exchanges.drain(connection);
+        if let Some(stream) = self.incoming
             && let Ok(mut chunks) = connection.recv_stream(stream).read(false)
         {
             while let Ok(Some(chunk)) = chunks.next(usize::MAX) {

@@ -6,10 +6,10 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
-/// Calls `take` with the bytes in each `STREAM` frame of a packet's open payload.
+/// Calls `take` with the number of the stream and the bytes in each `STREAM` frame of a packet's open payload.
 pub(crate) fn stream_bytes(
     payload: &[u8],
-    mut take: impl FnMut(Range<u64>),
+    mut take: impl FnMut(u64, Range<u64>),
 ) -> Result<(), Unreadable> {
     let mut rest = Reader(payload);
     while !rest.0.is_empty() {
@@ -36,14 +36,14 @@ pub(crate) fn stream_bytes(
             }
             0x07 => rest.counted()?, // NEW_TOKEN
             kind @ 0x08..=0x0f => {
-                rest.numbers(1)?; // which stream: there is one each way
+                let stream = rest.number()?;
                 let first = if kind & 4 == 0 { 0 } else { rest.number()? };
                 let size = match kind & 2 {
                     0 => rest.0.len() as u64,
                     _ => rest.number()?,
                 };
                 rest.skip(size)?;
-                take(first..first.checked_add(size).ok_or(Unreadable)?);
+                take(stream, first..first.checked_add(size).ok_or(Unreadable)?);
             }
             0x18 => {
                 rest.numbers(2)?; // NEW_CONNECTION_ID
@@ -104,9 +104,9 @@ mod tests {
 
     use super::*;
 
-    fn read(payload: &[u8]) -> Result<Vec<Range<u64>>, Unreadable> {
+    fn read(payload: &[u8]) -> Result<Vec<(u64, Range<u64>)>, Unreadable> {
         let mut found = Vec::new();
-        stream_bytes(payload, |range| found.push(range)).map(|()| found)
+        stream_bytes(payload, |stream, range| found.push((stream, range))).map(|()| found)
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
             &[0x0c, 0x02, 0x7f, 0xff, 1, 2],
         ]
         .concat();
-        assert_eq!(read(&payload), Ok(vec![0..3, 0x3fff..0x4001]));
+        assert_eq!(read(&payload), Ok(vec![(2, 0..3), (2, 0x3fff..0x4001)]));
         assert_eq!(read(&[]), Ok(vec![]));
     }
 

@@ -37,17 +37,17 @@ pub struct Sender {
     pub pacing_bytes_per_s: Option<u64>,
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// Bytes of the stream that were sent at least once.
+    /// Bytes of streams that were sent at least once.
     pub sent_bytes: u64,
-    /// Bytes of the stream acknowledged from its beginning on.
+    /// Bytes of streams acknowledged from their beginnings on.
     pub acknowledged_bytes: u64,
-    /// Packets with bytes of the stream that had been sent before.
+    /// Packets with bytes of a stream that had been sent before.
     pub resent_packets: u64,
     /// Packets that were given up for lost.
     pub lost_packets: u64,
     /// Times that acknowledgments came.
     pub acknowledgments: u64,
-    /// The most bytes of the stream in one packet.
+    /// The most bytes of streams in one packet.
     pub largest_payload_bytes: u64,
     /// Packets whose content could not be read: what is said of bytes is then too little.
     pub unreadable_packets: u64,
@@ -72,19 +72,30 @@ impl Sender {
     }
 }
 
+/// Bytes of one stream, by its number.
+type Piece = (u64, Range<u64>);
+
+/// What became of a stream.
+#[derive(Debug, Default)]
+struct Sent {
+    /// Bytes before this one were sent.
+    end: u64,
+    acknowledged: Frontier,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     sender: Sender,
-    acknowledged: Frontier,
-    /// Bytes of the stream in packets in flight, by the packets' numbers.
-    under_way: BTreeMap<u64, Vec<Range<u64>>>,
+    streams: BTreeMap<u64, Sent>,
+    /// What packets in flight hold, by the packets' numbers.
+    under_way: BTreeMap<u64, Vec<Piece>>,
     /// Whether packets are kept until they are taken, and those.
     keep: bool,
     packets: Vec<Packet>,
     /// The packet that is being sealed.
     number: u64,
-    open: Vec<Range<u64>>,
+    open: Vec<Piece>,
 }
 
 impl Ledger {
@@ -111,8 +122,8 @@ impl Ledger {
         self.open.clear();
     }
 
-    pub(crate) fn stream_bytes(&mut self, bytes: Range<u64>) {
-        self.open.push(bytes);
+    pub(crate) fn stream_bytes(&mut self, stream: u64, bytes: Range<u64>) {
+        self.open.push((stream, bytes));
     }
 
     pub(crate) const fn unreadable(&mut self) {
@@ -121,19 +132,19 @@ impl Ledger {
 
     pub(crate) fn end_packet(&mut self, seal: u64) {
         let sender = &mut self.sender;
-        let again = self
-            .open
-            .iter()
-            .any(|bytes| bytes.start < sender.sent_bytes && !bytes.is_empty());
-        sender.resent_packets += u64::from(again);
-        let payload = self.open.iter().map(|bytes| bytes.end - bytes.start);
+        let payload = self.open.iter().map(|(_, bytes)| bytes.end - bytes.start);
         sender.largest_payload_bytes = sender.largest_payload_bytes.max(payload.sum());
-        for bytes in &self.open {
-            sender.sent_bytes = sender.sent_bytes.max(bytes.end);
+        let mut again = false;
+        for (stream, bytes) in &self.open {
+            let sent = self.streams.entry(*stream).or_default();
+            again |= bytes.start < sent.end && !bytes.is_empty();
+            sender.sent_bytes += bytes.end.saturating_sub(sent.end);
+            sent.end = sent.end.max(bytes.end);
         }
+        sender.resent_packets += u64::from(again);
         if self.keep {
             // retransmitted bytes need not be contiguous: report each piece
-            let pieces = self.open.iter().cloned();
+            let pieces = self.open.iter().map(|(_, bytes)| bytes.clone());
             let none = self.open.is_empty().then_some(0..0);
             let packets = pieces.chain(none).map(|bytes| Packet { seal, bytes });
             self.packets.extend(packets);
@@ -145,10 +156,12 @@ impl Ledger {
     }
 
     fn acknowledged(&mut self, number: u64) {
-        for bytes in self.under_way.remove(&number).unwrap_or_default() {
-            self.acknowledged.add(bytes);
+        for (stream, bytes) in self.under_way.remove(&number).unwrap_or_default() {
+            let acknowledged = &mut self.streams.entry(stream).or_default().acknowledged;
+            let before = acknowledged.whole();
+            acknowledged.add(bytes);
+            self.sender.acknowledged_bytes += acknowledged.whole() - before;
         }
-        self.sender.acknowledged_bytes = self.acknowledged.whole();
     }
 
     fn lost(&mut self, number: u64) {

@@ -16,7 +16,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(40);
 type Way = BinaryHeap<Reverse<(Instant, u64, usize, Vec<u8>)>>;
 
 /// The ends of a connection. Time 0 is when both know that they are connected; as in the emulator, the last
-/// datagrams of the handshake are still in transit then.
+/// datagrams of the handshake are still in transit then. Ends that are [apart](Self::apart) at time 0 connect later,
+/// and whoever moves their datagrams moves those of the handshake too.
 ///
 /// Packets of data are not encrypted, because they do not leave this process; they have the size of
 /// encrypted ones. The same seed gives the same packets and timers, except with BBR: noq draws the times of
@@ -26,6 +27,8 @@ pub struct Pair {
     zero: Instant,
     /// The last datagrams of the handshake.
     last: Way,
+    /// The end that connects.
+    client: usize,
 }
 
 impl Pair {
@@ -40,23 +43,66 @@ impl Pair {
         seed: u64,
         travel: impl Fn(usize, usize) -> Duration,
     ) -> Result<Self, QuicError> {
+        let mut pair = Self::apart(settings, identity, seed, 0)?;
+        pair.open(Duration::ZERO)?;
+        pair.shake_hands(travel)?;
+        Ok(pair)
+    }
+
+    /// Ends that have not connected; end `client` will, by [`open`](Self::open).
+    ///
+    /// # Errors
+    /// The settings are invalid.
+    pub fn apart(
+        settings: &Settings,
+        identity: &Identity,
+        seed: u64,
+        client: usize,
+    ) -> Result<Self, QuicError> {
         // virtual times are this and a duration: Instant has no other constructor
         static ORIGIN: OnceLock<Instant> = OnceLock::new();
-        let begin = *ORIGIN.get_or_init(Instant::now);
-        let kind = |end: u8| {
-            let mut bytes = [end; 32];
+        let kind = |end: usize| {
+            let mut bytes = [u8::from(end != client); 32];
             bytes[..8].copy_from_slice(&seed.to_be_bytes());
             Kind::InMemory { seed: bytes }
         };
-        let client = Endpoint::client_of(kind(0), settings, identity, address(1), begin)?;
-        let server = Endpoint::server_of(kind(1), settings, identity)?;
-        let mut pair = Self {
-            ends: [client, server],
-            zero: begin,
-            last: Way::new(),
+        let end = |end| match end == client {
+            true => Endpoint::client_of(kind(end), settings, identity),
+            false => Endpoint::server_of(kind(end), settings, identity),
         };
-        pair.shake_hands(travel)?;
-        Ok(pair)
+        Ok(Self {
+            ends: [end(0)?, end(1)?],
+            zero: *ORIGIN.get_or_init(Instant::now),
+            last: Way::new(),
+            client,
+        })
+    }
+
+    /// The client begins to connect, `at` after time 0.
+    ///
+    /// # Errors
+    /// TLS refuses the server's name.
+    pub fn open(&mut self, at: Duration) -> Result<(), QuicError> {
+        self.ends[self.client].connect(address(1 - self.client), self.zero + at)
+    }
+
+    /// Connects, and waits for the sessions that the server of `identity` gives.
+    pub(crate) fn visit(settings: &Settings, identity: &Identity) -> Result<(), QuicError> {
+        let way = Duration::from_millis(1);
+        let mut pair = Self::connect(settings, identity, 0, |_, _| way)?;
+        let mut now = pair.zero;
+        // they come with the server's last datagrams, or with those that follow
+        for _ in 0..20 {
+            now += way;
+            pair.handle_last(now);
+            let mut datagram = Vec::new();
+            for end in [0, 1] {
+                while pair.ends[end].transmit(now, &mut datagram) {
+                    pair.ends[1 - end].handle(now, address(end), &datagram);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn shake_hands(&mut self, travel: impl Fn(usize, usize) -> Duration) -> Result<(), QuicError> {
@@ -113,9 +159,14 @@ impl Pair {
         self.ends.iter_mut().for_each(|end| end.begin(keep));
     }
 
-    /// The client (0) or the server (1).
+    /// An end. Of [connected](Self::connect) ones 0 is the client.
     pub const fn end(&self, end: usize) -> &Endpoint {
         &self.ends[end]
+    }
+
+    /// Both ends, for what does not depend on the time.
+    pub const fn ends_mut(&mut self) -> &mut [Endpoint; 2] {
+        &mut self.ends
     }
 
     /// Takes a datagram that arrived at an end, `at` after time 0.
@@ -222,6 +273,128 @@ mod tests {
             }
             (0..2).for_each(|end| pair.handle_timeout(end, now));
         }
+    }
+
+    /// A client, end 1, that asks over one exchange after another: when each of `count` responses of `bytes` was whole, by
+    /// the order of the requests, and the datagrams of both ends. `drops` says which datagrams of the server are lost.
+    fn ask(
+        identity: &Identity,
+        settings: &Settings,
+        count: usize,
+        bytes: u64,
+        drops: impl Fn(usize) -> bool,
+    ) -> (Vec<Option<Duration>>, [usize; 2]) {
+        let way = Duration::from_millis(10);
+        let mut pair = Pair::apart(settings, identity, 1, 1).unwrap();
+        pair.begin(false);
+        pair.open(Duration::ZERO).unwrap();
+        let mut under_way = BinaryHeap::new();
+        let (mut now, mut datagram, mut sent) = (Duration::ZERO, Vec::new(), [0, 0]);
+        let (mut asked, mut whole) = (0, vec![None; count]);
+        loop {
+            while asked < count && pair.end(1).is_open() {
+                let Some(exchange) = pair.ends[1].open_exchange() else {
+                    break;
+                };
+                assert_eq!(exchange, asked);
+                assert_eq!(pair.ends[1].write_exchange(exchange, 100), Ok(100));
+                pair.ends[1].end_exchange(exchange).unwrap();
+                asked += 1;
+            }
+            while let Some((exchange, there)) = pair.ends[0].take_news() {
+                if there == 100 {
+                    assert_eq!(pair.ends[0].write_exchange(exchange, bytes), Ok(bytes));
+                    pair.ends[0].end_exchange(exchange).unwrap();
+                }
+            }
+            while let Some((exchange, there)) = pair.ends[1].take_news() {
+                if there == bytes {
+                    whole[exchange] = Some(now);
+                }
+            }
+            for end in [0, 1] {
+                while pair.transmit(end, now, &mut datagram) {
+                    sent[end] += 1;
+                    if end == 1 || !drops(sent[0]) {
+                        let parcel = (now + way, sent, 1 - end, datagram.clone());
+                        under_way.push(Reverse(parcel));
+                    }
+                }
+            }
+            let arrival = under_way.peek().map(|Reverse((at, ..))| *at);
+            let timeouts = [0, 1].into_iter().filter_map(|end| pair.timeout(end));
+            match timeouts.chain(arrival).min() {
+                Some(next) if next < Duration::from_secs(2) => now = now.max(next),
+                _ => return (whole, sent),
+            }
+            while let Some(Reverse((at, ..))) = under_way.peek()
+                && *at <= now
+                && let Some(Reverse((_, _, end, datagram))) = under_way.pop()
+            {
+                pair.handle(end, now, &datagram);
+            }
+            (0..2).for_each(|end| pair.handle_timeout(end, now));
+        }
+    }
+
+    fn exchanging() -> Settings {
+        Settings::new(QuicScheme::Cubic, 20, 16 << 20).with_exchanges(100)
+    }
+
+    fn ms(at: Option<Duration>) -> u128 {
+        at.unwrap().as_millis()
+    }
+
+    #[test]
+    fn exchanges_begin_a_round_trip_after_the_ends_begin_to_connect() {
+        let identity = Identity::with_certificate_bytes(3000).unwrap();
+        let (whole, _) = ask(&identity, &exchanging(), 3, 500, |_| false);
+        // handshake, request and response: two round trips
+        assert!(whole.iter().all(|at| ms(*at) == 40), "{whole:?}");
+    }
+
+    #[test]
+    fn a_certificate_of_more_than_three_datagrams_waits_for_the_client() {
+        // before it knows the client's address, a server sends three times what it got (RFC 9000, section 8)
+        let identity = Identity::with_certificate_bytes(3500).unwrap();
+        let (whole, _) = ask(&identity, &exchanging(), 1, 500, |_| false);
+        assert_eq!(ms(whole[0]), 60);
+    }
+
+    #[test]
+    fn a_server_that_is_known_answers_in_one_round_trip() {
+        let identity = Identity::known(3000, &exchanging(), 3).unwrap();
+        for _ in 0..3 {
+            let (whole, _) = ask(&identity, &exchanging(), 1, 500, |_| false);
+            assert_eq!(ms(whole[0]), 20);
+        }
+    }
+
+    #[test]
+    fn a_loss_holds_up_its_own_exchange_alone() {
+        let identity = Identity::new().unwrap();
+        let (clean, sent) = ask(&identity, &exchanging(), 6, 1300, |_| false);
+        // they are paced
+        assert!(
+            clean.iter().all(|at| (40..50).contains(&ms(*at))),
+            "{clean:?}"
+        );
+        // one of the datagrams with responses; the last ones acknowledge
+        let (lossy, _) = ask(&identity, &exchanging(), 6, 1300, |number| {
+            number + 4 == sent[0]
+        });
+        let late = lossy.iter().filter(|at| ms(**at) >= 60).count();
+        assert!((1..=2).contains(&late), "{lossy:?}");
+    }
+
+    #[test]
+    fn more_exchanges_than_allowed_wait_for_others_to_end() {
+        let identity = Identity::new().unwrap();
+        let few = exchanging().with_exchanges(2);
+        let (whole, _) = ask(&identity, &few, 5, 500, |_| false);
+        let times: Vec<u128> = whole.iter().map(|at| ms(*at)).collect();
+        assert_eq!(times[..2], [40, 40]);
+        assert!(times[2] >= 60 && times[4] >= 80, "{times:?}");
     }
 
     #[test]

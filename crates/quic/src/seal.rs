@@ -5,7 +5,7 @@
 //! those that crossed the path.
 
 use noq_proto::crypto::{
-    self, CryptoError, ExportKeyingMaterialError, KeyPair, Keys, PacketKey, Session,
+    self, CryptoError, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, Session,
     UnsupportedVersion,
 };
 use noq_proto::transport_parameters::TransportParameters;
@@ -33,8 +33,8 @@ pub fn seal_of(packet: &[u8]) -> u64 {
 pub(crate) enum Seal {
     /// By the keys of TLS.
     Closed,
-    /// They are not: for two ends in one process. Their size is the same. Packets of the handshake
-    /// are closed all the same.
+    /// They are not, and neither are the headers: for two ends in one process. Their size is the same. Content of the
+    /// handshake's packets is closed all the same.
     Open,
 }
 
@@ -126,7 +126,7 @@ impl Session for NotingSession {
         self.inner.peer_identity()
     }
 
-    fn early_crypto(&self) -> Option<(Box<dyn crypto::HeaderKey>, Box<dyn PacketKey>)> {
+    fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
         self.inner.early_crypto()
     }
 
@@ -147,9 +147,16 @@ impl Session for NotingSession {
     }
 
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
-        let mut keys = self.inner.write_handshake(buf)?;
-        keys.packet = self.noting(keys.packet);
-        Some(keys)
+        let Keys { header, packet } = self.inner.write_handshake(buf)?;
+        let packet = self.noting(packet);
+        let header = match self.seal {
+            Seal::Closed => header,
+            Seal::Open => KeyPair {
+                local: OpenHeader::like(&*header.local),
+                remote: OpenHeader::like(&*header.remote),
+            },
+        };
+        Some(Keys { header, packet })
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
@@ -235,6 +242,28 @@ impl PacketKey for OpenKey {
     }
 }
 
+/// A key that leaves the headers of packets open.
+struct OpenHeader {
+    sample_size: usize,
+}
+
+impl OpenHeader {
+    fn like(key: &dyn HeaderKey) -> Box<dyn HeaderKey> {
+        let sample_size = key.sample_size();
+        Box::new(Self { sample_size })
+    }
+}
+
+impl HeaderKey for OpenHeader {
+    fn decrypt(&self, _: usize, _: &mut [u8]) {}
+
+    fn encrypt(&self, _: usize, _: &mut [u8]) {}
+
+    fn sample_size(&self) -> usize {
+        self.sample_size
+    }
+}
+
 struct NotingKey {
     inner: Box<dyn PacketKey>,
     ledger: SharedLedger,
@@ -250,7 +279,7 @@ impl PacketKey for NotingKey {
         let end = buf.len().saturating_sub(self.inner.tag_len());
         let open = buf.get(header_len..end).unwrap_or_default();
         ledger.begin_packet(packet);
-        if stream_bytes(open, |bytes| ledger.stream_bytes(bytes)).is_err() {
+        if stream_bytes(open, |stream, bytes| ledger.stream_bytes(stream, bytes)).is_err() {
             ledger.unreadable();
         }
         self.inner.encrypt(path_id, packet, buf, header_len);

@@ -13,6 +13,8 @@ const SETTINGS: Settings = Settings {
     controller: Controller::Cubic,
     datagram_bytes: 1472,
     window_bytes: 16 << 20,
+    exchanges: 0,
+    initial_window_packets: None,
 };
 
 fn address(end: usize) -> SocketAddr {

@@ -142,11 +142,8 @@ fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<Flo
     if transport == Transport::Udp && !workload.is_open_loop() {
         return udp_needs_a_rate(field, &workload);
     }
-    if workload.is_page() && !transport.is_tcp() {
-        let scheme = transport.scheme();
-        return field.wrong(format_args!(
-            "{scheme} cannot carry a page yet, expected a scheme of TCP"
-        ));
+    if let Err(why) = workload.check(&transport) {
+        return field.wrong(why);
     }
     // a browser opens connections when it needs them
     let transport = match workload.is_page() {

@@ -149,12 +149,7 @@ impl Scenario {
             if flow.transport == Transport::Udp && !workload.is_open_loop() {
                 return Err(format!("udp cannot carry {}", workload.kind()));
             }
-            if workload.is_page() && !flow.transport.is_tcp() {
-                let scheme = flow.transport.scheme();
-                return Err(format!(
-                    "{scheme} cannot carry a page yet, expected a scheme of TCP"
-                ));
-            }
+            workload.check(&flow.transport)?;
             flow.workload = workload.clone();
             if workload.is_page() {
                 flow.transport = flow.transport.clone().opening();

@@ -36,8 +36,13 @@ pub enum Transport {
         /// open when the run begins.
         handshake: bool,
     },
-    /// QUIC, with its congestion control.
-    Quic(QuicScheme),
+    /// QUIC.
+    Quic {
+        /// The congestion control.
+        scheme: QuicScheme,
+        /// First window in datagrams; none: that of RFC 9002.
+        initial_window_packets: Option<u32>,
+    },
     /// Datagrams as the application writes them.
     Udp,
 }
@@ -59,14 +64,22 @@ impl Transport {
     /// QUIC if the scheme is one of QUIC's, else TCP with its defaults.
     pub fn by_scheme(scheme: impl Into<String>) -> Self {
         let scheme = scheme.into();
-        QuicScheme::by_name(&scheme).map_or_else(|| Self::tcp(scheme), Self::Quic)
+        QuicScheme::by_name(&scheme).map_or_else(|| Self::tcp(scheme), Self::quic)
+    }
+
+    /// QUIC with its defaults.
+    pub const fn quic(scheme: QuicScheme) -> Self {
+        Self::Quic {
+            scheme,
+            initial_window_packets: None,
+        }
     }
 
     /// Payload of a full packet of TCP, in bytes.
     pub const fn mss_bytes(&self) -> u32 {
         match self {
             Self::Tcp { mss_bytes, .. } => *mss_bytes,
-            Self::Quic(_) | Self::Udp => DEFAULT_MSS_BYTES,
+            Self::Quic { .. } | Self::Udp => DEFAULT_MSS_BYTES,
         }
     }
 
@@ -99,12 +112,12 @@ impl Transport {
     pub fn scheme(&self) -> &str {
         match self {
             Self::Tcp { scheme, .. } => scheme,
-            Self::Quic(scheme) => scheme.name(),
+            Self::Quic { scheme, .. } => scheme.name(),
             Self::Udp => "udp",
         }
     }
 
-    /// The keys of a flow that only TCP has.
+    /// The keys of a flow that only TCP has, but for its first window, which QUIC has too.
     pub(crate) const TCP_KEYS: [&str; 6] = [
         "initial_window",
         "receive_window",
@@ -122,25 +135,33 @@ impl Transport {
         if let Err(why) = QuicScheme::check(scheme) {
             return table.need("scheme")?.wrong(format_args!("got {why}"));
         }
-        let other = match QuicScheme::by_name(scheme) {
-            Some(quic) => Some(Self::Quic(quic)),
-            None => (scheme == "udp").then_some(Self::Udp),
+        let first = table.get("initial_window");
+        let initial_window_packets = || {
+            let packets = first.map(|field| Ok(field.whole(1, 10_000)? as u32));
+            packets.transpose()
         };
-        if let Some(other) = other {
+        let quic = QuicScheme::by_name(scheme);
+        if quic.is_some() || scheme == "udp" {
             for key in Self::TCP_KEYS {
-                if let Some(field) = table.get(key) {
+                let has_it = quic.is_some() && key == "initial_window";
+                if let Some(field) = table.get(key)
+                    && !has_it
+                {
                     return field.wrong(format_args!("is of TCP; {scheme} has none"));
                 }
             }
-            return Ok(other);
+            return Ok(match quic {
+                Some(scheme) => Self::Quic {
+                    scheme,
+                    initial_window_packets: initial_window_packets()?,
+                },
+                None => Self::Udp,
+            });
         }
-        let first = table.get("initial_window");
         let yes_or_no = |key, default| table.or(key, default, |field| field.boolean());
         Ok(Self::Tcp {
             scheme: scheme.to_string(),
-            initial_window_packets: first
-                .map(|field| Ok(field.whole(1, 10_000)? as u32))
-                .transpose()?,
+            initial_window_packets: initial_window_packets()?,
             receive_window: table.or(
                 "receive_window",
                 ReceiveWindow::Unlimited,
@@ -164,6 +185,13 @@ impl Transport {
     /// Hands the keys beside `scheme`, with their values, to `line`. Defaults of TCP depend on `scheme`: other
     /// transports refuse these keys.
     pub(crate) fn write_keys(&self, defaults: Defaults, line: &mut impl FnMut(&str, &dyn Display)) {
+        if let Self::Quic {
+            initial_window_packets: Some(packets),
+            ..
+        } = self
+        {
+            line("initial_window", packets);
+        }
         if let Self::Tcp {
             initial_window_packets,
             receive_window,

@@ -162,7 +162,7 @@ impl Flow {
         let mss = u64::from(transport.mss_bytes());
         let window = match transport {
             Transport::Tcp { receive_window, .. } => *receive_window,
-            Transport::Quic(_) | Transport::Udp => ReceiveWindow::Unlimited,
+            Transport::Quic { .. } | Transport::Udp => ReceiveWindow::Unlimited,
         };
         let most_window_packets = window.fixed_bytes().unwrap_or(MOST_WINDOW_BYTES) / mss;
         // enough for the largest window, as a kernel chooses it

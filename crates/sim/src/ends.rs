@@ -29,7 +29,7 @@ pub fn sender_config(transport: &Transport, start: Start) -> SenderConfig {
         ..SenderConfig::default()
     };
     match transport {
-        Transport::Udp | Transport::Quic(_) => idle,
+        Transport::Udp | Transport::Quic { .. } => idle,
         Transport::Tcp {
             initial_window_packets,
             receive_window,

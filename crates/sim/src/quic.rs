@@ -5,8 +5,10 @@ use std::ops::Range;
 use std::time::Duration;
 
 use pathcast_path::{Span, Time};
-use pathcast_quic::{Identity, Packet, Pair, QuicError, Sender, Settings};
-use pathcast_scenario::{FlowSpec, Heading, Pipe, QuicScheme, Scenario, Side};
+use pathcast_quic::{Conversation, Identity, Packet, Pair, QuicError, Sender, Settings};
+use pathcast_scenario::{
+    Exchange, FlowSpec, Heading, Message, Pipe, QuicScheme, Scenario, Side, WebPage,
+};
 use pathcast_trace::{Direction, MessageRecord, Read, Record, Segment, Splitter};
 
 use crate::wire::{IP_BYTES, UDP_IP_BYTES};
@@ -17,6 +19,9 @@ pub const SINK: usize = Side::Sink as usize;
 
 /// What is due now has its next turn after all else, as in the emulator.
 const SOON: Span = Span::from_nanos(1000);
+
+/// The most exchanges that servers of HTTP/3 allow at once, as most do.
+pub const EXCHANGES: u32 = 100;
 
 /// A datagram in transit.
 struct Parcel {
@@ -69,7 +74,29 @@ pub struct QuicFlow {
     /// Of the last record.
     acknowledgments: u64,
     followed: Option<Box<Followed>>,
+    /// Of a page.
+    conversation: Option<Box<Conversation>>,
     failure: Option<QuicError>,
+}
+
+/// Who the servers of a page are: all have one certificate.
+pub fn identity_of(page: &WebPage, loads: u32, settings: &Settings) -> Result<Identity, QuicError> {
+    let bytes = page.http.certificate_bytes;
+    let connections = loads as usize * page.page.connections(page.http.protocol);
+    match page.http.early_data {
+        true => Identity::known(bytes, settings, connections),
+        false => Identity::with_certificate_bytes(bytes),
+    }
+}
+
+/// What both ends of a connection are like.
+pub fn settings(
+    scenario: &Scenario,
+    scheme: QuicScheme,
+    initial_window_packets: Option<u32>,
+) -> Settings {
+    Settings::new(scheme, IP_BYTES as u16, scenario.buffer_bytes())
+        .with_initial_window(initial_window_packets)
 }
 
 impl QuicFlow {
@@ -77,22 +104,36 @@ impl QuicFlow {
     pub fn new(
         scenario: &Scenario,
         spec: &FlowSpec,
-        scheme: QuicScheme,
+        settings: &Settings,
         identity: &Identity,
         seed: u64,
     ) -> Result<Self, QuicError> {
-        let settings = Settings::new(scheme, IP_BYTES as u16, scenario.buffer_bytes());
         let travel = |end, bytes| empty_links(scenario, spec, end, bytes);
+        let pair = Pair::connect(settings, identity, seed, travel)?;
+        Ok(Self::over(pair, settings))
+    }
+
+    /// The ends of a connection of a page, which the browser opens when it needs it.
+    pub fn of_page(settings: &Settings, identity: &Identity, seed: u64) -> Result<Self, QuicError> {
+        let pair = Pair::apart(settings, identity, seed, SINK)?;
         Ok(Self {
-            pair: Pair::connect(&settings, identity, seed, travel)?,
+            conversation: Some(Box::default()),
+            ..Self::over(pair, settings)
+        })
+    }
+
+    fn over(pair: Pair, settings: &Settings) -> Self {
+        Self {
+            pair,
             datagram_bytes: settings.datagram_bytes,
             pipes: Default::default(),
             under: Default::default(),
             spare: Vec::new(),
             acknowledgments: 0,
             followed: None,
+            conversation: None,
             failure: None,
-        })
+        }
     }
 
     /// Time 0: from now on counts what is sent. `follow` follows the messages of flow number `flow`.
@@ -153,13 +194,54 @@ impl QuicFlow {
     /// Writes what the application has and the connection takes: messages, or without an end.
     pub fn write(&mut self, end: usize, greedy: bool) {
         let (pair, pipe) = (&mut self.pair, &mut self.pipes[end]);
-        let written = match greedy {
-            true => pair.write_greedily(end).map(drop),
-            false => pipe.write(u64::MAX, |bytes, _| pair.write(end, bytes)),
+        let written = match (&mut self.conversation, greedy) {
+            (Some(conversation), _) => conversation.write_waiting(pair.ends_mut()),
+            (None, true) => pair.write_greedily(end).map(drop),
+            (None, false) => pipe.write(u64::MAX, |bytes, _| pair.write(end, bytes)),
         };
-        if let Err(error) = written {
+        self.note(written);
+    }
+
+    fn note(&mut self, done: Result<(), QuicError>) {
+        if let Err(error) = done {
             self.failure.get_or_insert(error);
         }
+    }
+
+    /// The browser of a page begins to connect.
+    pub fn open(&mut self, now: Time) {
+        let opened = self.pair.open(since_zero(now));
+        self.note(opened);
+    }
+
+    /// Whether the browser of a page may ask, since this was last asked.
+    pub fn take_open(&mut self) -> bool {
+        let ends = self.pair.ends_mut();
+        let conversation = self.conversation.as_mut();
+        conversation.is_some_and(|conversation| conversation.take_open(ends))
+    }
+
+    /// Browser or server of a page write a message.
+    pub fn put(&mut self, message: Message, exchange: Exchange) {
+        if let Some(conversation) = &mut self.conversation {
+            let put = conversation.put(self.pair.ends_mut(), message, exchange);
+            self.note(put);
+        }
+    }
+
+    /// Appends the messages of a page that are whole at `end` and were not before.
+    pub fn take_delivered(&mut self, end: usize, into: &mut Vec<Message>) {
+        if let Some(conversation) = &mut self.conversation {
+            conversation.take_delivered(self.pair.ends_mut(), end, into);
+        }
+    }
+
+    /// Whether the server of a page may write more: as much waits to be sent as its window at most, or this many datagrams.
+    pub fn has_room(&self, datagrams: u64) -> bool {
+        let source = self.pair.end(SOURCE);
+        let unsent_bytes = source.unsent_bytes();
+        let least = datagrams * u64::from(self.datagram_bytes);
+        unsent_bytes < least || unsent_bytes < source.sender().window_bytes
     }
 
     /// The number and the size as an IP packet of the next datagram that an end sends now, if it sends one.
@@ -226,6 +308,14 @@ impl QuicFlow {
         if let Some(followed) = &mut self.followed {
             followed.splitter.read(read);
             followed.splitter.tell(0, take);
+        }
+    }
+
+    /// Bytes of the data that have arrived.
+    pub fn arrived_bytes(&self) -> u64 {
+        match &self.conversation {
+            Some(conversation) => conversation.arrived_bytes(),
+            None => self.pipes[SOURCE].arrived,
         }
     }
 

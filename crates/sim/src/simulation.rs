@@ -153,7 +153,7 @@ impl Simulation {
         groups
             .map(|group| match &group.transport {
                 Transport::Tcp { scheme, .. } => Ok(Some(scheme.parse()?)),
-                Transport::Quic(_) | Transport::Udp => Ok(None),
+                Transport::Quic { .. } | Transport::Udp => Ok(None),
             })
             .collect()
     }
@@ -163,7 +163,7 @@ impl Simulation {
         let bulk = self.scenario.as_bulk();
         let flows = self.scenario.flows();
         let mut payloads = (self.scenario.flows.iter()).map(|flow| match flow.transport {
-            Transport::Quic(_) => QUIC_PAYLOAD_BYTES,
+            Transport::Quic { .. } => QUIC_PAYLOAD_BYTES,
             _ => flow.transport.mss_bytes(),
         });
         Metadata {
@@ -227,7 +227,7 @@ impl Simulation {
             && self.scenario.flows.iter().all(|flow| {
                 flow.heading == Heading::Forward
                     && flow.delay == Span::ZERO
-                    && !matches!(flow.transport, Transport::Quic(_))
+                    && !matches!(flow.transport, Transport::Quic { .. })
                     && !flow.workload.asks()
             });
         if simple {

@@ -61,7 +61,7 @@ pub struct FlowReport {
 pub struct PageReport {
     /// The page's name.
     pub name: String,
-    /// `http/1.1` or `h2`.
+    /// `http/1.1`, `h2` or `h3`.
     pub protocol: String,
     /// The flow of its first connection; those of the others follow.
     pub first_flow: u32,

@@ -197,7 +197,7 @@ COMMANDS: dict[str, Command] = {
         "predict_page",
         "page",
         PREDICT,
-        "Forecast how long a page takes by HTTP/1.1 and HTTP/2 over a path, and which one loads it sooner.",
+        "Forecast how long a page takes by HTTP/1.1, HTTP/2 and HTTP/3 over a path, and which one loads it sooner.",
         "page.har --rtt 0.05 --loss 0.01",
     ),
     "evaluate": Command(

@@ -54,7 +54,7 @@ class Engine(StrEnum):
 
 
 class Streams(StrEnum):
-    """Which response a server of HTTP/2 sends first."""
+    """Which response a server of HTTP/2 or HTTP/3 sends first."""
 
     PRIORITY = "priority"
     ROUND_ROBIN = "round-robin"
@@ -105,18 +105,32 @@ def page(
     ] = None,
     protocol: Annotated[
         list[str] | None,
-        typer.Option(help=f"{' or '.join(PROTOCOLS)}; several. Default: both."),
+        typer.Option(
+            help=f"{', '.join(PROTOCOLS[:-1])} or {PROTOCOLS[-1]}; several. Default: all that the scheme has."
+        ),
     ] = None,
     initial_window: Annotated[
         int | None, typer.Option(metavar="PACKETS", help="First window of servers.", min=1)
     ] = None,
-    tls: Annotated[Tls, typer.Option(help="Version of TLS, or none.")] = Tls.TLS13,
+    tls: Annotated[
+        Tls, typer.Option(help="Version of TLS, or none; h3 always has 1.3.")
+    ] = Tls.TLS13,
     dns: Annotated[
         float, typer.Option(metavar="SECONDS", help="How long a name takes to be resolved.", min=0)
     ] = 0.0,
     streams: Annotated[
-        Streams, typer.Option(help="Which response a server of HTTP/2 sends first.")
-    ] = Streams.PRIORITY,
+        Streams | None,
+        typer.Option(
+            help="Which response a server sends first. Default: priority by h2, round-robin by h3."
+        ),
+    ] = None,
+    early_data: Annotated[
+        bool,
+        typer.Option(
+            "--early-data",
+            help="The browser knows the servers: h3 asks with its first packets (0-RTT).",
+        ),
+    ] = False,
     engine: Annotated[
         Engine, typer.Option(help="simulator: packet by packet; model: formulas, in microseconds.")
     ] = Engine.SIMULATOR,
@@ -154,7 +168,7 @@ def page(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Forecast how long a page takes by HTTP/1.1 and HTTP/2 over a path, and which one loads it sooner.
+    """Forecast how long a page takes by HTTP/1.1, HTTP/2 and HTTP/3 over a path, and which one loads it sooner.
 
     Each page is loaded many times, packet by packet in the simulator, or by formulas (--engine model).
     """
@@ -176,11 +190,12 @@ def page(
         for name in scheme or ["cubic"]
     ]
     options: dict[str, Any] = {
-        "protocols": tuple(dict.fromkeys(protocol or PROTOCOLS)),
+        "protocols": tuple(dict.fromkeys(protocol)) if protocol else None,
         "initial_window": initial_window,
         "tls": tls,
         "dns_s": dns,
         "streams": streams,
+        "early_data": early_data,
         "loads": loads,
         "engine": engine if curve is None else Engine.MODEL,
         "curves": None if curve is None else _read_curves(curve, loss),
@@ -211,7 +226,7 @@ def page(
         from pathcast.report.page_loads import render_page_loads  # takes long to import
 
         dependences = []
-        if len(found) == 1 and len(options["protocols"]) > 1:
+        if len(found) == 1 and len(found[0][1].loads) > 1:
             with progress_bar("loaded under other conditions", 1.0, "") as show:
                 dependences = depends_on(found[0][1], cases[0].where, show, **options)
         forecasts = [(case.page, case.numbers, forecast) for case, forecast in found]

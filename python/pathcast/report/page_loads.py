@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from pathcast import __version__
@@ -16,7 +17,7 @@ from pathcast.report import plots
 from pathcast.report.templates import templates
 
 _templates = templates("pathcast.report")
-_COLORS = {"http/1.1": plots.ORANGE, "h2": plots.BLUE}
+_COLORS = {"http/1.1": plots.ORANGE, "h2": plots.BLUE, "h3": plots.GREEN}
 #: Resources that a waterfall shows; of larger pages those that end last are left out.
 _MOST_BARS = 120
 
@@ -151,30 +152,28 @@ def sweep_map(found: Sequence[tuple[Page, Mapping[str, Any], PageForecast]]) -> 
         and one["rate"] == numbers[0]["rate"]
         for page, one, forecast in found
     )
-    if not alike or len(losses) < 2 or len(rtts) < 2 or set(first.loads) != {"http/1.1", "h2"}:
+    if not alike or len(losses) < 2 or len(rtts) < 2 or len(first.loads) < 2:
         return ""
-    ratios = np.full((len(losses), len(rtts)), np.nan)
-    for _, one, forecast in found:
-        times = {name: loads.plt_ms for name, loads in forecast.loads.items()}
-        if all(math.isfinite(value) for value in times.values()):
-            at = losses.index(one["loss"]), rtts.index(one["rtt_s"])
-            ratios[at] = np.log2(times["http/1.1"] / times["h2"])
+    best = {(one["loss"], one["rtt_s"]): forecast for _, one, forecast in found}
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        most = max(float(np.nanmax(np.abs(ratios))), 0.1)
-        axes.imshow(ratios, cmap="PuOr", vmin=-most, vmax=most, origin="lower", aspect="auto")
-        for row in range(len(losses)):
-            for column in range(len(rtts)):
-                ratio = ratios[row, column]
-                if math.isfinite(ratio):
-                    name = "h2" if ratio > 0 else "http/1.1"
-                    text = f"{name}\nthe other +{2 ** abs(ratio) - 1:.0%}"
-                    dark = abs(ratio) > 0.6 * most
-                    axes.text(
-                        column, row, text, ha="center", va="center", fontsize=8,
-                        color="#ffffff" if dark else "#1d2129",
-                    )  # fmt: skip
+        most = max((one.gain for one in best.values() if math.isfinite(one.gain)), default=0.0)
+        cells = np.ones((len(losses), len(rtts), 3))
+        for (loss, rtt_s), forecast in best.items():
+            row, column = losses.index(loss), rtts.index(rtt_s)
+            if not math.isfinite(forecast.gain):
+                continue
+            # the darker, the more the choice matters
+            depth = 0.15 + 0.85 * min(forecast.gain / max(most, 0.1), 1.0)
+            color = np.array(to_rgb(_COLORS[forecast.choice]))
+            cells[row, column] = 1 - depth * (1 - color)
+            text = f"{forecast.choice}\nthe next +{forecast.gain:.0%}"
+            axes.text(
+                column, row, text, ha="center", va="center", fontsize=8,
+                color="#ffffff" if depth > 0.6 else "#1d2129",
+            )  # fmt: skip
+        axes.imshow(cells, origin="lower", aspect="auto")
         axes.set_xticks(range(len(rtts)), [f"{1e3 * one:g}" for one in rtts])
         axes.set_yticks(range(len(losses)), [f"{100 * one:g}" for one in losses])
         axes.set(xlabel="round-trip time (ms)", ylabel="loss (%)")

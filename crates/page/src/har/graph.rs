@@ -138,6 +138,7 @@ fn page<'a>(
         name,
         resources,
         tasks: Vec::new(),
+        coalesced: Vec::new(),
     };
     page.check().map_err(|error| HarError {
         entry: None,

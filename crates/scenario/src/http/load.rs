@@ -9,7 +9,7 @@ use pathcast_path::{Span, Time};
 
 use super::graph::Graph;
 use super::server::{Record, Server};
-use super::settings::{Http, Tls};
+use super::settings::{Http, StreamOrder, Tls};
 use crate::application::{Message, Side};
 
 /// Bytes of TLS's handshake (RFC 8446, and what Chromium and OpenSSL send): the client's first flight; the server's
@@ -18,10 +18,22 @@ const HELLO_BYTES: u64 = 600;
 const RESUMED_BYTES: u64 = 250;
 const FINISHED_BYTES: u64 = 80;
 const SERVER_FINISHED_BYTES: u64 = 280;
-/// The client's preface of HTTP/2 with its settings (RFC 9113, 3.4), and those of the server.
+/// The client's preface of HTTP/2 with its settings (RFC 9113, 3.4), and those of the server; of HTTP/3, its settings and
+/// the beginnings of its streams for control and headers (RFC 9114, 6.2).
 const PREFACE_BYTES: u64 = 120;
 /// Requests of low priority that Chromium has in flight at most, over all servers of HTTP/1.1.
 const LOW_AT_ONCE: usize = 10;
+
+/// Where a message belongs in a connection of HTTP/3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// A request and its response are one exchange: the number of the resource.
+    pub resource: u32,
+    /// Whether it is the last message of its side.
+    pub is_last: bool,
+    /// What is sent first: the largest.
+    pub urgency: i32,
+}
 
 /// When the browser fetched a resource, step by step, in the time of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +95,7 @@ struct Connection {
     server: Server,
 }
 
-/// What the browser knows of an origin.
+/// What the browser knows of an origin, or of several that one connection serves.
 #[derive(Clone, Debug, Default)]
 struct Origin {
     /// Its connections are from here on.
@@ -121,14 +133,16 @@ pub struct PageLoad {
     written: VecDeque<(usize, Message)>,
     /// Connections whose servers have had a response since they were last asked.
     answering: Vec<u32>,
+    /// Connections that QUIC is to open.
+    connecting: Vec<u32>,
     loaded: Option<Time>,
 }
 
 impl PageLoad {
     /// A load of `page` that begins at `start`.
     pub fn new(page: &Arc<Page>, http: Http, start: Time) -> Self {
-        let (names, origin_of) = page.origins();
-        let mut origins = vec![Origin::default(); names.len()];
+        let (servers, origin_of) = page.servers(http.protocol);
+        let mut origins = vec![Origin::default(); servers];
         for &origin in &origin_of {
             origins[origin].connections += 1;
         }
@@ -163,6 +177,7 @@ impl PageLoad {
             pieces: Vec::new(),
             written: VecDeque::new(),
             answering: Vec::new(),
+            connecting: Vec::new(),
             loaded: None,
             page: page.clone(),
             http,
@@ -233,6 +248,37 @@ impl PageLoad {
     /// none.
     pub fn take_written(&mut self) -> Option<(usize, Message)> {
         self.written.pop_front()
+    }
+
+    /// A connection that QUIC is to open; see [`on_connected`](Self::on_connected). Call until none.
+    pub fn take_connecting(&mut self) -> Option<usize> {
+        self.connecting.pop().map(|connection| connection as usize)
+    }
+
+    /// A connection of QUIC takes requests from now on.
+    pub fn on_connected(&mut self, now: Time, connection: usize) {
+        if self.connections[connection].state == State::Opens {
+            self.on_open(now, connection);
+        }
+    }
+
+    /// Where a message belongs in a connection of HTTP/3.
+    pub fn exchange(&self, message: &Message) -> Option<Exchange> {
+        let (resource, is_last) = match self.pieces[message.number as usize] {
+            Piece::Tls(_) => return None,
+            Piece::Request(resource) => (resource, true),
+            Piece::Record(record) => (record.resource, record.is_last),
+        };
+        let priority = self.page.resources[resource as usize].priority;
+        let urgency = match self.http.streams {
+            StreamOrder::Priority => -(priority as i32),
+            StreamOrder::RoundRobin => 0,
+        };
+        Some(Exchange {
+            resource,
+            is_last,
+            urgency,
+        })
     }
 
     /// A connection whose server has a response that it did not have before. Call until none.
@@ -400,10 +446,11 @@ impl PageLoad {
         let connection = &mut self.connections[number];
         connection.state = State::Opens;
         connection.resumes = self.origins[connection.origin as usize].known;
-        // without TLS the first request opens it
-        match self.http.tls {
-            Tls::None => self.on_open(now, number),
-            Tls::V1_2 | Tls::V1_3 => {
+        match (self.http.protocol, self.http.tls) {
+            (Protocol::Http3, _) => self.connecting.push(number as u32),
+            // the first request opens it
+            (_, Tls::None) => self.on_open(now, number),
+            (_, Tls::V1_2 | Tls::V1_3) => {
                 self.write(now, number, Side::Sink, HELLO_BYTES, Piece::Tls(0));
             }
         }
@@ -447,7 +494,7 @@ impl PageLoad {
         let what = &self.page.resources[resource as usize];
         let mut bytes =
             self.http.header_bytes(what.request_bytes, is_first) + self.http.overhead_bytes();
-        if self.http.protocol == Protocol::Http2 && is_first {
+        if self.http.protocol != Protocol::Http1 && is_first {
             bytes += PREFACE_BYTES;
         }
         self.low += usize::from(what.priority.can_wait());

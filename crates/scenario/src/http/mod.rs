@@ -13,5 +13,5 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use load::{PageLoad, Times};
+pub use load::{Exchange, PageLoad, Times};
 pub use settings::{Http, StreamOrder, Tls};

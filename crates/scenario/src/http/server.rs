@@ -61,14 +61,14 @@ impl Server {
 
     /// The next record.
     pub(super) fn next(&mut self, http: &Http) -> Option<Record> {
-        let in_turn = http.protocol == Protocol::Http2 && http.streams == StreamOrder::RoundRobin;
+        let in_turn = http.protocol != Protocol::Http1 && http.streams == StreamOrder::RoundRobin;
         let at = match in_turn {
             true => 0,
             // the first of the most urgent
             false => (0..self.responses.len()).min_by_key(|&at| self.responses[at].priority)?,
         };
         let response = self.responses.get_mut(at)?;
-        let room = Http::RECORD_BYTES;
+        let room = http.record_bytes();
         let header_bytes = response.header_bytes.min(room);
         let body_bytes = response.body_bytes.min(room - header_bytes);
         response.header_bytes -= header_bytes;

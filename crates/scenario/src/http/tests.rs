@@ -16,7 +16,11 @@ fn load(page: &str, http: Http) -> (u64, Vec<u64>, usize) {
     let mut under_way: Vec<(Time, usize, Message)> = Vec::new();
     let mut now = Time::ZERO;
     load.advance(now);
+    let mut opens = Vec::new();
     for _ in 0..100_000 {
+        while let Some(connection) = load.take_connecting() {
+            opens.push((now + ONE_WAY + ONE_WAY, connection));
+        }
         while let Some((connection, message)) = load.take_written() {
             under_way.push((now + ONE_WAY, connection, message));
         }
@@ -32,10 +36,15 @@ fn load(page: &str, http: Http) -> (u64, Vec<u64>, usize) {
             .iter()
             .map(|(at, ..)| *at)
             .chain(load.next())
+            .chain(opens.iter().map(|(at, _)| *at))
             .min();
         let Some(next) = next else { break };
         now = next;
         load.advance(now);
+        if let Some(due) = opens.iter().position(|(at, _)| *at <= now) {
+            let (_, connection) = opens.remove(due);
+            load.on_connected(now, connection);
+        }
         let due = under_way.iter().position(|(at, ..)| *at <= now);
         if let Some(due) = due {
             let (_, connection, message) = under_way.remove(due);
@@ -105,6 +114,58 @@ fn http_2_asks_for_all_at_once_over_one_connection() {
     let (_, ends, opened) = load(&images(3, 1000), http(Protocol::Http2));
     // this transport carries one record after another: 10 ms each
     assert_eq!((ends, opened), (vec![40, 60, 70, 80], 1));
+}
+
+#[test]
+fn one_connection_serves_origins_with_one_certificate() {
+    let page = images(2, 1000).replace("a.org/1", "b.org/1");
+    let (loaded, _, opened) = load(&page, http(Protocol::Http2));
+    assert_eq!((loaded, opened), (80, 2)); // the document's 40 ms, and another handshake
+    let page = format!("coalesced = [['https://a.org', 'https://b.org/']]\n{page}");
+    for protocol in [Protocol::Http2, Protocol::Http3] {
+        let (took, _, opened) = load(&page, http(protocol));
+        assert_eq!((took, opened), (70, 1), "{protocol}");
+    }
+    assert_eq!(load(&page, http(Protocol::Http1)).2, 2);
+}
+
+#[test]
+fn http_3_opens_in_one_round_trip_and_sends_packets_of_each_response_in_turn() {
+    let (_, ends, opened) = load(&images(3, 1000), http(Protocol::Http3));
+    // this transport has no handshake of TCP, so that TLS takes as long
+    assert_eq!((ends, opened), (vec![40, 60, 70, 80], 1));
+    // two of 1400 bytes and one of the rest for each image; the first image begins alone
+    let (_, ends, _) = load(&images(2, 3000), http(Protocol::Http3));
+    assert_eq!(ends[2] - ends[1], 20);
+    let urgent = Http {
+        streams: StreamOrder::Priority,
+        ..http(Protocol::Http3)
+    };
+    let (_, ends, _) = load(&images(2, 3000), urgent);
+    assert_eq!(ends[2] - ends[1], 30);
+}
+
+#[test]
+fn a_request_and_its_response_are_one_exchange() {
+    let page = Arc::new(Page::parse(&images(1, 3000), "page.toml").unwrap());
+    let mut load = PageLoad::new(&page, http(Protocol::Http3), Time::ZERO);
+    load.advance(Time::ZERO);
+    assert_eq!(
+        (load.take_connecting(), load.take_connecting()),
+        (Some(0), None)
+    );
+    assert!(load.take_written().is_none());
+    load.on_connected(Time::ZERO, 0);
+    let (connection, request) = load.take_written().unwrap();
+    let of_document = Exchange {
+        resource: 0,
+        is_last: true,
+        urgency: 0,
+    };
+    assert_eq!(load.exchange(&request), Some(of_document));
+    load.on_delivered(Time::ZERO, connection, &request);
+    let record = load.take_record(Time::ZERO, connection).unwrap();
+    assert_eq!(load.exchange(&record), Some(of_document));
 }
 
 #[test]

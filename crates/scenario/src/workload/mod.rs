@@ -21,6 +21,7 @@ use pathcast_path::{Size, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::kind::{Kind, Pace};
+use crate::transport::Transport;
 
 /// What waits unsent at most in the socket of an application that writes as much as is taken; it writes
 /// again when half of that has left (TCP_NOTSENT_LOWAT). When it stops, what waits is still sent.
@@ -167,6 +168,14 @@ impl Workload {
     /// Whether it is a page over HTTP, which a [`PageLoad`](crate::PageLoad) loads.
     pub const fn is_page(&self) -> bool {
         matches!(self, Self::WebPage(_))
+    }
+
+    /// Checks that a transport can carry it, if it is a page.
+    pub(crate) fn check(&self, transport: &Transport) -> Result<(), String> {
+        match self {
+            Self::WebPage(page) => page.check(transport),
+            _ => Ok(()),
+        }
     }
 
     /// Connections of one flow of the scenario: more than one for a page over HTTP.

@@ -8,7 +8,8 @@ use pathcast_path::{Size, Span, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::kind::{Kind, Next, Pace, Write};
-use crate::http::Http;
+use crate::http::{Http, Tls};
+use crate::transport::Transport;
 
 /// A page, loaded once over HTTP. What is written when is up to a [`PageLoad`](crate::PageLoad).
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +21,19 @@ pub struct WebPage {
 }
 
 impl WebPage {
+    /// Checks that a transport can carry it.
+    pub(super) fn check(&self, transport: &Transport) -> Result<(), String> {
+        let protocol = self.http.protocol;
+        let (fits, expected) = match protocol.is_over_quic() {
+            true => (matches!(transport, Transport::Quic { .. }), "QUIC"),
+            false => (transport.is_tcp(), "TCP"),
+        };
+        let scheme = transport.scheme();
+        fits.then_some(()).ok_or_else(|| {
+            format!("{scheme} cannot carry a page by {protocol}, expected a scheme of {expected}")
+        })
+    }
+
     pub(super) fn connections(&self) -> u32 {
         self.page.connections(self.http.protocol) as u32
     }
@@ -27,8 +41,15 @@ impl WebPage {
 
 impl Kind for WebPage {
     const NAME: &'static str = "page";
-    const KEYS: &'static [&'static str] =
-        &["page", "protocol", "tls", "certificate", "dns", "streams"];
+    const KEYS: &'static [&'static str] = &[
+        "page",
+        "protocol",
+        "tls",
+        "certificate",
+        "dns",
+        "streams",
+        "early_data",
+    ];
     type State = ();
 
     fn read(_: Field<'_, '_>, table: Table<'_, '_>, load: &mut Loader<'_>) -> Read<Self> {
@@ -38,13 +59,27 @@ impl Kind for WebPage {
             None => defaults.certificate_bytes,
             Some(field) => field.quantity::<Size>(SIZE)?.as_bytes(),
         };
+        let over_quic = protocol.is_over_quic();
+        let tls = table.or("tls", defaults.tls, |field| match field.parsed("text")? {
+            tls if over_quic && tls != Tls::V1_3 => {
+                field.wrong(format_args!("expected 1.3: {protocol} has no other"))
+            }
+            tls => Ok(tls),
+        })?;
+        let early_data = table.or("early_data", false, |field| match field.boolean()? {
+            true if !over_quic => {
+                field.wrong(format_args!("is of h3; browsers send none by {protocol}"))
+            }
+            early => Ok(early),
+        })?;
         Ok(Self {
             page: Arc::new(read_page(table.need("page")?, load)?),
             http: Http {
-                tls: table.or("tls", defaults.tls, |field| field.parsed("text"))?,
+                tls,
                 certificate_bytes: certificate,
                 dns: table.or("dns", defaults.dns, |field| field.quantity::<Span>(TIME))?,
                 streams: table.or("streams", defaults.streams, |field| field.parsed("text"))?,
+                early_data,
                 ..defaults
             },
         })
@@ -57,11 +92,17 @@ impl Kind for WebPage {
             certificate_bytes,
             dns,
             streams,
+            early_data,
         } = self.http;
         let (page, tls, streams) = (self.page.to_inline_toml(), tls.name(), streams.name());
+        let early = if early_data {
+            ", early_data = true"
+        } else {
+            ""
+        };
         format!(
             "page = {page}, protocol = \"{protocol}\", tls = \"{tls}\", \
-             certificate = \"{certificate_bytes} B\", dns = \"{dns}\", streams = \"{streams}\""
+             certificate = \"{certificate_bytes} B\", dns = \"{dns}\", streams = \"{streams}\"{early}"
         )
     }
 

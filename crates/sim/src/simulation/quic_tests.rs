@@ -109,6 +109,26 @@ fn a_transfer_takes_its_time_on_the_link_and_a_delay() {
 }
 
 #[test]
+fn a_first_window_is_what_the_flow_says() {
+    let took_s = |more: &str| {
+        let text = format!(
+            "[links.l]\nrate = '1 Gbit/s'\ndelay = '20 ms'\n[[flows]]\nscheme = 'quic-cubic'\n\
+             workload = {{ kind = 'transfer', size = '55 kB' }}\n{more}"
+        );
+        let simulation = Simulation {
+            scenario: Scenario::parse(&text, "test.toml").unwrap(),
+            duration: Span::from_secs(2.0),
+            seed: 1,
+        };
+        run(&simulation).0.flows()[0].completed_s.unwrap()
+    };
+    // 38 datagrams: windows of 10, 20 and 40, or one, which is paced over less than a round trip
+    let (usual_s, large_s) = (took_s(""), took_s("initial_window = 40\n"));
+    assert!((0.095..0.125).contains(&usual_s), "{usual_s}");
+    assert!((0.020..0.060).contains(&large_s), "{large_s}");
+}
+
+#[test]
 fn losses_are_repaired_and_counted() {
     for scheme in ["quic-cubic", "quic-reno", "quic-bbr3"] {
         let path = format!("{LINK}loss = 0.01\n[reverse]\nloss = 0.01\n");

@@ -8,7 +8,6 @@ use pathcast_trace::{DelayHistogram, FlowReport, MessageReport};
 use super::World;
 use super::hosts::{Connection, Flow, Framing};
 use crate::network::Network;
-use crate::quic::SOURCE;
 use crate::recorder::Recorder;
 use crate::simulation::SimError;
 
@@ -105,7 +104,7 @@ impl Flow {
                 let last = completed.and(datagrams.last_arrival());
                 (datagrams.delivered_bytes(), last)
             }
-            Framing::Quic(quic) => (quic.pipes[SOURCE].arrived, completed),
+            Framing::Quic(quic) => (quic.arrived_bytes(), completed),
         };
         let retransmits = match &connection.framing {
             Framing::Quic(quic) => quic.sender().resent_packets,

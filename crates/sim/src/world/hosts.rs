@@ -2,7 +2,7 @@
 
 use pathcast_congestion::{Controller, Scheme};
 use pathcast_path::{Span, Time, seed};
-use pathcast_quic::Identity;
+use pathcast_quic::{Identity, Settings};
 use pathcast_scenario::{
     Application, Datagrams, FlowSpec, Message, PageLoad, Protocol, Scenario, Transport, Workload,
 };
@@ -11,7 +11,7 @@ use pathcast_trace::DelayHistogram;
 use rand_core::RngCore;
 
 use crate::ends::{growing_buffer, sender_config};
-use crate::quic::QuicFlow;
+use crate::quic::{EXCHANGES, QuicFlow, identity_of, settings};
 use crate::simulation::SimError;
 use crate::stream::Stream;
 use crate::wire::HANDSHAKE_BYTES;
@@ -86,7 +86,7 @@ pub fn asking_flows(scenario: &Scenario) -> Vec<u32> {
 
 /// Whether requests have a connection of their own. Over QUIC they have a stream.
 fn asks_apart(spec: &FlowSpec) -> bool {
-    spec.workload.asks() && !matches!(spec.transport, Transport::Quic(_))
+    spec.workload.asks() && !matches!(spec.transport, Transport::Quic { .. })
 }
 
 impl Hosts {
@@ -96,7 +96,7 @@ impl Hosts {
         schemes: &[Option<Scheme>],
         run_seed: u64,
     ) -> Result<Self, SimError> {
-        let mut identity = None;
+        let mut identities = Identities::default();
         let mut draws = seed::generator(run_seed, "flow.scheme");
         let mut connections = Vec::new();
         let mut flows = Vec::new();
@@ -123,15 +123,19 @@ impl Hosts {
             let messages = || Framing::Messages(Box::new(Stream::new(spec.transport.mss_bytes())));
             let framing = match spec.transport {
                 Transport::Udp => Framing::Datagrams(Box::default()),
-                Transport::Quic(quic) => {
-                    let identity = match &identity {
-                        Some(identity) => identity,
-                        None => &*identity.insert(Identity::new()?),
-                    };
+                Transport::Quic {
+                    scheme: quic,
+                    initial_window_packets,
+                } => {
                     let element = format!("flow.{number}.quic");
                     let seed = seed::generator(run_seed, &element).next_u64();
-                    let flow = QuicFlow::new(scenario, spec, quic, identity, seed)?;
-                    Framing::Quic(Box::new(flow))
+                    Framing::Quic(Box::new(identities.flow(
+                        scenario,
+                        flow.group,
+                        spec,
+                        settings(scenario, quic, initial_window_packets),
+                        seed,
+                    )?))
                 }
                 Transport::Tcp { .. } if spec.is_endless() => Framing::Bulk,
                 Transport::Tcp { .. } => messages(),
@@ -177,8 +181,48 @@ impl Hosts {
             flows,
             asking,
             loads,
-            over_quic: identity.is_some(),
+            over_quic: identities.any,
         })
+    }
+}
+
+/// Who the servers of QUIC are.
+#[derive(Default)]
+struct Identities {
+    any: bool,
+    /// Of all flows but pages.
+    common: Option<Identity>,
+    /// Of the last group of flows that is a page.
+    of_page: Option<(usize, Identity)>,
+}
+
+impl Identities {
+    /// Both ends of a flow of a group.
+    fn flow(
+        &mut self,
+        scenario: &Scenario,
+        group: usize,
+        spec: &FlowSpec,
+        settings: Settings,
+        seed: u64,
+    ) -> Result<QuicFlow, SimError> {
+        self.any = true;
+        if let Workload::WebPage(page) = &spec.workload {
+            let settings = settings.with_exchanges(EXCHANGES);
+            let identity = match &self.of_page {
+                Some((one, identity)) if *one == group => identity,
+                _ => {
+                    let identity = identity_of(page, spec.count, &settings)?;
+                    &self.of_page.insert((group, identity)).1
+                }
+            };
+            return Ok(QuicFlow::of_page(&settings, identity, seed)?);
+        }
+        let identity = match &self.common {
+            Some(identity) => identity,
+            None => &*self.common.insert(Identity::new()?),
+        };
+        Ok(QuicFlow::new(scenario, spec, &settings, identity, seed)?)
     }
 }
 

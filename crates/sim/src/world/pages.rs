@@ -7,6 +7,7 @@ use pathcast_trace::{PageReport, ResourceReport};
 use super::World;
 use super::hosts::{Framing, Load};
 use crate::network::Network;
+use crate::quic::{SINK, SOURCE};
 use crate::recorder::Recorder;
 
 /// A server's socket holds so many packets that have not left at least, and otherwise as many as its window: the kernel
@@ -54,8 +55,16 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
     /// Writes what browser and servers have written.
     fn drive_page(&mut self, now: Time, load: usize) {
         let first = self.loads[load].first;
+        while let Some(connection) = self.loads[load].load.take_connecting() {
+            self.open_quic(now, first + connection as u32);
+        }
         while let Some((connection, message)) = self.loads[load].load.take_written() {
             let flow = first + connection as u32;
+            if self.has_quic() && self.quic(flow).is_some() {
+                self.put_quic(flow, &message);
+                self.drive_quic(now, flow, message.from as usize);
+                continue;
+            }
             let to = match message.from {
                 Side::Source => flow,
                 Side::Sink => self.flows[flow as usize].requests.unwrap_or(flow),
@@ -64,7 +73,12 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
             self.send_data(now, to);
         }
         while let Some(connection) = self.loads[load].load.take_answering() {
-            self.send_data(now, first + connection as u32);
+            let flow = first + connection as u32;
+            if self.has_quic() && self.quic(flow).is_some() {
+                self.drive_quic(now, flow, SOURCE);
+            } else {
+                self.send_data(now, flow);
+            }
         }
         let page = &self.loads[load].load;
         if page.is_done() && self.flows[first as usize].application.completed().is_none() {
@@ -77,6 +91,54 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         }
         let next = page.next();
         self.timers.want(self.application(first), next);
+    }
+
+    /// Datagrams of a connection over QUIC have arrived at `end`: hands over what came with them.
+    pub(super) fn deliver_quic_of_page(&mut self, now: Time, flow: u32, end: usize) {
+        let Some((load, connection)) = self.load_of(flow) else {
+            return;
+        };
+        let mut delivered = Vec::new();
+        let Some(quic) = self.quic(flow) else { return };
+        let is_open = end == SINK && quic.take_open();
+        quic.take_delivered(end, &mut delivered);
+        let page = &mut self.loads[load].load;
+        if is_open {
+            page.on_connected(now, connection);
+        }
+        for message in &delivered {
+            page.on_delivered(now, connection, message);
+        }
+        if is_open || !delivered.is_empty() {
+            self.drive_page(now, load);
+        }
+    }
+
+    /// Browser or server write into a connection over QUIC, without sending it.
+    fn put_quic(&mut self, flow: u32, message: &Message) {
+        let Some((load, _)) = self.load_of(flow) else {
+            return;
+        };
+        if let Some(exchange) = self.loads[load].load.exchange(message)
+            && let Some(quic) = self.quic(flow)
+        {
+            quic.put(*message, exchange);
+        }
+    }
+
+    /// Lets the server of a page write into connection `flow` over QUIC as much as it holds unsent.
+    pub(super) fn fill_quic(&mut self, now: Time, flow: u32) {
+        let Some((load, connection)) = self.load_of(flow) else {
+            return;
+        };
+        while self.loads[load].load.has_record(connection)
+            && self
+                .quic(flow)
+                .is_some_and(|quic| quic.has_room(LEAST_UNSENT))
+            && let Some(record) = self.loads[load].load.take_record(now, connection)
+        {
+            self.put_quic(flow, &record);
+        }
     }
 
     /// Puts a message into a connection, without sending it.

@@ -29,8 +29,11 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
                 continue;
             };
             quic.begin(flow, follow);
-            let record = R::ACKS.then(|| quic.record(flow, Time::ZERO));
-            record.into_iter().for_each(|row| self.recorder.ack(row));
+            let record = quic.record(flow, Time::ZERO);
+            // connections of a page open later
+            if R::ACKS && self.flows[flow as usize].load.is_none() {
+                self.recorder.ack(record);
+            }
             self.set_quic_timers(Time::ZERO, flow);
         }
     }
@@ -40,6 +43,16 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
             let timer = self.quic(flow).and_then(|quic| quic.timer(end, now));
             self.timers.want(2 * flow + end as u32, timer);
         }
+    }
+
+    /// The browser of a page opens a connection.
+    pub(super) fn open_quic(&mut self, now: Time, flow: u32) {
+        if let Some(quic) = self.quic(flow) {
+            quic.open(now);
+        }
+        // it may know the server, and ask at once
+        self.deliver_quic_of_page(now, flow, SINK);
+        self.drive_quic(now, flow, SINK);
     }
 
     /// The application of a flow writes.
@@ -60,8 +73,11 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
 
     /// An end of a flow writes and sends what it may.
     #[inline(never)]
-    fn drive_quic(&mut self, now: Time, flow: u32, end: usize) {
+    pub(super) fn drive_quic(&mut self, now: Time, flow: u32, end: usize) {
         loop {
+            if end == SOURCE {
+                self.fill_quic(now, flow);
+            }
             let greedy = end == SOURCE && self.flows[flow as usize].application.is_greedy();
             let Some(quic) = self.quic(flow) else { return };
             quic.write(end, greedy);
@@ -132,6 +148,10 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         let Some(quic) = self.quic(flow) else { return };
         quic.receive(end, number, now);
         self.record_quic(now, flow);
+        if self.flows[flow as usize].load.is_some() {
+            self.deliver_quic_of_page(now, flow, end);
+            return self.drive_quic(now, flow, end);
+        }
         let delivered = self.read_quic(now, flow, end);
         // to acknowledge, and because acknowledgments make room
         self.drive_quic(now, flow, end);

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from pathcast import __version__
-from pathcast._page_loads import PROTOCOLS, PageForecast, predict_page
+from pathcast._page_loads import PageForecast, predict_page
 from pathcast.exceptions import PathcastError
 from pathcast.experiments.engine.store import make_folder
 from pathcast.experiments.pages import server
@@ -29,6 +29,8 @@ from pathcast.files import write_beside
 from pathcast.page import Page
 from pathcast.path import Path
 
+#: What nginx speaks.
+PROTOCOLS = ("http/1.1", "h2")
 #: Version of kept files.
 SCHEMA = 1
 #: Loads by each protocol over one run of the emulator; before them one that warms up and does not count.
@@ -311,7 +313,9 @@ def compare(cell: Cell, replica: Replica, found: Mapping[str, Any], seed: int = 
         for name in PROTOCOLS
     }
     return Compared(
-        cell, measured, predict_page(replica.page, cell.path(), scheme=cell.scheme, seed=seed)
+        cell,
+        measured,
+        predict_page(replica.page, cell.path(), scheme=cell.scheme, protocols=PROTOCOLS, seed=seed),
     )
 
 
