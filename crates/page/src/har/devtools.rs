@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use chrono::DateTime;
 use serde::Deserialize;
 
 use super::HarError;
+use super::date::date;
 use super::raw::{self, Archive, Entry, Initiator, Number, Or, PageTimings, RawPage, Text};
 
 #[derive(Debug, Default, Deserialize)]
@@ -208,10 +208,4 @@ fn end(mut one: Pending, at_s: f64, bytes: f64, archive: &mut Archive) {
     response.headers_size = Number::of(Some(one.header_bytes).filter(|bytes| *bytes > 0.0));
     response.body_size = Number::of(Some((bytes - one.header_bytes).max(0.0)));
     archive.entries.push(one.entry);
-}
-
-/// A date for seconds of a clock that counts from anywhere.
-fn date(at_s: f64) -> Text {
-    let nanos = (at_s * 1e9).clamp(0.0, 9e18) as i64;
-    Text::of(Some(&DateTime::from_timestamp_nanos(nanos).to_rfc3339()))
 }
