@@ -181,6 +181,17 @@ fn strange_values_count_as_missing() {
     assert_eq!(page.page.resources[1].header_bytes, 1_000_000);
 }
 
+#[test]
+fn the_largest_size_fits_into_a_page_file() {
+    let page =
+        only(&archive(&[(ROOT, 0, 110, "")]).replace("\"bodySize\": 5000", "\"bodySize\": 1e300"));
+    assert_eq!(page.page.body_bytes(), Page::MAX_BYTES);
+    assert_eq!(
+        Page::parse(&page.page.to_toml(), "again.toml"),
+        Ok(page.page)
+    );
+}
+
 /// Events of the DevTools protocol.
 fn log() -> String {
     let event =
