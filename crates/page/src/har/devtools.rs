@@ -48,20 +48,20 @@ struct Request {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Response {
-    status: Number,
-    mime_type: Text,
-    protocol: Text,
-    encoded_data_length: Number,
-    from_disk_cache: Text,
-    timing: Or<Timing>,
+pub struct Response {
+    pub status: Number,
+    pub mime_type: Text,
+    pub protocol: Text,
+    pub encoded_data_length: Number,
+    pub from_disk_cache: Text,
+    pub timing: Or<Timing>,
 }
 
 /// In milliseconds after `request_time`, which is in seconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Timing {
-    request_time: Number,
+pub struct Timing {
+    pub request_time: Number,
     connect_start: Number,
     connect_end: Number,
     ssl_start: Number,
@@ -73,11 +73,11 @@ struct Timing {
 raw::of_no_url!(Params, Wrapped, Request, Response, Timing);
 
 /// A request whose end has not been read.
-struct Pending {
-    began_s: f64,
-    entry: Entry,
-    first_s: Option<f64>,
-    header_bytes: f64,
+pub struct Pending {
+    pub began_s: f64,
+    pub entry: Entry,
+    pub first_s: Option<f64>,
+    pub header_bytes: f64,
 }
 
 /// Reads the requests of a log as an archive of one page.
@@ -175,7 +175,7 @@ fn begin(at_s: f64, params: Params) -> Pending {
 }
 
 /// What a response says of a request.
-fn note(one: &mut Pending, response: &Response) {
+pub fn note(one: &mut Pending, response: &Response) {
     let into = &mut one.entry.response.0;
     into.status = response.status;
     into.http_version = response.protocol.clone();
@@ -193,7 +193,8 @@ fn note(one: &mut Pending, response: &Response) {
     }
 }
 
-fn end(mut one: Pending, at_s: f64, bytes: f64, archive: &mut Archive) {
+/// The last of `bytes` came: the request becomes an entry.
+pub fn end(mut one: Pending, at_s: f64, bytes: f64, archive: &mut Archive) {
     let first_s = one
         .first_s
         .unwrap_or(at_s)
