@@ -311,6 +311,24 @@ fn without_initiators_the_work_that_asks_is_the_cause() {
 }
 
 #[test]
+fn tasks_are_those_of_the_renderer_that_asked_for_the_document() {
+    let mut events = whole();
+    let of_other = |event: String| event.replace("2521", "3000");
+    for (id, at_ms) in [("7", 310.0), ("8", 311.0), ("9", 312.0), ("10", 313.0)] {
+        events.push(of_other(send(at_ms, id, "ad.png", "Low", "")));
+        events.push(receive(at_ms + 9.0, id, "image/png", at_ms, 9.0));
+        events.push(finish(at_ms + 10.0, id, 300));
+    }
+    events.extend(names().into_iter().map(of_other));
+    events.push(of_other(task("RunTask", 305.0, 50.0, "")));
+    // nor a worker of the same process
+    events.push(task("RunTask", 305.0, 50.0, "").replace("775", "99"));
+    let page = only(&text(&events)).page;
+    assert_eq!(page.resources.len(), 7);
+    assert_eq!(page.tasks, only(&text(&whole())).page.tasks);
+}
+
+#[test]
 fn redirections_caches_and_failures() {
     let mut events = document();
     events.extend([
@@ -378,6 +396,8 @@ fn the_first_navigation_is_read() {
         finish(10.0, "before", 100),
         task("RunTask", -100.0, 50.0, ""),
         navigation(-200.0, "about:blank"),
+        // of a frame within the page
+        navigation(300.0, "https://b.org/").replace("true", "false"),
         navigation(700.0, "https://a.org/second"),
         send(701.0, "M", "second", "VeryHigh", ""),
         receive(702.0, "M", "text/html", 701.0, 1.0),

@@ -383,6 +383,13 @@ fn layouts_of_wprofx_wait_for_what_there_is() {
 }
 
 #[test]
+fn a_moment_of_wprofx_after_the_end_is_a_wait() {
+    let late = links(&[("Networking_0", "Loading_0", 130.0)]);
+    let page = only(&wprofx().replace(&links(&LINKS[..1]), &late));
+    assert_eq!(tasks(&page)[0].2, [(R(0), 1.0, 5000)]);
+}
+
+#[test]
 fn wprofx_is_read_as_pairs_and_as_an_object() {
     let all: Vec<_> = downloads().into_iter().chain(computations()).collect();
     let name = |one: &str| {
