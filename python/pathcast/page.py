@@ -1,4 +1,4 @@
-"""Web pages as graphs of resources, read from HARs and page files."""
+"""Web pages as graphs of resources and tasks, read from recordings of loads and page files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathcast.exceptions import PathFileError, translated
 from pathcast.files import unpacked
 from pathcast.foreign import utf8
 
-#: The largest page file or HAR that is read, in bytes after unpacking.
+#: The largest page file or recording that is read, in bytes after unpacking.
 MAX_BYTES = 1 << 30
 
 
@@ -57,10 +57,12 @@ class Page:
 
     @classmethod
     def parse(cls, content: str | bytes, file: str = "page.toml") -> Page:
-        """Read the text of a page file or of a HAR with one page; `file` names it in errors.
+        """Read the text of a page file, or of a recording with one page; `file` names it in errors.
+
+        A recording is a HAR, a log of the DevTools protocol, a Chrome trace, or a dependency graph of EPLOAD or WProfX.
 
         Raises:
-            PathFileError: it is neither, or what it says cannot be; with the place or the number of the entry.
+            PathFileError: it is neither, or what it says cannot be; with the place or the number of the entry or event.
 
         """
         return cls.parse_all(content, file)[0]
@@ -80,11 +82,11 @@ class Page:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str], page: int | None = None) -> Page:
-        """Read a page file or a HAR, also if it is gzipped.
+        """Read a page file or a recording, also if it is gzipped.
 
         Args:
             file: the file.
-            page: which page of a HAR, from 0; None: the only one.
+            page: which page of a recording, from 0; None: the only one.
 
         Raises:
             PathFileError: it cannot be read, for the reasons of `parse`, or it has several pages and `page` is None.

@@ -7,7 +7,8 @@ use pathcast_path::reader::{Field, Read, SIZE, TIME, Table, Trouble, document, q
 use pathcast_path::{PathError, Size, Span};
 use toml::de::DeTable;
 
-use crate::har::{self, HarPage};
+use crate::formats;
+use crate::har::HarPage;
 use crate::page::{Cause, Kind, Node, Page, Resource, Task, origin_of};
 
 const RESOURCE_KEYS: [&str; 10] = [
@@ -135,22 +136,25 @@ impl Page {
     }
 }
 
-/// Reads the pages of a file, whether it is a page file, which has one, or what [`har::read`] reads; `file` names it in
-/// errors.
+/// Reads the pages of a file, whether it is a page file, which has one, or a recording; `file` names it in errors.
+///
+/// A recording is in JSON: an HTTP archive, a log of the DevTools protocol, a Chrome trace, or a dependency graph of
+/// EPLOAD or WProfX. Its first keys say which.
 ///
 /// # Errors
-/// A [`PathError`] if it is neither, for the reasons of [`Page::parse`] and [`har::read`].
+/// A [`PathError`] if it is none of them, or what it says cannot be; with line and column, or the number of the entry
+/// or event.
 pub fn read(content: &[u8], file: &str) -> Result<Vec<HarPage>, PathError> {
     let wrong = |message: String| PathError {
         file: file.to_string(),
         place: None,
         message,
     };
-    if har::is_one(content) {
-        return har::read(content).map_err(|error| wrong(error.to_string()));
+    if formats::is_one(content) {
+        return formats::read(content).map_err(|error| wrong(error.to_string()));
     }
     let text = std::str::from_utf8(content)
-        .map_err(|_| wrong("is neither a HAR nor a page file in TOML".into()))?;
+        .map_err(|_| wrong("is neither a recording in JSON nor a page file in TOML".into()))?;
     Ok(vec![HarPage {
         page: Page::parse(text, file)?,
         on_load_ms: None,

@@ -1,7 +1,8 @@
 //! A web page as a graph: the resources that a browser fetches and the tasks that it computes, each with what
 //! causes it.
 //!
-//! [`Page`] is the graph, with a documented file format (TOML). [`har`] reads and writes HTTP archives. Pure: it
+//! [`Page`] is the graph, with a documented file format (TOML). [`read`] makes pages of page files and of recordings:
+//! HTTP archives and logs of the DevTools protocol ([`har`]), Chrome traces, and graphs of EPLOAD and WProfX. Pure: it
 //! gets text and returns values.
 //!
 //! ```
@@ -25,10 +26,14 @@
 
 #![deny(clippy::disallowed_methods)] // the same run on every machine
 
+mod chrome_trace;
+mod compute;
 mod file;
+mod formats;
 pub mod har;
 mod page;
 mod protocol;
+mod wprof;
 
 pub use file::read;
 pub use page::{Cause, Kind, Node, Page, PageError, Priority, Resource, Task};

@@ -215,8 +215,8 @@ impl std::error::Error for PageError {}
 impl Page {
     /// The most resources of a page, and the most tasks.
     pub const MAX_RESOURCES: usize = 20_000;
-    /// The most bytes of one resource.
-    pub const MAX_BYTES: u64 = 1 << 40;
+    /// The most bytes of one resource: the largest size that a page file has.
+    pub const MAX_BYTES: u64 = 1_000_000_000_000;
 
     /// Whether it can be loaded: something begins, and everything else is caused by something.
     ///

@@ -28,7 +28,7 @@ pub struct PageSpec {
 
 #[pymethods]
 impl PageSpec {
-    /// The pages of a page file or of a HAR; `file` names it in errors.
+    /// The pages of a page file or of a recording; `file` names it in errors.
     #[staticmethod]
     fn parse(py: Python<'_>, content: &[u8], file: &str) -> PyResult<Vec<Self>> {
         let pages = py.detach(|| read(content, file));

@@ -65,7 +65,7 @@ def page(
         list[FilePath],
         typer.Argument(
             metavar="PAGE...",
-            help="HTTP archives (HAR), or page files; see `pathcast help page-file`.",
+            help="HTTP archives (HAR), Chrome traces or page files; see `pathcast help page-file`.",
         ),
     ],
     path_file: Annotated[

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use chrono::DateTime;
 use serde::Deserialize;
 
 use super::HarError;
+use super::date::date;
 use super::raw::{self, Archive, Entry, Initiator, Number, Or, PageTimings, RawPage, Text};
 
 #[derive(Debug, Default, Deserialize)]
@@ -48,20 +48,21 @@ struct Request {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Response {
-    status: Number,
-    mime_type: Text,
-    protocol: Text,
-    encoded_data_length: Number,
-    from_disk_cache: Text,
-    timing: Or<Timing>,
+pub struct Response {
+    pub status: Number,
+    pub mime_type: Text,
+    pub protocol: Text,
+    pub encoded_data_length: Number,
+    pub from_disk_cache: Text,
+    pub connection_id: Number,
+    pub timing: Or<Timing>,
 }
 
 /// In milliseconds after `request_time`, which is in seconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Timing {
-    request_time: Number,
+pub struct Timing {
+    pub request_time: Number,
     connect_start: Number,
     connect_end: Number,
     ssl_start: Number,
@@ -73,11 +74,11 @@ struct Timing {
 raw::of_no_url!(Params, Wrapped, Request, Response, Timing);
 
 /// A request whose end has not been read.
-struct Pending {
-    began_s: f64,
-    entry: Entry,
-    first_s: Option<f64>,
-    header_bytes: f64,
+pub struct Pending {
+    pub began_s: f64,
+    pub entry: Entry,
+    pub first_s: Option<f64>,
+    pub header_bytes: f64,
 }
 
 /// Reads the requests of a log as an archive of one page.
@@ -175,12 +176,14 @@ fn begin(at_s: f64, params: Params) -> Pending {
 }
 
 /// What a response says of a request.
-fn note(one: &mut Pending, response: &Response) {
+pub fn note(one: &mut Pending, response: &Response) {
     let into = &mut one.entry.response.0;
     into.status = response.status;
     into.http_version = response.protocol.clone();
     into.content.0.mime_type = response.mime_type.clone();
     one.entry.from_cache = response.from_disk_cache.clone();
+    let connection = response.connection_id.get().map(|id| id.to_string());
+    one.entry.connection = Text::of(connection.as_deref());
     one.header_bytes = response.encoded_data_length.positive();
     let timing = &response.timing.0;
     let timings = &mut one.entry.timings.0;
@@ -193,7 +196,8 @@ fn note(one: &mut Pending, response: &Response) {
     }
 }
 
-fn end(mut one: Pending, at_s: f64, bytes: f64, archive: &mut Archive) {
+/// The last of `bytes` came: the request becomes an entry.
+pub fn end(mut one: Pending, at_s: f64, bytes: f64, archive: &mut Archive) {
     let first_s = one
         .first_s
         .unwrap_or(at_s)
@@ -208,10 +212,4 @@ fn end(mut one: Pending, at_s: f64, bytes: f64, archive: &mut Archive) {
     response.headers_size = Number::of(Some(one.header_bytes).filter(|bytes| *bytes > 0.0));
     response.body_size = Number::of(Some((bytes - one.header_bytes).max(0.0)));
     archive.entries.push(one.entry);
-}
-
-/// A date for seconds of a clock that counts from anywhere.
-fn date(at_s: f64) -> Text {
-    let nanos = (at_s * 1e9).clamp(0.0, 9e18) as i64;
-    Text::of(Some(&DateTime::from_timestamp_nanos(nanos).to_rfc3339()))
 }

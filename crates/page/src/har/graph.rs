@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use pathcast_path::Span;
 
+use super::coalesced::{Answered, coalesced};
 use super::date::nanos;
 use super::raw::{Archive, Entry, RawPage};
 use super::{HarError, HarPage};
 use crate::file::{HEADER_BYTES, REQUEST_BYTES, clean_url};
-use crate::page::{Cause, Kind, Node, Page, Priority, Resource};
+use crate::page::{Cause, Kind, Node, Page, Priority, Resource, origin_of};
 
 /// A browser that asks so soon after something ended did so because of it.
-const SOON_S: f64 = 0.003;
+pub const SOON_S: f64 = 0.003;
 /// The longest time that is believed.
 const LONGEST_S: f64 = 3600.0;
 /// The most bytes of a header that are believed.
@@ -29,8 +30,44 @@ struct Fetch<'a> {
     last_s: f64,
 }
 
+/// A page, and when its resources came in the recording.
+pub struct Recorded {
+    pub page: HarPage,
+    /// Of each resource.
+    pub times: Vec<Times>,
+}
+
+/// When a resource was asked for and came, in seconds after the first was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Its entry in the archive, from 1.
+    pub entry: usize,
+    pub asked_s: f64,
+    /// When the first byte of the response came, and the last.
+    pub first_s: f64,
+    pub last_s: f64,
+}
+
+impl Times {
+    /// The share of the body that had come at a moment, as exact as times in milliseconds are.
+    pub fn share_at(&self, at_s: f64) -> f64 {
+        let took_s = self.last_s - self.first_s;
+        if at_s >= self.last_s || took_s <= 0.0 {
+            return 1.0;
+        }
+        let share = ((at_s - self.first_s) / took_s).clamp(0.0, 1.0);
+        (share * 1000.0).round() / 1000.0
+    }
+}
+
 /// All pages of an archive that have something.
 pub fn pages(archive: &Archive) -> Result<Vec<HarPage>, HarError> {
+    let found = recorded(archive)?;
+    Ok(found.into_iter().map(|one| one.page).collect())
+}
+
+/// As [`pages`], with the times of the recording.
+pub fn recorded(archive: &Archive) -> Result<Vec<Recorded>, HarError> {
     let whole = RawPage::default();
     let listed: Vec<Option<&RawPage>> = match archive.pages.len() {
         0 => vec![None],
@@ -67,7 +104,7 @@ fn page<'a>(
     raw: &RawPage,
     entries: impl Iterator<Item = (usize, &'a Entry)>,
     archive: &Archive,
-) -> Result<HarPage, HarError> {
+) -> Result<Recorded, HarError> {
     let origin_ns = raw.started_date_time.get().and_then(nanos);
     let (mut fetches, skipped, why) = fetches(entries, origin_ns);
     if fetches.is_empty() {
@@ -100,7 +137,10 @@ fn page<'a>(
         without_headers +=
             usize::from(request.headers.0.is_empty() && request.headers_size.get().is_none());
         let kind = kind(fetch.entry, &fetch.url, number == 0);
-        let rtt_s = round_trips.get(origin(&fetch.url)).copied().unwrap_or(0.0);
+        let rtt_s = round_trips
+            .get(origin_of(&fetch.url))
+            .copied()
+            .unwrap_or(0.0);
         let wait_s = fetch.entry.timings.0.wait.positive() / 1e3 - rtt_s;
         resources.push(Resource {
             id: fetch.number.to_string(),
@@ -124,7 +164,7 @@ fn page<'a>(
         uncompressed,
         inferred: causes.inferred,
         without_headers,
-        without_load: on_load_s.is_none(),
+        without_load: on_load_s.is_none() && !archive.knows_load,
     };
     let warnings = lack.warnings(archive);
     let name = clean_url(raw.title.get().unwrap_or_default()).unwrap_or_else(|| {
@@ -134,20 +174,34 @@ fn page<'a>(
             .trim_end_matches('/')
             .to_string()
     });
+    let answered = fetches.iter().map(|fetch| Answered {
+        origin: origin_of(&fetch.url),
+        protocol: fetch.entry.response.0.http_version.get(),
+        connection: fetch.entry.connection.get(),
+    });
     let page = Page {
         name,
+        coalesced: coalesced(answered),
         resources,
         tasks: Vec::new(),
-        coalesced: Vec::new(),
     };
     page.check().map_err(|error| HarError {
         entry: None,
         message: error.message,
     })?;
-    Ok(HarPage {
-        page,
-        on_load_ms: on_load_s.map(|load_s| load_s * 1e3),
-        warnings,
+    let times = fetches.iter().map(|fetch| Times {
+        entry: fetch.number,
+        asked_s: fetch.asked_s,
+        first_s: fetch.first_s,
+        last_s: fetch.last_s,
+    });
+    Ok(Recorded {
+        times: times.collect(),
+        page: HarPage {
+            page,
+            on_load_ms: on_load_s.map(|load_s| load_s * 1e3),
+            warnings,
+        },
     })
 }
 
@@ -168,7 +222,7 @@ impl Lack {
             let count = archive.entries.len();
             let entries = if count == 1 { "entry" } else { "entries" };
             warnings.push(format!(
-                "the archive is cut off or damaged after {count} {entries}: {cut}"
+                "the recording is cut off or damaged after {count} {entries}: {cut}"
             ));
         }
         if archive.more > 0 {
@@ -186,7 +240,7 @@ impl Lack {
         }
         if self.uncompressed > 0 {
             warnings.push(format!(
-                "the sizes of {} of {} resources are those after decompression, for the archive has no others",
+                "the sizes of {} of {} resources are those after decompression, for the recording has no others",
                 self.uncompressed,
                 self.resources
             ));
@@ -194,14 +248,14 @@ impl Lack {
         if self.inferred > 0 {
             warnings.push(format!(
                 "what made the browser ask for {} of {} resources is inferred from their Referer, times and types, for the \
-                 archive does not say it",
+                 recording does not say it",
                 self.inferred,
                 self.resources
             ));
         }
         if self.without_load {
             warnings.push(
-                "the archive has no time of the load event: it is taken to wait for all resources"
+                "the recording has no time of the load event: it is taken to wait for all resources"
                     .into(),
             );
         }
@@ -279,11 +333,6 @@ fn fetch<'a>(
     })
 }
 
-fn origin(url: &str) -> &str {
-    let host = url.find("://").map_or(0, |at| at + 3);
-    url[host..].find('/').map_or(url, |end| &url[..host + end])
-}
-
 /// The round trip to each origin in the recording, in seconds: how long a connection took to open, or the shortest
 /// wait for a response.
 fn round_trips<'a>(fetches: &'a [Fetch<'_>]) -> HashMap<&'a str, f64> {
@@ -297,13 +346,14 @@ fn round_trips<'a>(fetches: &'a [Fetch<'_>]) -> HashMap<&'a str, f64> {
             true => opens_ms.min(waits_ms),
             false => waits_ms,
         };
-        let rtt_s = found.entry(origin(&fetch.url)).or_insert(f64::INFINITY);
+        let rtt_s = found.entry(origin_of(&fetch.url)).or_insert(f64::INFINITY);
         *rtt_s = rtt_s.min(least_ms / 1e3);
     }
     found
 }
 
-fn span(seconds: f64) -> Span {
+/// A time of a recording; what is less than nothing, or longer than is believed, is cut.
+pub fn span(seconds: f64) -> Span {
     // whole microseconds: archives have no more
     Span::from_nanos((seconds.clamp(0.0, LONGEST_S) * 1e6).round() as u64 * 1000)
 }
@@ -360,6 +410,8 @@ fn written_headers(headers: &[super::raw::Header]) -> f64 {
     lines.sum::<usize>() as f64
 }
 
+const IMAGES: [&str; 7] = [".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".ico"];
+
 fn kind(entry: &Entry, url: &str, is_first: bool) -> Kind {
     let said = entry.resource_type.get().unwrap_or_default().to_lowercase();
     let mime = entry
@@ -386,7 +438,7 @@ fn kind(entry: &Entry, url: &str, is_first: bool) -> Kind {
         Kind::Stylesheet
     } else if mime.contains("javascript") || mime.contains("ecmascript") || ends(&[".js", ".mjs"]) {
         Kind::Script
-    } else if mime.starts_with("image/") {
+    } else if mime.starts_with("image/") || mime.is_empty() && ends(&IMAGES) {
         Kind::Image
     } else if mime.contains("font") || ends(&[".woff", ".woff2", ".ttf", ".otf"]) {
         Kind::Font
@@ -472,7 +524,7 @@ impl<'a> Causes<'a> {
     }
 
     fn of(&mut self, number: usize) -> Vec<Cause> {
-        if number == 0 {
+        if number == 0 || self.fetches[number].entry.has_causes {
             return Vec::new();
         }
         if let Some(&from) = self.redirected.get(&number) {

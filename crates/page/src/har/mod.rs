@@ -1,9 +1,10 @@
 //! HTTP archives (HAR 1.2) as browsers, chrome-har and WebPageTest write them, and logs of the DevTools protocol.
 
-mod date;
-mod devtools;
-mod graph;
-mod raw;
+mod coalesced;
+pub(crate) mod date;
+pub(crate) mod devtools;
+pub(crate) mod graph;
+pub(crate) mod raw;
 
 use std::fmt;
 

@@ -1,8 +1,10 @@
 //! What of an archive is read: a value of another type than HAR says counts as missing.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::{HarError, MAX_ENTRIES};
@@ -16,6 +18,8 @@ pub struct Archive {
     pub cut: Option<String>,
     /// More entries than are read.
     pub more: usize,
+    /// Whether the reader finds out itself what the load event waits for.
+    pub knows_load: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -52,6 +56,10 @@ pub struct Entry {
     pub resource_type: Text,
     #[serde(rename = "_fromCache")]
     pub from_cache: Text,
+    pub connection: Text,
+    /// Whether the reader adds its causes itself.
+    #[serde(skip)]
+    pub has_causes: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -277,6 +285,60 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
+/// An object of JSON, or the default where something else stands. Other than [`Or`], it copies nothing that `T` has no
+/// field for; each field of `T` must accept any value.
+#[derive(Debug, Default)]
+pub struct Object<T>(pub T);
+
+struct AnyObject<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for AnyObject<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Object<T>, E> {
+        Ok(Object::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Object<T>, E> {
+        Ok(Object::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Object<T>, E> {
+        Ok(Object::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Object<T>, E> {
+        Ok(Object::default())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Object<T>, E> {
+        Ok(Object::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<Object<T>, E> {
+        Ok(Object::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Object<T>, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Object::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, items: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(items)).map(Object)
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(AnyObject(PhantomData))
+    }
+}
+
 /// Either what is expected, or anything.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -300,7 +362,7 @@ macro_rules! of_no_url {
         $(impl $crate::har::raw::OfUrl for $name {})*
     };
 }
-pub(super) use of_no_url;
+pub(crate) use of_no_url;
 
 of_no_url!(
     PageTimings,

@@ -40,6 +40,26 @@ fn causes(page: &HarPage, number: usize) -> (usize, f64, f64) {
 }
 
 #[test]
+fn a_connection_that_served_two_origins_is_noted() {
+    let by = |connection: u32| format!(r#", "connection": "{connection}""#);
+    let text = archive(&[
+        (ROOT, 0, 110, &by(17)),
+        ("https://img.example.org/a.png", 120, 40, &by(17)),
+        ("https://other.org/b.png", 120, 40, &by(18)),
+    ]);
+    assert!(only(&text).page.coalesced.is_empty());
+    let text = text.replace(r#""status": 200"#, r#""status": 200, "httpVersion": "h2""#);
+    let page = only(&text).page;
+    assert_eq!(
+        page.coalesced,
+        [["https://example.org", "https://img.example.org"]]
+    );
+    assert_eq!(page.connections(crate::Protocol::Http2), 2);
+    assert_eq!(page.connections(crate::Protocol::Http1), 3);
+    assert_eq!(Page::parse(&page.to_toml(), "page.toml").unwrap(), page);
+}
+
+#[test]
 fn initiators_and_times_make_the_graph() {
     let by = |url: &str| format!(r#", "_initiator": {{"type": "parser", "url": "{url}"}}"#);
     let stack = r#", "_initiator": {"type": "script", "stack": {"callFrames": [],
@@ -179,6 +199,17 @@ fn strange_values_count_as_missing() {
     let page = only(&strange);
     assert_eq!(page.page.resources[1].body_bytes, 9000);
     assert_eq!(page.page.resources[1].header_bytes, 1_000_000);
+}
+
+#[test]
+fn the_largest_size_fits_into_a_page_file() {
+    let page =
+        only(&archive(&[(ROOT, 0, 110, "")]).replace("\"bodySize\": 5000", "\"bodySize\": 1e300"));
+    assert_eq!(page.page.body_bytes(), Page::MAX_BYTES);
+    assert_eq!(
+        Page::parse(&page.page.to_toml(), "again.toml"),
+        Ok(page.page)
+    );
 }
 
 /// Events of the DevTools protocol.

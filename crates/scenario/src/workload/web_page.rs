@@ -115,12 +115,12 @@ impl Kind for WebPage {
     }
 }
 
-/// A page file or an archive by its name, or the page itself.
+/// A page file or a recording by its name, or the page itself.
 fn read_page(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Page> {
     if let Some(table) = field.as_table() {
         return Page::read(table, field.at());
     }
-    let name = field.text("the name of a page file or of a HAR")?;
+    let name = field.text("the name of a page file or of a recording")?;
     let content = match load(name) {
         Ok(content) => content,
         Err(why) => return field.wrong(format_args!("{name}: {why}")),
