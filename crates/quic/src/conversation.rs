@@ -14,7 +14,7 @@ const SINK: usize = Side::Sink as usize;
 #[derive(Default)]
 struct Lane {
     pipes: [Pipe; 2],
-    /// Which sides write no more, and which of them have told the transport.
+    /// Which sides have written their last message, and of which the transport has ended the stream.
     ends: [bool; 2],
     ended: [bool; 2],
 }

@@ -91,6 +91,12 @@ impl Settings {
         }
     }
 
+    /// The same, for a page by HTTP/3: as most servers, they allow a hundred exchanges at once.
+    #[must_use]
+    pub const fn for_page(self) -> Self {
+        self.with_exchanges(100)
+    }
+
     /// The same, for a client that opens up to so many exchanges at once.
     #[must_use]
     pub const fn with_exchanges(self, exchanges: u32) -> Self {

@@ -97,7 +97,7 @@ impl Endpoint {
             return Err(QuicError::Lost("not connected yet".into()));
         };
         match connection.send_stream(stream(exchange)).finish() {
-            // the other end wants no more
+            // the other end needs no more
             Ok(()) | Err(FinishError::Stopped(_)) => Ok(()),
             Err(error) => Err(QuicError::Lost(error.to_string())),
         }

@@ -8,6 +8,7 @@ use noq_proto::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use noq_proto::rustls::server::ServerSessionMemoryCache;
 use noq_proto::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 
+use pathcast_scenario::WebPage;
 use rcgen::{CertificateParams, CustomExtension, KeyPair, PKCS_ED25519, SerialNumber};
 
 use crate::sessions::Sessions;
@@ -84,6 +85,19 @@ impl Identity {
         let got = identity.sessions.count();
         let why = format!("the server gave {got} sessions, expected {connections}");
         Err(QuicError::Setup(why))
+    }
+
+    /// That of all servers of a page, which is loaded so many times.
+    ///
+    /// # Errors
+    /// As [`Identity::known`].
+    pub fn of_page(page: &WebPage, loads: u32, settings: &Settings) -> Result<Self, QuicError> {
+        let bytes = page.http.certificate_bytes;
+        let connections = loads as usize * page.page.connections(page.http.protocol);
+        match page.http.early_data {
+            true => Self::known(bytes, settings, connections),
+            false => Self::with_certificate_bytes(bytes),
+        }
     }
 
     /// One whose clients may have so many sessions.

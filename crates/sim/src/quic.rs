@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use pathcast_path::{Span, Time};
 use pathcast_quic::{Conversation, Identity, Packet, Pair, QuicError, Sender, Settings};
-use pathcast_scenario::{
-    Exchange, FlowSpec, Heading, Message, Pipe, QuicScheme, Scenario, Side, WebPage,
-};
+use pathcast_scenario::{Exchange, FlowSpec, Heading, Message, Pipe, QuicScheme, Scenario, Side};
 use pathcast_trace::{Direction, MessageRecord, Read, Record, Segment, Splitter};
 
 use crate::wire::{IP_BYTES, UDP_IP_BYTES};
@@ -19,9 +17,6 @@ pub const SINK: usize = Side::Sink as usize;
 
 /// What is due now has its next turn after all else, as in the emulator.
 const SOON: Span = Span::from_nanos(1000);
-
-/// The most exchanges that servers of HTTP/3 allow at once, as most do.
-pub const EXCHANGES: u32 = 100;
 
 /// A datagram in transit.
 struct Parcel {
@@ -77,16 +72,6 @@ pub struct QuicFlow {
     /// Of a page.
     conversation: Option<Box<Conversation>>,
     failure: Option<QuicError>,
-}
-
-/// Who the servers of a page are: all have one certificate.
-pub fn identity_of(page: &WebPage, loads: u32, settings: &Settings) -> Result<Identity, QuicError> {
-    let bytes = page.http.certificate_bytes;
-    let connections = loads as usize * page.page.connections(page.http.protocol);
-    match page.http.early_data {
-        true => Identity::known(bytes, settings, connections),
-        false => Identity::with_certificate_bytes(bytes),
-    }
 }
 
 /// What both ends of a connection are like.

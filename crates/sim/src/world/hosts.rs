@@ -11,7 +11,7 @@ use pathcast_trace::DelayHistogram;
 use rand_core::RngCore;
 
 use crate::ends::{growing_buffer, sender_config};
-use crate::quic::{EXCHANGES, QuicFlow, identity_of, settings};
+use crate::quic::{QuicFlow, settings};
 use crate::simulation::SimError;
 use crate::stream::Stream;
 use crate::wire::HANDSHAKE_BYTES;
@@ -208,11 +208,11 @@ impl Identities {
     ) -> Result<QuicFlow, SimError> {
         self.any = true;
         if let Workload::WebPage(page) = &spec.workload {
-            let settings = settings.with_exchanges(EXCHANGES);
+            let settings = settings.for_page();
             let identity = match &self.of_page {
                 Some((one, identity)) if *one == group => identity,
                 _ => {
-                    let identity = identity_of(page, spec.count, &settings)?;
+                    let identity = Identity::of_page(page, spec.count, &settings)?;
                     &self.of_page.insert((group, identity)).1
                 }
             };
