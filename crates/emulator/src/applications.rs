@@ -1,24 +1,28 @@
 //! The applications of all flows, both ends, on one thread: each writes what its workload says and
 //! reads all that arrives.
 
-use std::os::fd::{AsFd, OwnedFd};
+mod pages;
+
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pathcast_base::clock::{monotonic_ns, thread_cpu_s};
 use pathcast_path::{Span, Time};
+use pathcast_probe::Joining;
 use pathcast_probe::realtime::request_fifo;
 use pathcast_quic::Packet;
 use pathcast_scenario::{Side, Timers, Write};
-use pathcast_trace::{Direction, Read};
+use pathcast_trace::{Direction, PageReport, Read};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::{Errno, write};
 
-use crate::connection::Connection;
+use self::pages::Pages;
+use crate::connection::Connected;
 use crate::datagram::send_datagrams;
 use crate::error::EmulatorError;
-use crate::options::Flow;
+use crate::options::{Flow, Options};
 use crate::packet_log::Conclusion;
 use crate::quic::{Broken, QuicFlow};
 use crate::seals::SealedPacket;
@@ -28,8 +32,9 @@ use crate::waiting::timespec;
 /// How many messages that were read are reported to the log together.
 const READS_AT_ONCE: usize = 512;
 
-/// The number of the stop event among those of the flows.
+/// The number of the stop event among those of the flows, and that of the first server of pages.
 const STOP: u64 = u64::MAX;
+const SERVERS: u64 = 1 << 32;
 
 /// How long a datagram may wait in queues after the last one was written.
 const LONGEST_QUEUE: Span = Span::from_millis(1000);
@@ -37,6 +42,9 @@ const LONGEST_QUEUE: Span = Span::from_millis(1000);
 /// What the thread says at its end.
 pub(crate) struct ApplicationsReport {
     pub(crate) flows: Vec<FlowOutcome>,
+    pub(crate) pages: Vec<PageReport>,
+    /// Flows that the probe watches since they opened, in the order in which they did.
+    pub(crate) joined: Vec<usize>,
     pub(crate) cpu_s: f64,
     /// Flows whose connection broke, and how.
     pub(crate) broken: Vec<(usize, Broken)>,
@@ -47,6 +55,7 @@ pub(crate) struct ApplicationsReport {
 /// The applications of all flows: what a thread works on.
 pub(crate) struct Applications<'a> {
     flows: Vec<Session<'a>>,
+    pages: Pages<'a>,
     /// When each application writes next.
     wakes: Timers,
     /// When each end of a flow over QUIC has something to do, two for each flow.
@@ -81,31 +90,38 @@ impl Drop for ApplicationsStop {
 
 impl<'a> Applications<'a> {
     pub(crate) fn new(
+        options: &Options,
         flows: &[Flow<'_>],
-        connections: &'a [Connection],
+        connected: &'a Connected,
         quic: Vec<Option<Box<QuicFlow>>>,
-        seed: u64,
-        base_rtt: Span,
+        joining: Joining,
         log: Option<Conclusion>,
     ) -> Result<(Self, ApplicationsStop), EmulatorError> {
+        let connections = &connected.connections;
         let make = || -> Result<_, Errno> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
             let event = epoll::EventData::new_u64(STOP);
             epoll::add(&epoll, &stop, event, epoll::EventFlags::IN)?;
             for (number, connection) in connections.iter().enumerate() {
-                let ends = [&connection.sender, &connection.receiver];
-                for (side, socket) in ends.into_iter().enumerate() {
+                if connection.server.is_some() {
+                    continue; // it is watched from when it opens
+                }
+                for (side, socket) in connection.sockets() {
                     let event = epoll::EventData::new_u64(2 * number as u64 + side as u64);
                     epoll::add(&epoll, socket, event, epoll::EventFlags::IN)?;
                 }
+            }
+            for (number, (_, server)) in (0..).zip(&connected.servers) {
+                let event = epoll::EventData::new_u64(SERVERS + number);
+                epoll::add(&epoll, server, event, epoll::EventFlags::IN)?;
             }
             let raise = rustix::io::fcntl_dupfd_cloexec(&stop, 0)?;
             Ok((epoll, stop, raise))
         };
         let (epoll, stop, raise) =
             make().map_err(|errno| EmulatorError::from_io("setting up epoll", errno))?;
-        let sessions: Vec<Session<'a>> = flows
+        let mut sessions: Vec<Session<'a>> = flows
             .iter()
             .zip(connections)
             .zip(quic)
@@ -113,12 +129,13 @@ impl<'a> Applications<'a> {
                 if let Some(quic) = &mut quic {
                     quic.begin(log.is_some() && !flow.spec.workload.is_greedy());
                 }
-                Session::new(flow, connection, quic, seed)
+                Session::new(flow, connection, quic, options.seed)
             })
             .collect();
+        let pages = Pages::new(flows, &mut sessions, &connected.servers, joining)?;
         let mut wakes = Timers::new(sessions.len());
         for (number, flow) in (0..).zip(&sessions) {
-            wakes.want(number, flow.application.next_write());
+            wakes.want(number, pages.next_write(flow));
         }
         Ok((
             Self {
@@ -127,6 +144,7 @@ impl<'a> Applications<'a> {
                 origin: Instant::now(),
                 open: sessions.len(),
                 flows: sessions,
+                pages,
                 epoll,
                 _stop: stop,
                 broken: Vec::new(),
@@ -135,7 +153,7 @@ impl<'a> Applications<'a> {
                 reads: Vec::new(),
                 sealed: Vec::new(),
                 packets: Vec::new(),
-                grace: base_rtt + LONGEST_QUEUE,
+                grace: options.scenario.longest_rtt() + LONGEST_QUEUE,
             },
             ApplicationsStop(raise),
         ))
@@ -192,6 +210,10 @@ impl<'a> Applications<'a> {
                 if number == STOP {
                     break 'running;
                 }
+                if let Some(server) = number.checked_sub(SERVERS) {
+                    self.accept(server as usize);
+                    continue;
+                }
                 let (flow, side) = ((number / 2) as usize, (number % 2) as usize);
                 let flags = event.flags;
                 let readable =
@@ -211,6 +233,8 @@ impl<'a> Applications<'a> {
         self.tell();
         ApplicationsReport {
             flows: self.flows.into_iter().map(Session::finish).collect(),
+            pages: self.pages.reports(),
+            joined: self.pages.joined,
             cpu_s: thread_cpu_s(),
             broken: self.broken,
             fifo_refused,
@@ -290,7 +314,7 @@ impl<'a> Applications<'a> {
         let flow = &mut self.flows[number];
         if !std::mem::replace(&mut flow.broken, true) {
             self.broken.push((number, broken));
-            for socket in flow.sockets {
+            for (_, socket) in flow.connection.sockets() {
                 let _ = epoll::delete(&self.epoll, socket);
             }
             if flow.application.completed().is_none() {
@@ -301,6 +325,9 @@ impl<'a> Applications<'a> {
 
     /// Lets the application write what is due.
     fn write_due(&mut self, number: usize, now: Time) {
+        if self.flows[number].load.is_some() {
+            return self.advance_page(number, now);
+        }
         if self.flows[number].broken {
             return;
         }
@@ -308,8 +335,10 @@ impl<'a> Applications<'a> {
             let flow = &mut self.flows[number];
             let side = match (&mut flow.carrier, write) {
                 (Carrier::Udp(datagrams), Write::Message(message)) => {
-                    let (socket, bytes) = (flow.sockets[0].as_fd(), message.bytes);
-                    send_datagrams(socket, &mut self.chunk, datagrams.write(message), bytes);
+                    if let Some(socket) = flow.connection.socket(0) {
+                        let numbers = datagrams.write(message);
+                        send_datagrams(socket, &mut self.chunk, numbers, message.bytes);
+                    }
                     continue;
                 }
                 (Carrier::Udp(_), Write::Endless) | (_, Write::Stop) => continue,
@@ -341,11 +370,19 @@ impl<'a> Applications<'a> {
         let at = self.instant(now);
         let flow = &mut self.flows[number];
         let greedy = flow.application.is_greedy() && side == Side::Source as usize;
-        let Carrier::Stream(stream) = &mut flow.carrier else {
+        let (Carrier::Stream(stream), Some(socket)) =
+            (&mut flow.carrier, flow.connection.socket(side))
+        else {
             return Ok(());
         };
-        let socket = flow.sockets[side].as_fd();
-        let full = stream.write(side, greedy, socket, &self.chunk, at)?;
+        let mut full = stream.write(side, greedy, socket, &self.chunk, at)?;
+        while side == Side::Source as usize
+            && !full
+            && let Some(record) = self.pages.next_record(flow.load, now)
+        {
+            stream.pipes[side].offer(now, record);
+            full = stream.write(side, greedy, socket, &self.chunk, at)?;
+        }
         let over_quic = stream.quic.is_some();
         if full != flow.watched[side] {
             flow.watched[side] = full;
@@ -354,12 +391,7 @@ impl<'a> Applications<'a> {
                 true => epoll::EventFlags::OUT,
                 false => epoll::EventFlags::empty(),
             };
-            epoll::modify(
-                &self.epoll,
-                flow.sockets[side],
-                event,
-                epoll::EventFlags::IN | out,
-            )?;
+            epoll::modify(&self.epoll, socket, event, epoll::EventFlags::IN | out)?;
         }
         if over_quic {
             self.note_packets(number, side);
@@ -372,7 +404,9 @@ impl<'a> Applications<'a> {
     fn read(&mut self, number: usize, side: usize, now: Time) -> Result<(), Broken> {
         let at = self.instant(now);
         let flow = &mut self.flows[number];
-        let socket = flow.sockets[side].as_fd();
+        let Some(socket) = flow.connection.socket(side) else {
+            return Ok(());
+        };
         let stream = match &mut flow.carrier {
             Carrier::Udp(_) => return flow.receive_datagrams(side, &mut self.chunk, now),
             Carrier::Stream(stream) => stream,
@@ -380,6 +414,9 @@ impl<'a> Applications<'a> {
         stream.take_in(side, socket, &mut self.chunk, at, now)?;
         // some of it may have come since
         let now = now.max(since(self.origin, Instant::now()));
+        if flow.load.is_some() {
+            return self.deliver_of_page(number, side, now);
+        }
         let (over_quic, pipe) = (stream.quic.is_some(), 1 - side);
         let mut any = false;
         while let Some(whole) = stream.pipes[pipe].take_delivered() {

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -29,10 +30,51 @@ const DATAGRAM_BUFFER_BYTES: usize = 16 << 20;
 
 /// Both ends of a flow.
 pub(crate) struct Connection {
-    pub(crate) sender: OwnedFd,
+    /// Of a page, its server has it from when it accepts the connection.
+    sender: OnceLock<OwnedFd>,
     pub(crate) receiver: OwnedFd,
-    /// The port at the near end.
-    pub(crate) near_port: u16,
+    /// The ports at the near and the far end.
+    pub(crate) ports: [u16; 2],
+    /// Where the browser connects to, if this is a connection of a page.
+    pub(crate) server: Option<SocketAddr>,
+}
+
+impl Connection {
+    /// The socket that the data of a flow other than a page's is written into.
+    pub(crate) fn sender(&self) -> &OwnedFd {
+        let sender = self.sender.get();
+        sender.expect("flows other than pages connect before the run begins")
+    }
+
+    /// The socket of a side, if there is one yet.
+    pub(crate) fn socket(&self, side: usize) -> Option<BorrowedFd<'_>> {
+        match side {
+            0 => self.sender.get().map(OwnedFd::as_fd),
+            _ => Some(self.receiver.as_fd()),
+        }
+    }
+
+    /// The sockets that there are, each with its side.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        let socket = move |side| Some((side, self.socket(side)?));
+        [0, 1].into_iter().filter_map(socket)
+    }
+
+    /// The page's server has accepted the connection.
+    pub(crate) fn accept(&self, socket: OwnedFd) -> Result<BorrowedFd<'_>, Errno> {
+        reset_on_close(socket.as_fd())?;
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        Ok(self.sender.get_or_init(|| socket).as_fd())
+    }
+}
+
+/// What connects the hosts.
+pub(crate) struct Connected {
+    /// One for each flow.
+    pub(crate) connections: Vec<Connection>,
+    /// Of each group of flows that loads pages: its first flow, and the socket that its servers accept
+    /// connections from.
+    pub(crate) servers: Vec<(usize, OwnedFd)>,
 }
 
 /// Sockets that are ready to connect.
@@ -43,9 +85,11 @@ pub(crate) struct Sockets<'a> {
     port: u16,
     /// At the near and the far end.
     listeners: [OwnedFd; 2],
-    senders: Vec<OwnedFd>,
-    /// The receivers of datagram flows, which need no accepting listener.
+    /// None for the connections of pages, which their servers accept later.
+    senders: Vec<Option<OwnedFd>>,
+    /// The receivers of datagram flows, which need no accepting listener, and those of pages, which connect.
     receivers: Vec<Option<OwnedFd>>,
+    servers: Vec<(usize, OwnedFd)>,
 }
 
 impl<'a> Sockets<'a> {
@@ -58,22 +102,32 @@ impl<'a> Sockets<'a> {
         ip: Ip,
     ) -> Result<Self, EmulatorError> {
         let port = next_port();
-        let listen_at = |host: &Host| inside(host, || listener(ip, port, flows.len()));
+        let anywhere = SocketAddr::new(ip.any(), port);
+        let listen_at = |host: &Host| inside(host, || listener(ip, anywhere, flows.len(), None));
         let listeners = [listen_at(near)?, listen_at(far)?];
         let host_at = |end: End| match end {
             End::Near => near,
             End::Far => far,
         };
-        let (mut senders, mut receivers) = (Vec::new(), Vec::new());
+        let (mut senders, mut receivers, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         // a thread for each change of namespace, not for each flow
         for group in flows.chunk_by(|a, b| a.group == b.group) {
-            let from = End::source_of(group[0].spec.heading);
-            senders.extend(inside(host_at(from), || {
-                group
-                    .iter()
-                    .map(|flow| sender(ip, flow, schemes, from))
-                    .collect::<Result<Vec<_>, _>>()
-            })?);
+            let (from, spec) = (End::source_of(group[0].spec.heading), group[0].spec);
+            let open_at = |end: End| {
+                let open = |flow: &Flow<'_>| sender(ip, flow, schemes, end).map(Some);
+                let open = || group.iter().map(open).collect::<Result<Vec<_>, _>>();
+                inside(host_at(end), open)
+            };
+            if spec.workload.is_page() {
+                let address = server(ip, &group[0], port);
+                let scheme = schemes.kernel_name(spec.transport.scheme());
+                let listen = || listener(ip, address, group.len(), Some(scheme));
+                servers.push((senders.len(), inside(host_at(from), listen)?));
+                senders.extend(group.iter().map(|_| None));
+                receivers.extend(open_at(from.opposite())?);
+                continue;
+            }
+            senders.extend(open_at(from)?);
             receivers.extend(inside(host_at(from.opposite()), || {
                 let open = |flow: &Flow<'_>| match flow.spec.transport {
                     Transport::Tcp { .. } => Ok(None),
@@ -92,18 +146,20 @@ impl<'a> Sockets<'a> {
             listeners,
             senders,
             receivers,
+            servers,
         })
     }
 
-    /// Connects all flows; `None` if `stopped` while they are at it.
+    /// Connects all flows but the connections of pages; `None` if `stopped` while they are at it.
     pub(crate) fn connect(
         mut self,
         stopped: &dyn Fn() -> bool,
-    ) -> Result<Option<Vec<Connection>>, EmulatorError> {
+    ) -> Result<Option<Connected>, EmulatorError> {
         let begin = Instant::now();
         let mut expected = 0;
         for ((flow, socket), receiver) in self.flows.iter().zip(&self.senders).zip(&self.receivers)
         {
+            let Some(socket) = socket else { continue };
             if let Some(receiver) = receiver {
                 connect(socket, &local(receiver)?).map_err(failed)?;
                 connect(receiver, &local(socket)?).map_err(failed)?;
@@ -154,16 +210,10 @@ impl<'a> Sockets<'a> {
             .zip(self.senders)
             .zip(self.receivers.drain(..))
         {
-            let from = local(&sender)?;
-            let receiver = match receiver {
-                Some(receiver) => receiver,
-                None => {
-                    // they may have been accepted in another order than they were opened
-                    let at = accepted.iter().position(|(peer, _)| *peer == from);
-                    accepted
-                        .swap_remove(at.ok_or_else(|| failed(Errno::NOTCONN))?)
-                        .1
-                }
+            let receiver = match (receiver, &sender) {
+                (Some(receiver), _) => receiver,
+                (None, Some(sender)) => accepted_from(local(sender)?, &mut accepted)?,
+                (None, None) => return Err(failed(Errno::NOTCONN)),
             };
             if let Transport::Tcp { scheme, .. } = &flow.spec.transport
                 && flow.spec.workload.asks()
@@ -180,18 +230,41 @@ impl<'a> Sockets<'a> {
                 limit_receive_window(receiver.as_fd(), bytes)
                     .map_err(|error| EmulatorError::from_io("setting the receive window", error))?;
             }
-            let near_port = match flow.spec.heading {
-                Heading::Forward => from.port(),
-                Heading::Reverse => local(&receiver)?.port(),
-            };
+            let is_page = flow.spec.workload.is_page();
+            let server = is_page.then(|| server(self.ip, flow, self.port));
+            let from = sender.as_ref().map(local).transpose()?.or(server);
+            let mut ports = [from.map_or(0, |from| from.port()), local(&receiver)?.port()];
+            if flow.spec.heading == Heading::Reverse {
+                ports.reverse();
+            }
             connections.push(Connection {
-                sender,
+                sender: sender.map_or_else(OnceLock::new, OnceLock::from),
                 receiver,
-                near_port,
+                ports,
+                server,
             });
         }
-        Ok(Some(connections))
+        Ok(Some(Connected {
+            connections,
+            servers: self.servers,
+        }))
     }
+}
+
+/// The accepted socket whose peer is `from`: they may have been accepted in another order than they were opened.
+fn accepted_from(
+    from: SocketAddr,
+    accepted: &mut Vec<(SocketAddr, OwnedFd)>,
+) -> Result<OwnedFd, EmulatorError> {
+    let at = accepted.iter().position(|(peer, _)| *peer == from);
+    let (_, socket) = accepted.swap_remove(at.ok_or_else(|| failed(Errno::NOTCONN))?);
+    Ok(socket)
+}
+
+/// Where the servers of the page of `flow` listen, in a run whose other flows have `port`.
+fn server(ip: Ip, flow: &Flow<'_>, port: u16) -> SocketAddr {
+    let end = End::source_of(flow.spec.heading);
+    SocketAddr::new(ip.address(flow.group, end), servers_port(port))
 }
 
 fn failed(errno: Errno) -> EmulatorError {
@@ -214,18 +287,24 @@ fn inside<T: Send>(
         .map_err(|error| EmulatorError::from_io("entering a network namespace", error))?
 }
 
-fn listener(ip: Ip, port: u16, flows: usize) -> Result<OwnedFd, EmulatorError> {
-    let address = SocketAddr::new(ip.any(), port);
-    let open = || -> Result<OwnedFd, Errno> {
-        let listener = tcp_socket(ip)?;
-        bind(&listener, &address)?;
-        listen(&listener, flows.clamp(1, 4096) as i32)?;
-        Ok(listener)
-    };
-    open().map_err(|errno| EmulatorError::from_io(format!("listening on {address}"), errno))
+/// A listener; what it accepts has the congestion control `scheme`, if there is one.
+fn listener(
+    ip: Ip,
+    address: SocketAddr,
+    flows: usize,
+    scheme: Option<&str>,
+) -> Result<OwnedFd, EmulatorError> {
+    let listening = |errno| EmulatorError::from_io(format!("listening on {address}"), errno);
+    let listener = tcp_socket(ip).map_err(listening)?;
+    if let Some(scheme) = scheme {
+        set_scheme(listener.as_fd(), scheme)?;
+    }
+    bind(&listener, &address).map_err(listening)?;
+    listen(&listener, flows.clamp(1, 4096) as i32).map_err(listening)?;
+    Ok(listener)
 }
 
-/// The socket that a flow's data is written into.
+/// The socket by which a flow connects, at `end`: the one that its data is written into, or a browser's.
 fn sender(ip: Ip, flow: &Flow<'_>, schemes: &Schemes, end: End) -> Result<OwnedFd, EmulatorError> {
     let Transport::Tcp { scheme, .. } = &flow.spec.transport else {
         return datagram_socket(ip, flow, end);
@@ -274,6 +353,7 @@ fn tcp_socket(ip: Ip) -> Result<OwnedFd, Errno> {
     reset_on_close(socket.as_fd())?;
     Ok(socket)
 }
+
 /// Makes closing drop what is unsent and end the connection immediately. Otherwise the kernel would
 /// continue to send for minutes after the process has ended, and keep the namespace.
 fn reset_on_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
@@ -299,7 +379,15 @@ fn set_scheme(socket: BorrowedFd<'_>, scheme: &str) -> Result<(), EmulatorError>
 fn next_port() -> u16 {
     static RUNS: AtomicU16 = AtomicU16::new(0);
     const FIRST: u32 = 10_000;
-    const COUNT: u32 = 20_000; // below the range of the senders' ports
     let run = u32::from(RUNS.fetch_add(1, Ordering::Relaxed));
-    (FIRST + std::process::id().wrapping_mul(61).wrapping_add(run) % COUNT) as u16
+    let ports = u32::from(PORTS);
+    (FIRST + std::process::id().wrapping_mul(61).wrapping_add(run) % ports) as u16
+}
+
+/// As many ports are for runs, and as many for the servers of their pages: all below the range of the senders' ports.
+const PORTS: u16 = 10_000;
+
+/// The port of the servers of pages in a run whose other flows have `port`.
+const fn servers_port(port: u16) -> u16 {
+    port + PORTS
 }

@@ -40,6 +40,7 @@ mod quic;
 mod receive_buffers;
 mod run;
 mod seals;
+mod send_buffers;
 mod session;
 mod shell;
 // what happens to a child between fork and exec has no safe wrapper in the libraries we use

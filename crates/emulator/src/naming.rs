@@ -10,8 +10,8 @@ use crate::packet_log::{Conversation, Entry, Event};
 
 /// The flows of a run, for those who see packets only.
 pub(crate) enum Flows {
-    /// By group and the port at the near end.
-    ByPort(BTreeMap<(u16, u16), Named>),
+    /// By group and the ports at the near and the far end.
+    ByPorts(BTreeMap<(u16, [u16; 2]), Named>),
     /// Numbered as they come; what goes to the far end is data.
     AsTheyCome,
 }
@@ -49,7 +49,7 @@ impl Naming {
 
     pub(crate) fn record(&mut self, entry: &Entry, began_ns: u64) -> Option<PacketRecord> {
         let (flow, data_to) = match (&self.flows, self.named(entry)) {
-            (Flows::ByPort(_), named) => named.map(|named| (named.flow, named.data_to))?,
+            (Flows::ByPorts(_), named) => named.map(|named| (named.flow, named.data_to))?,
             (Flows::AsTheyCome, _) => {
                 let next = self.seen.len() as u32;
                 let flow = *self.seen.entry(entry.conversation).or_insert(next);
@@ -85,9 +85,9 @@ impl Naming {
     }
 
     fn named(&self, entry: &Entry) -> Option<Named> {
-        let (group, near_port, ..) = entry.conversation;
+        let (group, near, far, _) = entry.conversation;
         match &self.flows {
-            Flows::ByPort(by_port) => by_port.get(&(group as u16, near_port)).copied(),
+            Flows::ByPorts(by_ports) => by_ports.get(&(group as u16, [near, far])).copied(),
             Flows::AsTheyCome => None,
         }
     }
@@ -124,7 +124,7 @@ pub(crate) mod tests {
         Entry {
             at_ns,
             entered_ns,
-            conversation: (0, 9, 0, 0),
+            conversation: (0, 9, 7, 0),
             to: End::Far,
             sequence: seal,
             payload_bytes: 1472,
@@ -139,7 +139,7 @@ pub(crate) mod tests {
             data_to: End::Far,
             sealed: true,
         };
-        Naming::new(Flows::ByPort(BTreeMap::from([((0, 9), named)])))
+        Naming::new(Flows::ByPorts(BTreeMap::from([((0, [9, 7]), named)])))
     }
 
     #[test]
@@ -160,7 +160,7 @@ pub(crate) mod tests {
 
     #[test]
     fn sequence_numbers_are_counted_from_the_first_byte_and_never_wrap() {
-        let flows = Flows::ByPort(BTreeMap::new());
+        let flows = Flows::ByPorts(BTreeMap::new());
         let mut naming = Naming::new(flows);
         let isn = u32::MAX - 1000;
         let mut seq = |offset: u32| naming.unwrap(0, Direction::Data, isn.wrapping_add(offset));

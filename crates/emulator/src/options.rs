@@ -44,6 +44,8 @@ pub(crate) struct Flow<'a> {
     pub(crate) group: usize,
     pub(crate) spec: &'a FlowSpec,
     pub(crate) start: Time,
+    /// Which of the connections of its page it is.
+    pub(crate) connection: u32,
 }
 
 impl Options {
@@ -100,9 +102,11 @@ impl Options {
         }
         let mut common: Option<bool> = None;
         for spec in &self.scenario.flows {
-            if spec.workload.is_page() {
+            let is_page = spec.workload.is_page();
+            if is_page && !spec.transport.is_tcp() {
                 return unsupported(
-                    "a page, expected another workload: the simulator loads pages, by `pathcast simulate`"
+                    "a page over QUIC, expected one by http/1.1 or h2 with a scheme of TCP: the simulator \
+                     loads others, by `pathcast simulate`"
                         .into(),
                 );
             }
@@ -114,10 +118,10 @@ impl Options {
             else {
                 continue;
             };
-            if *handshake {
+            if *handshake && !is_page {
                 return unsupported(
-                    "a flow with `handshake = true`, expected none: connections open before the run \
-                     begins; the simulator has handshakes, by `pathcast simulate`"
+                    "a flow with `handshake = true`, expected none: connections other than those of pages \
+                     open before the run begins; the simulator has handshakes, by `pathcast simulate`"
                         .into(),
                 );
             }
@@ -152,6 +156,7 @@ impl Options {
                 group: flow.group,
                 spec: flow.spec,
                 start: flow.start,
+                connection: flow.connection,
             })
             .collect()
     }

@@ -143,13 +143,13 @@ pub(crate) fn conclude(
         .map(|(flow, outcome)| {
             let mut watched = measured.watched.iter();
             let at = watched.position(|&i| i == flow.number as usize);
-            let totals = at.map(|at| &observation.flows[at]);
+            let totals = at.and_then(|at| observation.flows.get(at)); // none: it opened as the run ended
             flow_report(flow, outcome, totals, elapsed_s)
         });
     let dropped = evidence.drops + pump.datagram_drops;
     let report = RunReport {
         flows: reports.collect(),
-        pages: Vec::new(),
+        pages: applications.pages.clone(),
         packets_delivered: pump.data_delivered,
         loss_rate: dropped as f64 / pump.data_offered.max(1) as f64,
         one_way_delay_ms: pump.delays.one_way_delay_ms(),

@@ -40,7 +40,7 @@ impl Event {
 }
 
 /// What packets of one conversation have in common, both ways: group or addresses, port at the near
-/// end, port at the far end, protocol. Of groups, the first two are all that is needed.
+/// end, port at the far end, protocol. Of groups, the first three are all that is needed.
 pub(crate) type Conversation = (u64, u16, u16, u8);
 
 /// One event of one packet, as the pump saw it.
@@ -109,8 +109,8 @@ impl Log {
         };
         if !self.everything {
             let header = inspect(bytes)?;
-            let (near, _) = order(header.ports.0, header.ports.1);
-            let conversation = (header.group as u64, near, 0, 0);
+            let (near, far) = order(header.ports.0, header.ports.1);
+            let conversation = (header.group as u64, near, far, 0);
             let sequence = match self.sealed.get(header.group) {
                 Some(true) => seal_of(bytes),
                 _ => header.sequence.into(),

@@ -79,7 +79,7 @@ impl QuicFlow {
         connection: &Connection,
         now: Instant,
     ) -> Result<Self, EmulatorError> {
-        let peers = [local(&connection.receiver)?, local(&connection.sender)?];
+        let peers = [local(&connection.receiver)?, local(connection.sender())?];
         let client = Endpoint::client(settings, identity, peers[0], now)?;
         Ok(Self {
             ends: [client, Endpoint::server(settings, identity)?],
@@ -248,7 +248,7 @@ pub(crate) fn connect(
         let (mut waiting, mut next, mut sockets) = (0, None, Vec::new());
         for (flow, connection) in ends.iter_mut().zip(connections) {
             let Some(flow) = flow else { continue };
-            let both = [&connection.sender, &connection.receiver];
+            let both = [connection.sender(), &connection.receiver];
             for (side, socket) in both.into_iter().enumerate() {
                 let at = drive(flow, side, socket, &mut chunk, now)?;
                 next = next.into_iter().chain(at).min();

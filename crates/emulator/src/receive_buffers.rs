@@ -33,14 +33,17 @@ pub(crate) fn largest_buffer(scenario: &Scenario) -> Result<Option<u64>, String>
 /// Lets the receivers of `host` grow their buffers to `bytes`, from the kernel's own beginning. Notes what the kernel
 /// refuses.
 pub(crate) fn limit(host: &mut Host, bytes: u64) -> Result<(), EmulatorError> {
-    const KEY: &str = "net/ipv4/tcp_rmem";
-    let value = format!("4096 131072 {bytes}");
+    set(host, "net/ipv4/tcp_rmem", &format!("4096 131072 {bytes}"))
+}
+
+/// Sets the sysctl `key` of `host`. Notes what the kernel refuses.
+pub(crate) fn set(host: &mut Host, key: &str, value: &str) -> Result<(), EmulatorError> {
     let written = host
         .namespace
-        .run(|| fs::write(format!("/proc/sys/{KEY}"), &value))
+        .run(|| fs::write(format!("/proc/sys/{key}"), value))
         .map_err(|error| EmulatorError::from_io("entering a network namespace", error))?;
     if let Err(error) = written {
-        let name = KEY.replace('/', ".");
+        let name = key.replace('/', ".");
         host.refused.push(format!("{name}={value}: {error}"));
     }
     Ok(())

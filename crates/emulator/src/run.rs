@@ -22,7 +22,7 @@ use pathcast_trace::{Record, RunReport, Splitter, Trace};
 
 use crate::addresses::MTU;
 use crate::applications::Applications;
-use crate::connection::{Connection, Sockets};
+use crate::connection::{Connected, Sockets};
 use crate::error::EmulatorError;
 use crate::naming::{Flows, Named};
 use crate::options::{Flow, Options};
@@ -30,7 +30,7 @@ use crate::outcome::{Findings, FlowFindings, Measured, bound, conclude};
 use crate::packet_log::{Conclusion, Files, Log, packet_log};
 use crate::pump::{Beginning, Pump};
 use crate::quic::{self, QuicFlow};
-use crate::receive_buffers;
+use crate::{receive_buffers, send_buffers};
 
 /// The pump goes before everything else; reading the trace before making more of it.
 pub(crate) const PUMP_PRIORITY: i32 = 50;
@@ -75,8 +75,11 @@ pub fn emulate_watched(
         packets: options.packets_file.as_ref(),
         messages: options.messages_file.as_ref(),
     };
-    let in_messages =
-        |flow: &&Flow<'_>| flow.spec.transport != Transport::Udp && !flow.spec.workload.is_greedy();
+    // a page reports when its resources came
+    let in_messages = |flow: &&Flow<'_>| {
+        let workload = &flow.spec.workload;
+        flow.spec.transport != Transport::Udp && !workload.is_greedy() && !workload.is_page()
+    };
     let splitter = || {
         let numbers = flows.iter().filter(in_messages).map(|flow| flow.number);
         Splitter::new(numbers, bound(options).as_nanos())
@@ -210,12 +213,21 @@ impl Run<'_> {
             receive_buffers::limit(&mut near, bytes)?;
             receive_buffers::limit(&mut far, bytes)?;
         }
+        if self.flows.iter().any(|flow| flow.spec.workload.is_page()) {
+            for host in [&mut near, &mut far] {
+                send_buffers::begin_as_servers(host, settings.buffer_bytes)?;
+            }
+        }
         for (group, spec, beginning) in self.options.beginnings() {
-            // whoever sends the data connects, to an address of the group's own
+            // whoever sends the data connects, to an address of the group's own; to the servers of a page, the browser
             let from = End::source_of(spec.heading);
-            let host = if from == End::Near { &near } else { &far };
-            let to = self.options.ip.address(group, from.opposite());
-            host.begin_with(to, beginning)?;
+            let connecting = [from, from.opposite()];
+            let ends = if spec.workload.is_page() { 2 } else { 1 };
+            for from in connecting.into_iter().take(ends) {
+                let host = if from == End::Near { &near } else { &far };
+                let to = self.options.ip.address(group, from.opposite());
+                host.begin_with(to, beginning)?;
+            }
         }
         let flows = self.run_flows(&near, &far, log)?;
         let device_drops = near.device.drops()? + far.device.drops()?;
@@ -266,17 +278,18 @@ impl Run<'_> {
             let pump = spawn(scope, "pathcast-pump", || {
                 pump.run(PUMP_PRIORITY, &stop_pump)
             })?;
-            let Some(connections) = sockets.connect(&|| self.stopped())? else {
+            let Some(connected) = sockets.connect(&|| self.stopped())? else {
                 return Ok(None);
             };
             let stopped = || self.stopped();
-            let Some(quic) = quic::connect(self.options, &connections, &stopped)? else {
+            let connections = &connected.connections;
+            let Some(quic) = quic::connect(self.options, connections, &stopped)? else {
                 return Ok(None);
             };
             if let Some(conclusion) = &self.conclusion {
-                conclusion.flows(self.named(&connections));
+                conclusion.flows(self.named(&connected));
             }
-            let measured = self.measure(&connections, quic, &beginning)?;
+            let measured = self.measure(&connected, quic, &beginning)?;
             drop(pumping);
             Ok(Some(FlowFindings {
                 measured,
@@ -286,47 +299,53 @@ impl Run<'_> {
     }
 
     /// The flows as the packet log must know them.
-    fn named(&self, connections: &[Connection]) -> Flows {
-        let flows = self.flows.iter().zip(connections);
+    fn named(&self, connected: &Connected) -> Flows {
+        let flows = self.flows.iter().zip(&connected.connections);
         let named = flows.map(|(flow, connection)| {
             let named = Named {
                 flow: flow.number,
                 data_to: End::source_of(flow.spec.heading).opposite(),
                 sealed: matches!(flow.spec.transport, Transport::Quic { .. }),
             };
-            ((flow.group as u16, connection.near_port), named)
+            ((flow.group as u16, connection.ports), named)
         });
-        Flows::ByPort(named.collect())
+        Flows::ByPorts(named.collect())
     }
 
     /// Lets connected flows send, and watches them.
     fn measure(
         &self,
-        connections: &[Connection],
+        connected: &Connected,
         quic: Vec<Option<Box<QuicFlow>>>,
         beginning: &Beginning,
     ) -> Result<Measured, EmulatorError> {
+        let connections = &connected.connections;
+        let servers = connections.iter().find_map(|one| one.server);
         let watch = pathcast_probe::Options {
             method: self.options.method,
             fifo_priority: Some(PROBE_PRIORITY),
+            joining_port: servers.map(|server| server.port()),
             ..pathcast_probe::Options::default()
         };
-        let watched: Vec<usize> = (0..self.flows.len())
-            .filter(|&flow| self.flows[flow].spec.transport.is_tcp())
+        // the connections of pages join when they open
+        let mut watched: Vec<usize> = (0..self.flows.len())
+            .filter(|&flow| {
+                self.flows[flow].spec.transport.is_tcp() && connections[flow].server.is_none()
+            })
             .collect();
         let senders: Vec<_> = watched
             .iter()
-            .map(|&flow| connections[flow].sender.as_fd())
+            .map(|&flow| connections[flow].sender().as_fd())
             .collect();
         let probe = Probe::attach(&senders, &watch)?;
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let (applications, stop_applications) = Applications::new(
+                self.options,
                 self.flows,
-                connections,
+                connected,
                 quic,
-                self.options.seed,
-                self.options.scenario.longest_rtt(),
+                probe.joining(),
                 self.conclusion.clone(),
             )?;
             beginning.begin();
@@ -348,12 +367,14 @@ impl Run<'_> {
             let ended_ns = monotonic_ns();
             let probe = probe.stop();
             drop(stop_applications);
+            let applications = join(applications);
+            watched.extend(&applications.joined);
             Ok(Measured {
                 began_ns,
                 ended_ns,
                 watched,
                 probe,
-                applications: join(applications),
+                applications,
             })
         })
     }

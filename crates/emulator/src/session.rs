@@ -1,6 +1,6 @@
 //! The application of one flow, the sockets of both its ends, and what carries its data.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use pathcast_netns::renew_receive_window;
@@ -54,13 +54,19 @@ pub(crate) struct Stream {
     pub(crate) pipes: [Pipe; 2],
     /// What the receiver's window is to be.
     window: Option<u64>,
+    /// Whether the last packet of a message is filled with the next one, if that waits.
+    fills: bool,
     /// None over TCP, which is the kernel's.
     pub(crate) quic: Option<Box<QuicFlow>>,
 }
 
 pub(crate) struct Session<'a> {
     pub(crate) application: Application,
-    pub(crate) sockets: [&'a OwnedFd; 2],
+    pub(crate) connection: &'a Connection,
+    /// The page that it is a connection of, and which one.
+    pub(crate) load: Option<(usize, usize)>,
+    /// Whether the browser has opened it.
+    pub(crate) opened: bool,
     /// Whether the sockets are watched for room to write.
     pub(crate) watched: [bool; 2],
     pub(crate) carrier: Carrier,
@@ -80,12 +86,16 @@ impl<'a> Session<'a> {
             Carrier::Stream(Box::new(Stream {
                 pipes: Default::default(),
                 window,
+                // servers of pages do not mark the ends of their writes
+                fills: spec.workload.is_page(),
                 quic,
             }))
         };
         Self {
             application: Application::new(spec, flow.start, seed, flow.number),
-            sockets: [&connection.sender, &connection.receiver],
+            connection,
+            load: None,
+            opened: false,
             watched: [false; 2],
             carrier: match spec.transport {
                 Transport::Udp => Carrier::Udp(Box::default()),
@@ -112,10 +122,12 @@ impl<'a> Session<'a> {
         chunk: &mut [u8],
         now: Time,
     ) -> Result<(), Broken> {
-        let Carrier::Udp(datagrams) = &mut self.carrier else {
+        let (Carrier::Udp(datagrams), Some(socket)) =
+            (&mut self.carrier, self.connection.socket(side))
+        else {
             return Ok(());
         };
-        while let Some((seq, bytes)) = receive_datagram(self.sockets[side].as_fd(), chunk)? {
+        while let Some((seq, bytes)) = receive_datagram(socket, chunk)? {
             if let Some(message) = datagrams.on_arrival(now, seq, bytes) {
                 self.application.on_delivered(now, &message);
                 self.outcome.note(now, &message);
@@ -182,9 +194,10 @@ impl Stream {
             }
             return Ok(true);
         }
+        let fills = self.fills;
         pipe.write(CHUNK_BYTES as u64, |bytes, is_last| {
             // the end of a message is not to be filled up with the next one
-            let end = match is_last {
+            let end = match is_last && !fills {
                 true => SendFlags::EOR,
                 false => SendFlags::empty(),
             };

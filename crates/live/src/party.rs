@@ -223,6 +223,7 @@ impl Party {
             },
             fifo_priority: Some(PROBE_PRIORITY),
             most_records: Some(self.most_records),
+            ..pathcast_probe::Options::default()
         };
         let probe = Probe::attach(&senders, &watch)?;
         let endpoints = Endpoints::new(tasks, sockets, seed, begin_ns)?;

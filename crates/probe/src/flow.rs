@@ -4,10 +4,10 @@ use pathcast_trace::{Record, WatchedFlow};
 
 use crate::median::Median;
 use crate::owner::Process;
-use crate::probe::FlowTotals;
 use crate::sample::{Event, Look, Numbers, record_of_event, record_of_look, seconds_since};
 use crate::sock_diag::{Socket, SocketId};
 use crate::tcp_info::TcpInfo;
+use crate::watched::FlowTotals;
 
 pub(crate) struct Flow {
     pub(crate) id: SocketId,

@@ -31,6 +31,7 @@
 
 mod error;
 mod flow;
+mod joining;
 mod median;
 mod method;
 mod netlink;
@@ -55,6 +56,7 @@ mod tcp_probe;
 mod tracefs;
 mod tracepoint;
 mod watch;
+mod watched;
 mod watcher;
 
 /// Another descriptor of the open file `fd`, for callers in another language.
@@ -66,9 +68,11 @@ pub fn duplicate(fd: i32) -> std::io::Result<std::os::fd::OwnedFd> {
 }
 
 pub use error::ProbeError;
+pub use joining::Joining;
 pub use method::Method;
-pub use probe::{FlowTotals, Observation, Options, Probe, Stopped};
+pub use probe::{Observation, Options, Probe, Stopped};
 pub use selection::{Prefix, Selection};
 pub use tcp_info::TcpInfo;
 pub use tcp_probe::{Unavailable, tcp_probe_available};
 pub use watch::{Keep, Watch, WatchOptions, WatchProgress};
+pub use watched::FlowTotals;

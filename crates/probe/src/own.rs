@@ -9,8 +9,9 @@ use crate::error::ProbeError;
 use crate::flow::Flow;
 use crate::method::Method;
 use crate::owner::Process;
-use crate::probe::{Observation, Options, Probe, id_of};
+use crate::probe::{Observation, Options, Probe};
 use crate::sock_diag::SocketId;
+use crate::watched::id_of;
 
 /// Own sockets under watch, and who they are.
 pub(crate) struct Own {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -10,17 +10,18 @@ use std::time::{Duration, Instant};
 
 use pathcast_base::clock::{monotonic_ns, thread_cpu_s};
 use pathcast_trace::Record;
+use rustix::net::getpeername;
 use rustix::net::sockopt::socket_cookie;
-use rustix::net::{getpeername, getsockname};
 
 use crate::error::ProbeError;
+use crate::joining::{Joined, Joining};
 use crate::method::Method;
 use crate::realtime::request_fifo;
-use crate::sample::{Look, Retransmits, records_of_events, records_of_looks};
-use crate::sock_diag::SocketId;
+use crate::sample::{Look, Retransmits, record_of_look, records_of_events, records_of_looks};
 use crate::source::{Source, diag_of, opt_stats_of};
 use crate::tcp_info::TcpInfo;
 use crate::tcp_probe::TcpProbe;
+use crate::watched::{FlowTotals, Watched, id_of};
 
 /// How to watch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,31 +32,8 @@ pub struct Options {
     pub fifo_priority: Option<i32>,
     /// The most records that are kept, of all flows; those after are counted as lost. None: all.
     pub most_records: Option<usize>,
-}
-
-/// What was seen of one flow in all, since it was first watched.
-#[derive(Clone, Debug)]
-pub struct FlowTotals {
-    /// The socket's state when it was first watched.
-    pub first: TcpInfo,
-    /// The socket's state at the end.
-    pub last: TcpInfo,
-    /// Packets sent again.
-    pub retransmits: u64,
-    /// Packets that the receiver said it had got twice.
-    pub duplicates: u64,
-    /// Time in which the receiver's window held the sender back, in seconds.
-    pub rwnd_limited_s: f64,
-    /// Time in which the send buffer was too small, in seconds.
-    pub sndbuf_limited_s: f64,
-    history: Retransmits,
-}
-
-impl FlowTotals {
-    /// Packets sent again up to `time_ns` of the monotonic clock, to within 10 ms.
-    pub fn retransmits_at(&self, time_ns: u64) -> u64 {
-        self.history.at(time_ns)
-    }
+    /// The local port of sockets that [join](Joining) later, if any do.
+    pub joining_port: Option<u16>,
 }
 
 /// What a probe saw.
@@ -84,13 +62,13 @@ pub struct Probe {
     method: Method,
     fallback_because: Option<String>,
     stop: Sender<()>,
+    joining: Joining,
     reader: JoinHandle<Watcher>,
-    first: Vec<TcpInfo>,
     latest: Latest,
 }
 
-/// The last look at each flow, for who follows the flows while they run.
-type Latest = Arc<Mutex<Vec<Option<Look>>>>;
+/// The last look at each flow and the flow's state when it was first watched, for who follows the flows while they run.
+type Latest = Arc<Mutex<Vec<Option<(Look, TcpInfo)>>>>;
 
 impl Probe {
     /// Watches `sockets` from now on; flow numbers are places in this list.
@@ -108,19 +86,12 @@ impl Probe {
             let error = |source| ProbeError::Socket { flow, source };
             peer_ports.push(peer_port(*socket).map_err(error)?);
             cookies.push(socket_cookie(socket).map_err(|errno| error(errno.into()))?);
-            let socket = socket.try_clone_to_owned().map_err(error)?;
-            let first = TcpInfo::of(socket.as_fd()).map_err(error)?;
-            ids.push(id_of(socket.as_fd(), cookies[flow]).map_err(error)?);
-            flows.push(Watched {
-                socket,
-                first,
-                last: first,
-                retransmits: Retransmits::default(),
-            });
+            flows.push(Watched::of(*socket).map_err(error)?);
+            ids.push(id_of(*socket, cookies[flow]).map_err(error)?);
         }
         let (source, fallback_because) = match options.method {
             Method::TcpInfo => (Source::TcpInfo, None),
-            Method::TcpProbe => match TcpProbe::open(cookies, &peer_ports) {
+            Method::TcpProbe => match TcpProbe::open(cookies, &peer_ports, options.joining_port) {
                 Ok(tcp_probe) => (Source::TcpProbe(tcp_probe), None),
                 Err(unavailable) => (Source::TcpInfo, Some(unavailable.to_string())),
             },
@@ -130,12 +101,13 @@ impl Probe {
         let method = source.method();
         let most_records = options.most_records.unwrap_or(usize::MAX);
         let (stop, stopped) = channel();
-        let first = flows.iter().map(|flow| flow.first).collect();
+        let (joining, joins) = Joining::new(method);
         let latest: Latest = Arc::new(Mutex::new(vec![None; flows.len()]));
         let fifo_priority = options.fifo_priority;
         let watcher = Watcher {
             flows,
             source,
+            joins,
             looks: Vec::new(),
             latest: Arc::clone(&latest),
             most_records,
@@ -152,19 +124,26 @@ impl Probe {
             method,
             fallback_because,
             stop,
+            joining,
             reader,
-            first,
             latest,
         })
+    }
+
+    /// What brings sockets under this watch while it runs.
+    pub fn joining(&self) -> Joining {
+        self.joining.clone()
     }
 
     /// The state of each flow as of the last look at it, milliseconds ago; time 0 is `origin_ns` of the
     /// monotonic clock. Flows that were not looked at yet are left out.
     pub fn latest(&self, origin_ns: u64) -> Vec<Record> {
         let latest = self.latest.lock().expect("no panic holds it");
-        let looks: Vec<Look> = latest.iter().flatten().copied().collect();
+        let looks: Vec<(Look, TcpInfo)> = latest.iter().flatten().copied().collect();
         drop(latest);
-        records_of_looks(&looks, &self.first, origin_ns)
+        let records = looks.iter();
+        let records = records.map(|(look, first)| record_of_look(look, first, origin_ns));
+        records.collect()
     }
 
     /// How the records are taken.
@@ -261,75 +240,16 @@ impl Stopped {
     }
 }
 
-pub(crate) fn id_of(socket: BorrowedFd<'_>, cookie: u64) -> io::Result<SocketId> {
-    let local = SocketAddr::try_from(getsockname(socket)?)?;
-    let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
-    Ok(SocketId::new(local, peer.try_into()?, cookie))
-}
-
 fn peer_port(socket: BorrowedFd<'_>) -> io::Result<u16> {
     let peer = getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
     Ok(SocketAddr::try_from(peer)?.port())
-}
-
-/// A flow under watch.
-pub(crate) struct Watched {
-    pub(crate) socket: OwnedFd,
-    pub(crate) first: TcpInfo,
-    last: TcpInfo,
-    retransmits: Retransmits,
-}
-
-impl Watched {
-    /// Notes the flow's state; whether it has changed.
-    fn look(&mut self, info: TcpInfo, time_ns: u64) -> bool {
-        let retransmits = info.total_retrans.wrapping_sub(self.first.total_retrans);
-        self.retransmits.note(time_ns, retransmits.into());
-        let row = |info: &TcpInfo| {
-            let bytes = (info.bytes_sent, info.bytes_acked, info.total_retrans);
-            (
-                info.snd_cwnd,
-                info.snd_ssthresh,
-                info.rtt_us,
-                info.snd_wnd,
-                bytes,
-            )
-        };
-        let changed = row(&info) != row(&self.last);
-        self.last = info.with_mss_in_use(Some(&self.last));
-        changed
-    }
-
-    fn totals(self) -> FlowTotals {
-        let Self {
-            first,
-            last,
-            retransmits,
-            ..
-        } = self;
-        let seconds = |now: Option<u64>, then: Option<u64>| {
-            now.unwrap_or(0).saturating_sub(then.unwrap_or(0)) as f64 * 1e-6
-        };
-        FlowTotals {
-            first,
-            last,
-            retransmits: retransmits.at(u64::MAX),
-            duplicates: last
-                .dsack_dups
-                .unwrap_or(0)
-                .wrapping_sub(first.dsack_dups.unwrap_or(0))
-                .into(),
-            rwnd_limited_s: seconds(last.rwnd_limited_us, first.rwnd_limited_us),
-            sndbuf_limited_s: seconds(last.sndbuf_limited_us, first.sndbuf_limited_us),
-            history: retransmits,
-        }
-    }
 }
 
 /// What the reading thread works on.
 struct Watcher {
     flows: Vec<Watched>,
     source: Source,
+    joins: Receiver<Joined>,
     looks: Vec<Look>,
     latest: Latest,
     most_records: usize,
@@ -358,10 +278,9 @@ impl Watcher {
             Duration::from_millis(base_ms),
             Duration::from_micros(each_us),
         );
-        let interval = base.max(per_flow * self.flows.len() as u32);
         let mut next = Instant::now();
         loop {
-            next += interval;
+            next += base.max(per_flow * self.flows.len() as u32);
             let wait = next.saturating_duration_since(Instant::now());
             if wait.is_zero() {
                 next = Instant::now(); // we were kept from running: do not catch up
@@ -379,6 +298,9 @@ impl Watcher {
     }
 
     fn look(&mut self) {
+        while let Ok(joined) = self.joins.try_recv() {
+            self.flows.push(joined.join(&mut self.source));
+        }
         self.end_ns = monotonic_ns();
         let (looks, most, lost) = (&mut self.looks, self.most_records, &mut self.lost);
         let mut keep = |look| match looks.len() < most {
@@ -402,7 +324,7 @@ impl Watcher {
                     let socket = diag.socket(&ids[number]);
                     socket.ok().flatten().and_then(|socket| socket.info)
                 }
-                // a socket that was accepted at the start stays a TCP socket until it is closed here
+                // a socket that was accepted here stays a TCP socket until it is closed here
                 _ => TcpInfo::of(flow.socket.as_fd()).ok(),
             };
             let Some(info) = info else { continue };
@@ -415,7 +337,9 @@ impl Watcher {
             };
             // who reads it must not keep this thread waiting
             if let Ok(mut latest) = self.latest.try_lock() {
-                latest[number] = Some(look);
+                let known = latest.len().max(number + 1);
+                latest.resize(known, None);
+                latest[number] = Some((look, flow.first));
             }
             if changed && matches!(self.source, Source::TcpInfo | Source::SockDiag(..)) {
                 keep(look);
@@ -485,28 +409,6 @@ mod tests {
         );
         assert_eq!(seen.records_lost, 0);
         seen
-    }
-
-    #[test]
-    fn the_mss_is_that_of_the_data_that_was_acknowledged() {
-        let info = |acked_bytes, snd_mss| TcpInfo {
-            bytes_acked: Some(acked_bytes),
-            snd_mss,
-            ..TcpInfo::at_the_beginning()
-        };
-        let first = info(0, 536);
-        let mut watched = Watched {
-            socket: TcpListener::bind("127.0.0.1:0").unwrap().into(),
-            first,
-            last: first,
-            retransmits: Retransmits::default(),
-        };
-        // larger once the path is known, and 36 bytes after its device has disappeared
-        let looks = [(1448, 1448), (4344, 1448), (4344, 36), (4344, 36)];
-        for (time_ns, (acked_bytes, snd_mss)) in (1..).zip(looks) {
-            watched.look(info(acked_bytes, snd_mss), time_ns);
-        }
-        assert_eq!(watched.totals().last.snd_mss, 1448);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::io;
 use crate::error::ProbeError;
 use crate::method::Method;
 use crate::opt_stats::OptStats;
-use crate::probe::Watched;
 use crate::sock_diag::{Diag, SocketId};
 use crate::tcp_probe::TcpProbe;
+use crate::watched::Watched;
 
 /// Where the records come from.
 pub(crate) enum Source {
@@ -49,10 +49,14 @@ pub(crate) fn opt_stats_of(flows: &mut [Watched]) -> Result<Source, ProbeError> 
             flow: number,
             source,
         };
-        let socket = flow.socket.try_clone().map_err(error)?;
-        queues.push(OptStats::of(socket).map_err(error)?);
-        // statistics count payload, TCP_INFO counts the SYN too
-        flow.first.bytes_acked = flow.first.bytes_acked.min(flow.first.new_bytes());
+        queues.push(opt_stats(flow).map_err(error)?);
     }
     Ok(Source::OptStats(queues))
+}
+
+pub(crate) fn opt_stats(flow: &mut Watched) -> io::Result<OptStats> {
+    let queue = OptStats::of(flow.socket.try_clone()?)?;
+    // statistics count payload, TCP_INFO counts the SYN too
+    flow.first.bytes_acked = flow.first.bytes_acked.min(flow.first.new_bytes());
+    Ok(queue)
 }

@@ -163,14 +163,24 @@ pub(crate) struct TcpProbe {
 }
 
 impl TcpProbe {
-    /// Records the sockets with these cookies, whose peers have these ports, from now on.
-    pub(crate) fn open(cookies: Vec<u64>, peer_ports: &[u16]) -> Result<Self, Unavailable> {
+    /// Records the sockets with these cookies, whose peers have these ports, from now on. Sockets that
+    /// [join](Self::join) have `own_port`.
+    pub(crate) fn open(
+        cookies: Vec<u64>,
+        peer_ports: &[u16],
+        own_port: Option<u16>,
+    ) -> Result<Self, Unavailable> {
         Ok(Self {
-            recording: Recording::open(&filter(peer_ports))?,
+            recording: Recording::open(&filter(peer_ports, own_port))?,
             cookies,
             events: Vec::with_capacity(1 << 16),
             lost: 0,
         })
+    }
+
+    /// Records the socket with this cookie too.
+    pub(crate) fn join(&mut self, cookie: u64) {
+        self.cookies.push(cookie);
     }
 
     /// Takes what the kernel has written since the last call; of all that it takes, `most` events are kept.
@@ -203,13 +213,15 @@ fn event_of(sighting: Sighting<'_>, cookies: &[u64]) -> Option<Event> {
     sighting.event(flow as u32)
 }
 
-/// Passes events of senders to these ports, so that the kernel skips the rest cheaply. The cookie of an
-/// event identifies its flow.
-fn filter(peer_ports: &[u16]) -> String {
+/// Passes events of senders to these ports or with an own one, so that the kernel skips the rest cheaply. The cookie
+/// of an event identifies its flow.
+fn filter(peer_ports: &[u16], own_port: Option<u16>) -> String {
     let mut ports = peer_ports.to_vec();
     ports.sort_unstable();
     ports.dedup();
-    let terms: Vec<String> = ports.iter().map(|port| format!("dport=={port}")).collect();
+    let peers = ports.iter().map(|port| format!("dport=={port}"));
+    let own = own_port.map(|port| format!("sport=={port}"));
+    let terms: Vec<String> = peers.chain(own).collect();
     terms.join("||")
 }
 
@@ -218,7 +230,7 @@ fn filter(peer_ports: &[u16]) -> String {
 /// # Errors
 /// The reason, in words.
 pub fn tcp_probe_available() -> Result<(), Unavailable> {
-    TcpProbe::open(Vec::new(), &[1]).map(drop)
+    TcpProbe::open(Vec::new(), &[1], None).map(drop)
 }
 
 #[cfg(test)]
@@ -285,6 +297,7 @@ mod tests {
 
     #[test]
     fn a_filter_names_each_port_once() {
-        assert_eq!(filter(&[443, 80, 443]), "dport==80||dport==443");
+        assert_eq!(filter(&[443, 80, 443], None), "dport==80||dport==443");
+        assert_eq!(filter(&[80], Some(9)), "dport==80||sport==9");
     }
 }

@@ -77,6 +77,25 @@ pub struct PageReport {
     pub resources: Vec<ResourceReport>,
 }
 
+impl PageReport {
+    /// Adds the next resource: its id; when it was wanted, asked for, began to come and had come, in milliseconds since
+    /// the load began; the flow that it came over.
+    pub fn push(&mut self, id: &str, steps_ms: [Option<f64>; 4], flow: Option<u32>) {
+        let [wanted_ms, asked_ms, first_byte_ms, finished_ms] = steps_ms;
+        if self.resources.is_empty() {
+            self.first_byte_ms = first_byte_ms;
+        }
+        self.resources.push(ResourceReport {
+            id: id.to_string(),
+            wanted_ms,
+            asked_ms,
+            first_byte_ms,
+            finished_ms,
+            flow,
+        });
+    }
+}
+
 /// When the browser fetched a resource, step by step, in milliseconds since the load began; none: it did not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ResourceReport {

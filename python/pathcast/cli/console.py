@@ -132,6 +132,16 @@ def print_run(run: runs.RunReport) -> None:
     out.print(table)
     if any(flow.workload != "bulk" for flow in run.flows):
         print_workloads(run)
+    for page in run.pages:
+        load = (
+            "no load event" if page.load_ms is None else f"load event after {page.load_ms:.0f} ms"
+        )
+        came = sum(one["finished_ms"] is not None for one in page.resources)
+        out.print(
+            f"page {page.name}".rstrip()
+            + f" by {page.protocol}: {load}; {came} of {len(page.resources)} resources came, over "
+            f"{page.connections} of the connections from flow {page.first_flow} on"
+        )
     delay = run.one_way_delay_ms
     out.print(
         f"{run.packets_delivered} packets delivered, {run.loss_rate:.3%} lost; one-way delay "

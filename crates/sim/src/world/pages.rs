@@ -2,7 +2,7 @@
 
 use pathcast_path::Time;
 use pathcast_scenario::{Message, Side};
-use pathcast_trace::{PageReport, ResourceReport};
+use pathcast_trace::PageReport;
 
 use super::World;
 use super::hosts::{Framing, Load};
@@ -177,26 +177,22 @@ impl Load {
     fn report(&self) -> PageReport {
         let page = self.load.page();
         let since = |at: Option<Time>| at.map(|at| at.since(self.start).as_secs() * 1e3);
-        let resources = page.resources.iter().zip(self.load.times());
-        let resources = resources.map(|(resource, times)| ResourceReport {
-            id: resource.id.clone(),
-            wanted_ms: since(times.wanted),
-            asked_ms: since(times.asked),
-            first_byte_ms: since(times.first_byte),
-            finished_ms: since(times.finished),
-            flow: times
-                .connection
-                .map(|connection| self.first + connection as u32),
-        });
-        PageReport {
+        let mut report = PageReport {
             name: page.name.clone(),
             protocol: self.protocol.to_string(),
             first_flow: self.first,
             connections: self.load.opened() as u32,
             start_s: self.start.as_secs(),
-            first_byte_ms: since(self.load.times()[0].first_byte),
             load_ms: since(self.load.loaded()),
-            resources: resources.collect(),
+            ..PageReport::default()
+        };
+        for (resource, times) in page.resources.iter().zip(self.load.times()) {
+            let steps = [times.wanted, times.asked, times.first_byte, times.finished];
+            let flow = times
+                .connection
+                .map(|connection| self.first + connection as u32);
+            report.push(&resource.id, steps.map(since), flow);
         }
+        report
     }
 }
