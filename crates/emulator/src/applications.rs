@@ -127,7 +127,8 @@ impl<'a> Applications<'a> {
             .zip(quic)
             .map(|((flow, connection), mut quic)| {
                 if let Some(quic) = &mut quic {
-                    quic.begin(log.is_some() && !flow.spec.workload.is_greedy());
+                    let workload = &flow.spec.workload;
+                    quic.begin(log.is_some() && !workload.is_greedy() && !workload.is_page());
                 }
                 Session::new(flow, connection, quic, options.seed)
             })
@@ -378,9 +379,13 @@ impl<'a> Applications<'a> {
         let mut full = stream.write(side, greedy, socket, &self.chunk, at)?;
         while side == Side::Source as usize
             && !full
-            && let Some(record) = self.pages.next_record(flow.load, now)
+            && stream.quic.as_ref().is_none_or(|quic| quic.has_room())
+            && let Some((record, exchange)) = self.pages.next_record(flow.load, now)
         {
-            stream.pipes[side].offer(now, record);
+            match (&mut stream.quic, exchange) {
+                (Some(quic), Some(exchange)) => quic.put(record, exchange)?,
+                _ => stream.pipes[side].offer(now, record),
+            }
             full = stream.write(side, greedy, socket, &self.chunk, at)?;
         }
         let over_quic = stream.quic.is_some();

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use pathcast_kernel_schemes::Schemes;
 use pathcast_netns::{Host, limit_receive_window, set_receive_buffer, set_tcp_option};
 use pathcast_path::End;
-use pathcast_scenario::{DEFAULT_MSS_BYTES, Heading, ReceiveWindow, Transport, UNSENT_BYTES};
+use pathcast_scenario::{
+    DEFAULT_MSS_BYTES, FlowSpec, Heading, ReceiveWindow, Transport, UNSENT_BYTES,
+};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, connect, getsockname, listen,
@@ -118,7 +120,7 @@ impl<'a> Sockets<'a> {
                 let open = || group.iter().map(open).collect::<Result<Vec<_>, _>>();
                 inside(host_at(end), open)
             };
-            if spec.workload.is_page() {
+            if opens_later(spec) {
                 let address = server(ip, &group[0], port);
                 let scheme = schemes.kernel_name(spec.transport.scheme());
                 let listen = || listener(ip, address, group.len(), Some(scheme));
@@ -230,8 +232,7 @@ impl<'a> Sockets<'a> {
                 limit_receive_window(receiver.as_fd(), bytes)
                     .map_err(|error| EmulatorError::from_io("setting the receive window", error))?;
             }
-            let is_page = flow.spec.workload.is_page();
-            let server = is_page.then(|| server(self.ip, flow, self.port));
+            let server = opens_later(flow.spec).then(|| server(self.ip, flow, self.port));
             let from = sender.as_ref().map(local).transpose()?.or(server);
             let mut ports = [from.map_or(0, |from| from.port()), local(&receiver)?.port()];
             if flow.spec.heading == Heading::Reverse {
@@ -249,6 +250,11 @@ impl<'a> Sockets<'a> {
             servers: self.servers,
         }))
     }
+}
+
+/// Whether its connections of TCP open when the browser needs them. Those of QUIC have sockets from the beginning.
+fn opens_later(spec: &FlowSpec) -> bool {
+    spec.workload.is_page() && spec.transport.is_tcp()
 }
 
 /// The accepted socket whose peer is `from`: they may have been accepted in another order than they were opened.

@@ -102,14 +102,6 @@ impl Options {
         }
         let mut common: Option<bool> = None;
         for spec in &self.scenario.flows {
-            let is_page = spec.workload.is_page();
-            if is_page && !spec.transport.is_tcp() {
-                return unsupported(
-                    "a page over QUIC, expected one by http/1.1 or h2 with a scheme of TCP: the simulator \
-                     loads others, by `pathcast simulate`"
-                        .into(),
-                );
-            }
             let Transport::Tcp {
                 slow_start_after_idle,
                 handshake,
@@ -118,7 +110,7 @@ impl Options {
             else {
                 continue;
             };
-            if *handshake && !is_page {
+            if *handshake && !spec.workload.is_page() {
                 return unsupported(
                     "a flow with `handshake = true`, expected none: connections other than those of pages \
                      open before the run begins; the simulator has handshakes, by `pathcast simulate`"

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use pathcast_path::Span;
-use pathcast_quic::{Endpoint, Identity, Packet, QuicError, Sender, Settings};
-use pathcast_scenario::{QuicScheme, Transport};
+use pathcast_quic::{Conversation, Endpoint, Identity, Packet, QuicError, Sender, Settings};
+use pathcast_scenario::{Exchange, Message, QuicScheme, Transport, Workload};
 use pathcast_trace::Record;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -63,6 +63,8 @@ pub(crate) struct QuicFlow {
     /// Whom each end talks to.
     peers: [SocketAddr; 2],
     datagram_bytes: u16,
+    /// Of a page, whose browser is end 1 and connects when it needs to.
+    conversation: Option<Box<Conversation>>,
     /// Datagrams that the sockets had no room for.
     blocked: [Option<Vec<u8>>; 2],
     datagram: Vec<u8>,
@@ -71,6 +73,19 @@ pub(crate) struct QuicFlow {
 }
 
 impl QuicFlow {
+    /// The ends of a connection of a page, which have not connected.
+    fn of_page(
+        settings: &Settings,
+        identity: &Identity,
+        connection: &Connection,
+    ) -> Result<Self, EmulatorError> {
+        let server = Endpoint::server(settings, identity)?;
+        let ends = [server, Endpoint::client_apart(settings, identity)?];
+        let mut flow = Self::over(ends, settings, connection)?;
+        flow.conversation = Some(Box::default());
+        Ok(flow)
+    }
+
     /// The ends of a flow, whose sockets are connected with each other; the sender has begun to
     /// connect.
     fn new(
@@ -79,12 +94,23 @@ impl QuicFlow {
         connection: &Connection,
         now: Instant,
     ) -> Result<Self, EmulatorError> {
-        let peers = [local(&connection.receiver)?, local(connection.sender())?];
-        let client = Endpoint::client(settings, identity, peers[0], now)?;
+        let client = Endpoint::client_apart(settings, identity)?;
+        let ends = [client, Endpoint::server(settings, identity)?];
+        let mut flow = Self::over(ends, settings, connection)?;
+        flow.ends[0].connect(flow.peers[0], now)?;
+        Ok(flow)
+    }
+
+    fn over(
+        ends: [Endpoint; 2],
+        settings: &Settings,
+        connection: &Connection,
+    ) -> Result<Self, EmulatorError> {
         Ok(Self {
-            ends: [client, Endpoint::server(settings, identity)?],
-            peers,
+            ends,
+            peers: [local(&connection.receiver)?, local(connection.sender())?],
             datagram_bytes: settings.datagram_bytes,
+            conversation: None,
             blocked: [None, None],
             datagram: Vec::new(),
             acknowledgments: 0,
@@ -101,8 +127,52 @@ impl QuicFlow {
         let sender = self.ends[0].sender();
         self.acknowledgments = 0;
         self.records.clear();
-        self.records
-            .push(sender.record(0, 0.0, self.datagram_bytes));
+        // connections of a page open later
+        if self.conversation.is_none() {
+            self.records
+                .push(sender.record(0, 0.0, self.datagram_bytes));
+        }
+    }
+
+    /// The browser of a page begins to connect.
+    pub(crate) fn open(&mut self, now: Instant) -> Result<(), Broken> {
+        Ok(self.ends[1].connect(self.peers[1], now)?)
+    }
+
+    /// Whether the browser of a page may ask, since this was last asked.
+    pub(crate) fn take_open(&mut self) -> bool {
+        let conversation = self.conversation.as_mut();
+        conversation.is_some_and(|conversation| conversation.take_open(&self.ends))
+    }
+
+    /// Whether more of a page may be written into the server's end.
+    pub(crate) fn has_room(&self) -> bool {
+        let conversation = self.conversation.as_ref();
+        conversation.is_some_and(|conversation| conversation.has_room(&self.ends))
+    }
+
+    /// Browser or server of a page write a message.
+    pub(crate) fn put(&mut self, message: Message, exchange: Exchange) -> Result<(), Broken> {
+        if let Some(conversation) = &mut self.conversation {
+            conversation.put(&mut self.ends, message, exchange)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what of a page waited for room; whether this is a connection of one.
+    pub(crate) fn write_waiting(&mut self) -> Result<bool, Broken> {
+        let Some(conversation) = &mut self.conversation else {
+            return Ok(false);
+        };
+        conversation.write_waiting(&mut self.ends)?;
+        Ok(true)
+    }
+
+    /// Appends the messages of a page that are whole at an end and were not before.
+    pub(crate) fn take_delivered(&mut self, side: usize, into: &mut Vec<Message>) {
+        if let Some(conversation) = &mut self.conversation {
+            conversation.take_delivered(&mut self.ends, side, into);
+        }
     }
 
     /// Takes the datagrams that wait in a socket; `at_s` is the time of the run.
@@ -134,9 +204,13 @@ impl QuicFlow {
         }
     }
 
-    /// Bytes that have arrived at an end in order.
+    /// Bytes that have arrived at an end in order; of a page, those of responses.
     pub(crate) fn arrived(&self, side: usize) -> u64 {
-        self.ends[side].read()
+        match &self.conversation {
+            Some(conversation) if side == 1 => conversation.arrived_bytes(),
+            Some(_) => 0,
+            None => self.ends[side].read(),
+        }
     }
 
     /// Writes up to `bytes`; how many were taken.
@@ -217,37 +291,48 @@ pub(crate) fn connect(
     stopped: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<Option<Box<QuicFlow>>>>, EmulatorError> {
     let flows = options.flows();
-    let schemes = flows.iter().map(|flow| match flow.spec.transport {
-        Transport::Quic {
+    let begin = Instant::now();
+    let (mut common, mut of_pages) = (None, None);
+    let mut ends = Vec::with_capacity(flows.len());
+    for (flow, connection) in flows.iter().zip(connections) {
+        let Transport::Quic {
             scheme,
             initial_window_packets,
-        } => Some((scheme, initial_window_packets)),
-        Transport::Tcp { .. } | Transport::Udp => None,
-    });
-    let schemes: Vec<_> = schemes.collect();
-    if schemes.iter().all(Option::is_none) {
-        return Ok(Some(schemes.iter().map(|_| None).collect()));
-    }
-    let identity = Identity::new()?;
-    let begin = Instant::now();
-    let mut ends = Vec::with_capacity(schemes.len());
-    for (scheme, connection) in schemes.into_iter().zip(connections) {
-        ends.push(match scheme {
-            Some((scheme, initial_window_packets)) => {
-                let settings =
-                    settings(options, scheme).with_initial_window(initial_window_packets);
-                let flow = QuicFlow::new(&settings, &identity, connection, begin)?;
-                Some(Box::new(flow))
-            }
-            None => None,
-        });
+        } = flow.spec.transport
+        else {
+            ends.push(None);
+            continue;
+        };
+        let settings = settings(options, scheme).with_initial_window(initial_window_packets);
+        ends.push(Some(Box::new(
+            if let Workload::WebPage(page) = &flow.spec.workload {
+                let settings = settings.for_page();
+                // the loads of a group have one
+                let identity = match &of_pages {
+                    Some((group, identity)) if *group == flow.group => identity,
+                    _ => {
+                        let identity = Identity::of_page(page, flow.spec.count, &settings)?;
+                        &of_pages.insert((flow.group, identity)).1
+                    }
+                };
+                QuicFlow::of_page(&settings, identity, connection)?
+            } else {
+                let identity = match &common {
+                    Some(identity) => identity,
+                    None => &*common.insert(Identity::new()?),
+                };
+                QuicFlow::new(&settings, identity, connection, begin)?
+            },
+        )));
     }
     let mut chunk = vec![0; usize::from(u16::MAX)];
     loop {
         let now = Instant::now();
         let (mut waiting, mut next, mut sockets) = (0, None, Vec::new());
         for (flow, connection) in ends.iter_mut().zip(connections) {
-            let Some(flow) = flow else { continue };
+            let Some(flow) = flow.as_mut().filter(|flow| flow.conversation.is_none()) else {
+                continue;
+            };
             let both = [connection.sender(), &connection.receiver];
             for (side, socket) in both.into_iter().enumerate() {
                 let at = drive(flow, side, socket, &mut chunk, now)?;

@@ -173,7 +173,9 @@ impl Stream {
         let pipe = &mut self.pipes[side];
         if let Some(quic) = &mut self.quic {
             loop {
+                let is_page = quic.write_waiting()?;
                 match greedy {
+                    _ if is_page => {}
                     true => quic.write_greedily(side)?,
                     false => pipe.write(CHUNK_BYTES as u64, |bytes, _| quic.write(side, bytes))?,
                 }

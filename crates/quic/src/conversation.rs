@@ -10,6 +10,9 @@ use crate::{Endpoint, QuicError};
 const SOURCE: usize = Side::Source as usize;
 const SINK: usize = Side::Sink as usize;
 
+/// A server holds so many bytes unsent at least, ten datagrams, and otherwise as many as its window.
+const LEAST_UNSENT_BYTES: u64 = 14_720;
+
 /// One exchange, both ways.
 #[derive(Default)]
 struct Lane {
@@ -37,6 +40,12 @@ impl Conversation {
     /// Whether the browser may ask, since this was last asked.
     pub fn take_open(&mut self, ends: &[Endpoint; 2]) -> bool {
         ends[SINK].is_open() && !std::mem::replace(&mut self.is_open, true)
+    }
+
+    /// Whether the server may write more.
+    pub fn has_room(&self, ends: &[Endpoint; 2]) -> bool {
+        let unsent_bytes = ends[SOURCE].unsent_bytes();
+        unsent_bytes < LEAST_UNSENT_BYTES || unsent_bytes < ends[SOURCE].sender().window_bytes
     }
 
     /// Browser or server writes a message.

@@ -198,12 +198,19 @@ impl Endpoint {
         remote: SocketAddr,
         now: Instant,
     ) -> Result<Self, QuicError> {
-        let mut end = Self::client_of(Kind::Networked, settings, identity)?;
+        let mut end = Self::client_apart(settings, identity)?;
         end.connect(remote, now)?;
         Ok(end)
     }
 
-    /// One that has not connected yet.
+    /// A client that [connects](Self::connect) later.
+    ///
+    /// # Errors
+    /// The settings are not as they must be.
+    pub fn client_apart(settings: &Settings, identity: &Identity) -> Result<Self, QuicError> {
+        Self::client_of(Kind::Networked, settings, identity)
+    }
+
     pub(crate) fn client_of(
         kind: Kind,
         settings: &Settings,
@@ -224,7 +231,10 @@ impl Endpoint {
     }
 
     /// A client that has not connected yet begins to.
-    pub(crate) fn connect(&mut self, remote: SocketAddr, now: Instant) -> Result<(), QuicError> {
+    ///
+    /// # Errors
+    /// TLS refuses the server's name.
+    pub fn connect(&mut self, remote: SocketAddr, now: Instant) -> Result<(), QuicError> {
         let Some(config) = self.client.take() else {
             return Ok(());
         };

@@ -164,6 +164,11 @@ impl Pair {
         &self.ends[end]
     }
 
+    /// Both ends.
+    pub const fn ends(&self) -> &[Endpoint; 2] {
+        &self.ends
+    }
+
     /// Both ends, for what does not depend on the time.
     pub const fn ends_mut(&mut self) -> &mut [Endpoint; 2] {
         &mut self.ends

@@ -201,9 +201,8 @@ impl QuicFlow {
 
     /// Whether the browser of a page may ask, since this was last asked.
     pub fn take_open(&mut self) -> bool {
-        let ends = self.pair.ends_mut();
         let conversation = self.conversation.as_mut();
-        conversation.is_some_and(|conversation| conversation.take_open(ends))
+        conversation.is_some_and(|conversation| conversation.take_open(self.pair.ends()))
     }
 
     /// Browser or server of a page write a message.
@@ -221,12 +220,10 @@ impl QuicFlow {
         }
     }
 
-    /// Whether the server of a page may write more: as much waits to be sent as its window at most, or this many datagrams.
-    pub fn has_room(&self, datagrams: u64) -> bool {
-        let source = self.pair.end(SOURCE);
-        let unsent_bytes = source.unsent_bytes();
-        let least = datagrams * u64::from(self.datagram_bytes);
-        unsent_bytes < least || unsent_bytes < source.sender().window_bytes
+    /// Whether the server of a page may write more.
+    pub fn has_room(&self) -> bool {
+        let conversation = self.conversation.as_ref();
+        conversation.is_some_and(|conversation| conversation.has_room(self.pair.ends()))
     }
 
     /// The number and the size as an IP packet of the next datagram that an end sends now, if it sends one.

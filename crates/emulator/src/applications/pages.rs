@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use pathcast_path::Time;
 use pathcast_probe::Joining;
-use pathcast_scenario::{Message, PageLoad, Protocol, Workload};
+use pathcast_scenario::{Exchange, Message, PageLoad, Protocol, Side, Workload};
 use pathcast_trace::PageReport;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -84,14 +84,16 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// The next record that the server of a connection writes, if that is one of a page.
+    /// The next record that the server of a connection writes, if that is one of a page, and where it belongs in HTTP/3.
     pub(super) fn next_record(
         &mut self,
         connection: Option<(usize, usize)>,
         now: Time,
-    ) -> Option<Message> {
+    ) -> Option<(Message, Option<Exchange>)> {
         let (load, connection) = connection?;
-        self.loads[load].load.take_record(now, connection)
+        let load = &mut self.loads[load].load;
+        let record = load.take_record(now, connection)?;
+        Some((record, load.exchange(&record)))
     }
 
     /// How each page fared.
@@ -122,6 +124,22 @@ impl Applications<'_> {
             return Ok(());
         };
         let page = &mut self.pages.loads[load].load;
+        if let Some(quic) = &mut stream.quic {
+            let is_open = side == Side::Sink as usize && quic.take_open();
+            let mut delivered = Vec::new();
+            quic.take_delivered(side, &mut delivered);
+            if is_open {
+                page.on_connected(now, connection);
+            }
+            for message in &delivered {
+                page.on_delivered(now, connection, message);
+            }
+            if is_open || !delivered.is_empty() {
+                self.drive_page(load, now);
+            }
+            // to acknowledge, and because acknowledgments make room
+            return self.write_more(number, side, now);
+        }
         let mut any = false;
         while let Some(whole) = stream.pipes[1 - side].take_delivered() {
             page.on_delivered(now, connection, &whole.message);
@@ -136,11 +154,27 @@ impl Applications<'_> {
     /// Writes what browser and servers have written.
     fn drive_page(&mut self, number: usize, now: Time) {
         let first = self.pages.loads[number].first;
+        while let Some(connection) = self.pages.loads[number].load.take_connecting() {
+            let (flow, at) = (first + connection, self.instant(now));
+            let opened = match self.flows[flow].quic() {
+                Some(quic) => quic.open(at),
+                None => Ok(()),
+            };
+            // it may know the server, and ask at once
+            let sink = Side::Sink as usize;
+            if let Err(broken) = opened.and_then(|()| self.deliver_of_page(flow, sink, now)) {
+                self.break_flow(flow, broken);
+            }
+        }
         while let Some((connection, message)) = self.pages.loads[number].load.take_written() {
             let (flow, side) = (first + connection, message.from as usize);
+            let exchange = self.pages.loads[number].load.exchange(&message);
             let written = self.open_flow(flow).and_then(|()| {
                 if let Carrier::Stream(stream) = &mut self.flows[flow].carrier {
-                    stream.pipes[side].offer(now, message);
+                    match (&mut stream.quic, exchange) {
+                        (Some(quic), Some(exchange)) => quic.put(message, exchange)?,
+                        _ => stream.pipes[side].offer(now, message),
+                    }
                 }
                 self.write_more(flow, side, now)
             });

@@ -132,9 +132,7 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
             return;
         };
         while self.loads[load].load.has_record(connection)
-            && self
-                .quic(flow)
-                .is_some_and(|quic| quic.has_room(LEAST_UNSENT))
+            && self.quic(flow).is_some_and(|quic| quic.has_room())
             && let Some(record) = self.loads[load].load.take_record(now, connection)
         {
             self.put_quic(flow, &record);
