@@ -63,6 +63,8 @@ ENDPOINTS = {
     )
 }
 _START_S = 20.0
+#: By these `pathcast shell` knows the user who ran sudo.
+_OF_SUDO = ("SUDO_UID", "SUDO_GID")
 _CONFIGURATION = """\
 worker_processes 1;
 daemon off;
@@ -178,9 +180,11 @@ def serving(
         *(sys.executable, "-I", inside.__file__, plan),
     ]
     address.unlink(missing_ok=True)
+    # with sudo, the shell would run them as the user who ran it, whom this folder does not admit
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_SUDO}
     with errors.open("w") as log:
         process = subprocess.Popen(  # noqa: S603 - our own program
-            list(map(str, command)), stdin=subprocess.DEVNULL, stderr=log
+            list(map(str, command)), stdin=subprocess.DEVNULL, stderr=log, env=environment
         )
     try:
         end = time.monotonic() + _START_S
@@ -197,6 +201,8 @@ def serving(
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(30)
+    if not report.exists():
+        raise PathcastError(f"the path ended early: {errors.read_text()[-500:]}")
     served.report = json.loads(report.read_text())
 
 
