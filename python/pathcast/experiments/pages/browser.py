@@ -11,7 +11,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -26,7 +26,6 @@ _FLAGS = (
     "--disable-gpu",
     "--no-first-run",
     "--no-proxy-server",
-    "--disable-quic",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-default-apps",
@@ -83,27 +82,53 @@ def chromium() -> str:
     raise BrowserError("there is no Chromium; `scripts/system-packages browser` installs it")
 
 
+def options(
+    hosts: Mapping[str, str], http3: Sequence[str] = (), keys: Sequence[str] = ()
+) -> list[str]:
+    """Return the options by which names have these addresses, and HTTP/3 is spoken where it is to be and nowhere else.
+
+    Args:
+        hosts: addresses by name.
+        http3: origins, `host:port`, that are reached by HTTP/3 alone.
+        keys: SHA-256 of the public keys of their servers, in base64.
+
+    """
+    rules = ",".join(f"MAP {name} {address}" for name, address in hosts.items())
+    found = [*_FLAGS, f"--host-resolver-rules={rules}"]
+    if not http3:
+        return [*found, "--disable-quic"]
+    return [
+        *found,
+        "--enable-quic",
+        f"--origin-to-force-quic-on={','.join(http3)}",
+        # other errors of certificates are ignored for TCP alone
+        f"--ignore-certificate-errors-spki-list={','.join(keys)}",
+    ]
+
+
 class Browser:
     """A running Chromium, with an empty profile.
 
     Args:
         hosts: addresses that names are to have, by name.
+        http3: see `options`.
+        keys: see `options`.
 
     Raises:
         BrowserError: it does not start.
 
     """
 
-    def __init__(self, hosts: dict[str, str]) -> None:
+    def __init__(
+        self, hosts: Mapping[str, str], http3: Sequence[str] = (), keys: Sequence[str] = ()
+    ) -> None:
         self._profile = tempfile.TemporaryDirectory(prefix="pathcast-chromium-")
-        rules = ",".join(f"MAP {name} {address}" for name, address in hosts.items())
         program = chromium()
         reads, self._to = os.pipe()
         self._from, writes = os.pipe()
         arguments = [
             program,
-            *_FLAGS,
-            f"--host-resolver-rules={rules}",
+            *options(hosts, http3, keys),
             f"--user-data-dir={self._profile.name}",
             "about:blank",
         ]

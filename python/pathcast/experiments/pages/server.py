@@ -1,8 +1,10 @@
-"""nginx behind an emulated path: HTTP/1.1 and HTTP/2 on a port each."""
+"""Servers behind an emulated path, with a port for each protocol: nginx, and Caddy if it is asked for."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import json
 import os
 import pwd
@@ -11,18 +13,58 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast.exceptions import PathcastError
+from pathcast.experiments.pages import caddy, inside
 from pathcast.experiments.pages.replica import HOST
 from pathcast.path import Path
 
-#: The port of each protocol.
-PORTS = {"http/1.1": 8441, "h2": 8443}
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A protocol of a server, which a browser reaches on a port of its own.
+
+    Attributes:
+        name: of the loads from it.
+        protocol: what Chromium reports of each request.
+        server: `nginx` or `caddy`.
+        port: TCP's, or UDP's of HTTP/3.
+
+    """
+
+    name: str
+    protocol: str
+    server: str
+    port: int
+
+    @property
+    def listens(self) -> str:
+        """The port, as `inside` names it."""
+        return f"{'udp' if self.protocol == 'h3' else 'tcp'} {self.port}"
+
+    @property
+    def origin(self) -> str:
+        """Host and port."""
+        return f"{HOST}:{self.port}"
+
+
+#: What can be measured. HTTP/2 from Caddy shows which part of a difference between HTTP/2 and HTTP/3 is the server's.
+ENDPOINTS = {
+    one.name: one
+    for one in (
+        Endpoint("http/1.1", "http/1.1", "nginx", 8441),
+        Endpoint("h2", "h2", "nginx", 8443),
+        Endpoint("h3", "h3", "caddy", 8445),
+        Endpoint("h2-caddy", "h2", "caddy", 8444),
+    )
+}
 _START_S = 20.0
+#: By these `pathcast shell` knows the user who ran sudo.
+_OF_SUDO = ("SUDO_UID", "SUDO_GID")
 _CONFIGURATION = """\
 worker_processes 1;
 daemon off;
@@ -70,93 +112,144 @@ def version(program: str) -> str:
     return said.stderr.strip().removeprefix("nginx version: ")
 
 
+def versions(servers: Collection[str]) -> dict[str, str]:
+    """Return what servers call themselves; nginx was the only server once, and is `server`.
+
+    Raises:
+        PathcastError: one is not there.
+
+    """
+    found = {}
+    if "nginx" in servers:
+        found["server"] = version(nginx())
+    if "caddy" in servers:
+        found["caddy"] = caddy.version(caddy.caddy())
+    return found
+
+
 @dataclass
 class Served:
-    """A server behind a path.
+    """Servers behind a path.
 
     Attributes:
-        address: of the server.
-        report: of the path, when the server has ended; `invalid_because` says why loads must not be used.
+        address: of the servers.
+        key: SHA-256 of their public key in base64.
+        report: of the path, when the servers have ended; `invalid_because` says why loads must not be used.
 
     """
 
     address: str
+    key: str
     report: dict[str, Any] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
 def serving(
-    root: FilePath, path: Path, scheme: str, folder: FilePath, seed: int
+    root: FilePath,
+    path: Path,
+    scheme: str,
+    folder: FilePath,
+    seed: int,
+    servers: Collection[str] = ("nginx",),
 ) -> Iterator[Served]:
     """Serve a folder behind a path: data crosses it forward.
 
     Args:
         root: what is served.
-        path: between server and browser.
-        scheme: congestion control of the server.
-        folder: for files of the server; exists.
+        path: between servers and browser.
+        scheme: congestion control of TCP.
+        folder: for files of the servers; exists.
         seed: of the path.
+        servers: among `nginx` and `caddy`.
 
     Raises:
-        PathcastError: there is no nginx or openssl, or it does not start.
+        PathcastError: there is no such server, no openssl, or one does not start.
 
     """
-    _certificate(folder)
-    # the configuration holds no name that a user chose
+    key = _certificate(folder)
+    # the configurations hold no name that a user chose
     (folder / "www").symlink_to(root.resolve())
-    configuration = folder / "nginx.conf"
-    configuration.write_text(
-        _CONFIGURATION.format(
-            folder=folder,
-            user=pwd.getpwuid(os.getuid()).pw_name,
-            h1=PORTS["http/1.1"],
-            h2=PORTS["h2"],
-        )
-    )
     (folder / "path.toml").write_text(path.to_toml())
     address, report, errors = folder / "address", folder / "report.json", folder / "shell.log"
-    inside = 'printf %s "$PATHCAST_ADDRESS" > "$1"; exec "$2" -c "$3"'
+    plan = folder / "servers.json"
+    plan.write_text(json.dumps(_plan(folder, address, servers)))
     command = [
         *(sys.executable, "-P", "-c", "from pathcast.cli import main; main()"),
         *("shell", folder / "path.toml", "--scheme", scheme),
         *("--seed", seed, "--quiet", "--report", report, "--"),
-        *("sh", "-c", inside, "sh", address, nginx(), configuration),
+        *(sys.executable, "-I", inside.__file__, plan),
     ]
     address.unlink(missing_ok=True)
+    # with sudo, the shell would run them as the user who ran it, whom this folder does not admit
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_SUDO}
     with errors.open("w") as log:
         process = subprocess.Popen(  # noqa: S603 - our own program
-            list(map(str, command)), stdin=subprocess.DEVNULL, stderr=log
+            list(map(str, command)), stdin=subprocess.DEVNULL, stderr=log, env=environment
         )
     try:
         end = time.monotonic() + _START_S
-        while not (address.exists() and (folder / "nginx.pid").exists()):
+        while not address.exists():
             if process.poll() is not None or time.monotonic() > end:
                 raise PathcastError(
-                    f"nginx behind the path does not start: {errors.read_text()[-500:]}"
+                    f"{' or '.join(servers)} does not start behind the path: "
+                    f"{errors.read_text()[-500:]}"
                 )
             time.sleep(0.02)
-        served = Served(address.read_text())
+        served = Served(address.read_text(), key)
         yield served
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(30)
+    if not report.exists():
+        raise PathcastError(f"the path ended early: {errors.read_text()[-500:]}")
     served.report = json.loads(report.read_text())
 
 
-def _certificate(folder: FilePath) -> None:
-    """Make a certificate for the host of replicas, with a chain as long as usual ones."""
-    if (folder / "certificate.pem").exists():
-        return
+def _plan(folder: FilePath, address: FilePath, servers: Collection[str]) -> dict[str, Any]:
+    """What `inside` runs; writes the configurations of the servers."""
+    ports = {name: one.port for name, one in ENDPOINTS.items()}
+    commands = []
+    if "nginx" in servers:
+        configuration = folder / "nginx.conf"
+        configuration.write_text(
+            _CONFIGURATION.format(
+                folder=folder,
+                user=pwd.getpwuid(os.getuid()).pw_name,
+                h1=ports["http/1.1"],
+                h2=ports["h2"],
+            )
+        )
+        # it changes its user, so it needs its privileges
+        commands.append(["setpriv", "--pdeathsig=KILL", "--", nginx(), "-c", str(configuration)])
+    if "caddy" in servers:
+        commands.append(caddy.command(caddy.caddy(), folder, ports["h2-caddy"], ports["h3"]))
+    listen = [one.listens for one in ENDPOINTS.values() if one.server in servers]
+    return {"commands": commands, "listen": listen, "address": str(address)}
+
+
+def _certificate(folder: FilePath) -> str:
+    """Make a certificate for the host of replicas; return the hash of its key, by which Chromium accepts it for QUIC."""
     program = shutil.which("openssl")
     if program is None:
         raise PathcastError("there is no openssl; `scripts/system-packages pages` installs it")
-    subprocess.run(  # noqa: S603 - the openssl of this machine
-        [
-            *(program, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650"),
-            *("-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}"),
-            *("-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")),
-        ],
+    certificate = folder / "certificate.pem"
+    if not certificate.exists():
+        subprocess.run(  # noqa: S603 - the openssl of this machine
+            [
+                *(program, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650"),
+                *("-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}"),
+                *("-keyout", str(folder / "key.pem"), "-out", str(certificate)),
+            ],
+            check=True,
+            capture_output=True,
+        )
+    said = subprocess.run(  # noqa: S603 - the openssl of this machine
+        [program, "x509", "-in", str(certificate), "-noout", "-pubkey"],
         check=True,
         capture_output=True,
+        text=True,
     )
+    # what PEM has between its first and its last line is the key's SubjectPublicKeyInfo
+    key = base64.b64decode("".join(said.stdout.split("\n")[1:-2]))
+    return base64.b64encode(hashlib.sha256(key).digest()).decode()
