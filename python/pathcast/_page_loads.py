@@ -285,7 +285,7 @@ def predict_page(
     *,
     scheme: str = "cubic",
     protocols: Sequence[str] | None = None,
-    initial_window: int | None = None,
+    initial_window: int | Mapping[str, int] | None = None,
     tls: str = "1.3",
     dns_s: float = 0.0,
     certificate_bytes: int = 3000,
@@ -307,7 +307,7 @@ def predict_page(
         source: a path; a scenario, whose flows compete; or a calibration: each load has a path of its posterior.
         scheme: congestion control of the servers. HTTP/3 has that of QUIC with this name, and BBR's version 3 for `bbr`.
         protocols: among `PROTOCOLS`, at least one; None: all, but HTTP/3 only with TLS and a scheme that QUIC has.
-        initial_window: packets; None: the scheme's.
+        initial_window: packets, for all protocols or by protocol; None: the scheme's.
         tls: `none`, `1.2` or `1.3`; HTTP/3 always has 1.3.
         dns_s: how long a name takes to be resolved, in seconds.
         certificate_bytes: what a server sends of certificates.
@@ -355,7 +355,9 @@ def predict_page(
     if engine == "model":
         options = (certificate_bytes, dns_s, streams, early_data, scheme)
         found = {
-            protocol: _modelled(page, protocol, tls, options, initial_window, paths, curves, seed)
+            protocol: _modelled(
+                page, protocol, tls, options, _window(initial_window, protocol), paths, curves, seed
+            )
             for protocol in protocols
         }
         return _chosen(page, scheme, found, engine)
@@ -376,12 +378,13 @@ def predict_page(
         written = ", ".join(f"{name} = {value}" for name, value in keys.items())
         workload = f"{{ kind = 'page', {written} }}"
         servers = QUIC_SCHEMES[scheme] if protocol == "h3" else scheme
+        window = _window(initial_window, protocol)
         made: dict[int, Scenario] = {}
         for number, path in enumerate(paths):
             # the same path again and again is read once
             scenario = made.get(id(path))
             if scenario is None:
-                scenario = made[id(path)] = _scenario(path, servers, workload, initial_window)
+                scenario = made[id(path)] = _scenario(path, servers, workload, window)
             specs.append((scenario._spec, None, LONGEST_S, seed + number))
     total = len(specs)
     with translated():
@@ -414,6 +417,13 @@ def _checked(protocols: Sequence[str] | None, scheme: str, tls: str) -> tuple[st
         if one == "h3" and why_not:
             raise ModelError(f"h3: {why_not}")
     return tuple(protocols)
+
+
+def _window(initial_window: int | Mapping[str, int] | None, protocol: str) -> int | None:
+    """The first window of a protocol."""
+    if initial_window is None or isinstance(initial_window, int):
+        return initial_window
+    return initial_window.get(protocol)
 
 
 def _of_tables(protocol: str, tables: Mapping[str, Column]) -> Loads:

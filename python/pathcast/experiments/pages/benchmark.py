@@ -383,6 +383,7 @@ def compare(
         cell.path(),
         scheme=cell.scheme,
         protocols=[name for name in protocols if name in PROTOCOLS],
+        initial_window={"h3": caddy.INITIAL_WINDOW},
         seed=seed,
     )
     return Compared(cell, measured_ms(found, protocols), forecast, found.get("versions", {}))

@@ -12,6 +12,8 @@ from pathcast import extras
 #: Schemes whose cells have loads by HTTP/3. Caddy's QUIC (quic-go) has no choice of congestion control: it is Reno
 #: that reduces its window to 0.7 as CUBIC does, from a first window of 32 packets.
 SCHEMES = ("cubic",)
+#: Packets of that first window.
+INITIAL_WINDOW = 32
 
 
 def caddy() -> str:
