@@ -59,7 +59,10 @@ def test_servers_listen_on_a_port_for_each_protocol(tmp_path, monkeypatch):
     plan = server._plan(tmp_path, tmp_path / "address", ["caddy", "nginx"])
     assert plan["listen"] == ["tcp 8441", "tcp 8443", "udp 8445", "tcp 8444"]
     assert len(plan["commands"]) == 2
-    assert all(one[:2] == ["setpriv", "--pdeathsig=KILL"] for one in plan["commands"])
+    # none outlives what started it, or has the privileges of root
+    for one in plan["commands"]:
+        assert {"--pdeathsig=KILL", "--bounding-set=-all,+dac_read_search"} <= set(one)
+    assert "master_process off;" in (tmp_path / "nginx.conf").read_text()
     alone = server._plan(tmp_path, tmp_path / "address", ["nginx"])
     assert (alone["listen"], len(alone["commands"])) == (["tcp 8441", "tcp 8443"], 1)
 
@@ -102,7 +105,7 @@ def servers(*kinds):
     """Commands of servers, and what they listen on."""
     ports = [(kind, str(free_port(kind))) for kind in kinds]
     # the plan's servers end with what starts them, however that ends
-    before = [*("setpriv", "--pdeathsig=KILL", "--"), *(sys.executable, "-c", SERVER)]
+    before = [*("setpriv", "--pdeathsig=KILL", "--"), sys.executable, "-c", SERVER]
     return [[*before, *one] for one in ports], [" ".join(one) for one in ports]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast import extras
+from pathcast.experiments.pages import inside
 
 #: Schemes whose cells have loads by HTTP/3. Caddy's QUIC (quic-go) has no choice of congestion control: it is Reno
 #: that reduces its window to 0.7 as CUBIC does, from a first window of 32 packets.
@@ -50,12 +51,10 @@ def command(program: str, folder: FilePath, h2: int, h3: int) -> list[str]:
     """
     file = folder / "caddy.json"
     file.write_text(json.dumps(configuration(folder, h2, h3), indent=1))
-    # ports above 1024 need no privilege; a folder that is its owner's alone does
-    drop = ["--no-new-privs", "--inh-caps=-all", "--bounding-set=-all,+dac_read_search"]
     # what Caddy keeps of itself goes where the configuration is; its TCP is to be that of other servers
     homes = [f"{name}={folder}" for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")]
     return [
-        *("setpriv", "--pdeathsig=KILL", *drop, "--"),
+        *inside.CONFINED,
         *("env", *homes, "GODEBUG=multipathtcp=0", program, "run", "--config", str(file)),
     ]
 

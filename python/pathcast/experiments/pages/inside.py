@@ -20,6 +20,12 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+#: Before the command of a server: it is killed if this program is, and may do no more than read. Ports above 1024 need
+#: no privilege, but a folder that is its owner's alone does.
+CONFINED = (
+    *("setpriv", "--pdeathsig=KILL", "--no-new-privs", "--inh-caps=-all"),
+    *("--bounding-set=-all,+dac_read_search", "--"),
+)
 #: How long a server may take to end, in seconds.
 _END_S = 5.0
 #: States of sockets that wait for others to begin: TCP_LISTEN, and TCP_CLOSE for those without connections.

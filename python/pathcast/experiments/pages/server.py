@@ -66,8 +66,8 @@ _START_S = 20.0
 #: By these `pathcast shell` knows the user who ran sudo.
 _OF_SUDO = ("SUDO_UID", "SUDO_GID")
 _CONFIGURATION = """\
-worker_processes 1;
 daemon off;
+master_process off;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 user {user};
@@ -220,8 +220,8 @@ def _plan(folder: FilePath, address: FilePath, servers: Collection[str]) -> dict
                 h2=ports["h2"],
             )
         )
-        # it changes its user, so it needs its privileges
-        commands.append(["setpriv", "--pdeathsig=KILL", "--", nginx(), "-c", str(configuration)])
+        # one process: a worker of its own would outlive a master that is killed
+        commands.append([*inside.CONFINED, nginx(), "-c", str(configuration)])
     if "caddy" in servers:
         commands.append(caddy.command(caddy.caddy(), folder, ports["h2-caddy"], ports["h3"]))
     listen = [one.listens for one in ENDPOINTS.values() if one.server in servers]
