@@ -60,6 +60,16 @@ impl Times {
     }
 }
 
+impl Fetch<'_> {
+    fn answered(&self) -> Answered<'_> {
+        Answered {
+            origin: origin_of(&self.url),
+            protocol: self.entry.response.0.http_version.get(),
+            connection: self.entry.connection.get(),
+        }
+    }
+}
+
 /// All pages of an archive that have something.
 pub fn pages(archive: &Archive) -> Result<Vec<HarPage>, HarError> {
     let found = recorded(archive)?;
@@ -174,14 +184,9 @@ fn page<'a>(
             .trim_end_matches('/')
             .to_string()
     });
-    let answered = fetches.iter().map(|fetch| Answered {
-        origin: origin_of(&fetch.url),
-        protocol: fetch.entry.response.0.http_version.get(),
-        connection: fetch.entry.connection.get(),
-    });
     let page = Page {
         name,
-        coalesced: coalesced(answered),
+        coalesced: coalesced(fetches.iter().map(Fetch::answered)),
         resources,
         tasks: Vec::new(),
     };
