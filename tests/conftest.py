@@ -48,6 +48,7 @@ REAL_TIME = {
     "test_handshake",
     "test_kernel_schemes",
     "test_live",
+    "test_page_worlds",
     "test_quic",
     "test_quic_worlds",
     "test_receive_window",

@@ -14,7 +14,7 @@ pub struct DeliveryRate {
     delivered_at: Time,
     /// When the packet was sent that was the newest to arrive so far.
     first_sent_at: Time,
-    /// While `delivered` is not past this, samples are limited by the application.
+    /// While `delivered` is not past this, samples are limited by the application; 0: they are not.
     app_limited_until: u64,
 }
 
@@ -50,10 +50,12 @@ impl DeliveryRate {
     /// What a packet sent at `now` as transmission `transmission` takes with it.
     #[inline]
     pub fn stamp(&self, now: Time, transmission: u32, in_flight: u64) -> Sent {
+        // also what leaves when all has arrived: Linux ends the limit when more has (tcp_rate_gen)
+        let limited = self.app_limited_until >= self.delivered.max(1);
         Sent::new(now, transmission)
             .with_counts(self.delivered, self.lost, in_flight)
             .with_times(now.since(self.delivered_at), now.since(self.first_sent_at))
-            .with_app_limited(self.app_limited_until > self.delivered)
+            .with_app_limited(limited)
     }
 
     /// `packets` were delivered at `now`, and `newest` is the one of them that was sent last.
@@ -132,14 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_without_data_marks_what_it_has_in_flight_and_no_more() {
+    fn a_sender_without_data_is_limited_until_more_than_it_had_in_flight_has_arrived() {
         let mut rate = DeliveryRate::default();
         rate.restart(at(0));
         rate.on_app_limited(2);
         let limited = rate.stamp(at(0), 1, 1);
         assert!(limited.app_limited());
         rate.on_delivered(at(10), 2, &limited);
-        assert!(!rate.stamp(at(10), 2, 1).app_limited());
+        let after_idle = rate.stamp(at(90), 2, 1);
+        assert!(after_idle.app_limited());
+        rate.on_delivered(at(100), 1, &after_idle);
+        assert!(!rate.stamp(at(100), 3, 1).app_limited());
     }
 
     #[test]
