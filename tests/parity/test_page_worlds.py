@@ -1,4 +1,4 @@
-"""Pages over HTTP in both worlds: the simulator's TCP beside the kernel's."""
+"""Pages over HTTP in both worlds: the simulator's TCP beside the kernel's, and QUIC in virtual and in real time."""
 
 import json
 import statistics
@@ -9,6 +9,7 @@ import pathcast
 from conftest import run, valid_emulation
 
 PROTOCOLS = ("http/1.1", "h2")
+ALL = (*PROTOCOLS, "h3")
 SCHEMES = ("cubic", "bbr")
 
 
@@ -33,6 +34,7 @@ PAGE = ", ".join(
 
 def scenario(protocol, loss=0.0, scheme="cubic", page=PAGE, more=""):
     """One load over 20 Mbit/s and 50 ms; packets to the browser are lost."""
+    scheme = f"quic-{scheme}" if protocol == "h3" else scheme
     return pathcast.Scenario.parse(
         "duration = '30 s'\n[links.l]\nrate = '20 Mbit/s'\ndelay = '25 ms'\nqueue = '500 kB'\n"
         f"loss = {loss}\n[links.l.reverse]\nloss = 0.0\n"
@@ -53,13 +55,13 @@ def median_ms(pages):
     return statistics.median(page.load_ms for page in pages)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", ALL)
 def test_a_page_loads_as_fast_as_in_the_kernel(emulator, protocol):
     what = scenario(protocol)
     (ours,), kernels = simulated(what), emulated(what, (1, 2, 3))
     assert ours.load_ms == pytest.approx(median_ms(kernels), rel=0.05)
     for theirs in kernels:
-        assert theirs.connections == ours.connections == (1 if protocol == "h2" else 6)
+        assert theirs.connections == ours.connections == (6 if protocol == "http/1.1" else 1)
         assert theirs.first_byte_ms == pytest.approx(ours.first_byte_ms, rel=0.05)
         # styles and scripts before images, on which connection ever
         ends = [
@@ -69,7 +71,7 @@ def test_a_page_loads_as_fast_as_in_the_kernel(emulator, protocol):
         assert ends[0] == pytest.approx(ends[1], rel=0.1)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", ALL)
 def test_a_page_loads_as_fast_as_in_the_kernel_where_packets_are_lost(emulator, protocol):
     """The same packets in both worlds, so loads are compared seed by seed.
 
@@ -90,6 +92,20 @@ def test_many_loads_take_as_long_as_in_the_kernel(emulator, protocol, scheme):
     what = scenario(protocol, loss=0.01, scheme=scheme)
     ours, theirs = median_ms(simulated(what, seeds)), median_ms(emulated(what, seeds))
     assert ours == pytest.approx(theirs, rel=0.05)
+
+
+@pytest.mark.full  # a minute in real time
+def test_many_loads_by_http_3_take_as_long_in_real_time(emulator):
+    seeds, what = range(1, 21), scenario("h3", loss=0.01)
+    ours, theirs = median_ms(simulated(what, seeds)), median_ms(emulated(what, seeds))
+    assert ours == pytest.approx(theirs, rel=0.05)
+
+
+@pytest.mark.full  # as above
+@pytest.mark.parametrize("more", [", early_data = true", ", certificate = '6 kB'"])
+def test_handshakes_of_http_3_take_as_long_in_real_time(emulator, more):
+    what = scenario("h3", more=more)
+    assert median_ms(simulated(what)) == pytest.approx(median_ms(emulated(what)), rel=0.05)
 
 
 @pytest.mark.full  # the handshakes of other settings
