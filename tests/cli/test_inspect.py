@@ -149,6 +149,41 @@ def test_a_missing_path_file_leads_to_the_paths_that_come_with_pathcast(tmp_path
         assert hint in " ".join(done.stderr.split()), done.stderr
 
 
+def chrome_events():
+    """A document and an image, as Chrome's trace has them."""
+
+    def event(name, at_ms, number, **data):
+        data = {"requestId": str(number), "frame": "F"} | data
+        return {
+            "cat": "devtools.timeline",
+            "name": name,
+            "ph": "I",
+            "s": "t",
+            "pid": 1,
+            "tid": 2,
+            "ts": 1e9 + 1e3 * at_ms,
+            "args": {"data": data},
+        }
+
+    events = []
+    for number, (name, kind, kilobytes) in enumerate(
+        [("", "text/html", 10), ("a.png", "image/png", 40)]
+    ):
+        at_ms, url = 100 * number, f"https://a.org/{name}"
+        events += [
+            event("ResourceSendRequest", at_ms, number, url=url, requestMethod="GET"),
+            event("ResourceReceiveResponse", at_ms + 60, number, statusCode=200, mimeType=kind),
+            event(
+                "ResourceFinish",
+                at_ms + 80,
+                number,
+                didFail=False,
+                encodedDataLength=1000 * kilobytes,
+            ),
+        ]
+    return events
+
+
 def test_pages_and_archives_are_described(tmp_path):
     page = tmp_path / "page.toml"
     page.write_text("[[resources]]\nurl = 'https://example.org/'\nsize = '31 kB'\n")
@@ -159,6 +194,16 @@ def test_pages_and_archives_are_described(tmp_path):
     assert any(
         command.startswith("pathcast predict page") for command in found["commands"].values()
     )
+    # a trace of Chrome
+    recording = tmp_path / "trace.json"
+    recording.write_text(json.dumps({"traceEvents": chrome_events()}))
+    done = run(recording, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["kind"], found["resources"], found["kilobytes"]) == ("page", 2, 50)
+    done = run("predict", "page", recording, "--loads", 2, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["h3"]["plt_ms"] > 100
     archive = tmp_path / "empty.har"
     archive.write_text("{}")
     done = run(archive)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -119,10 +120,17 @@ def _facts(file: FilePath) -> tuple[str, dict[str, Any]]:
 
 
 def _is_page(file: FilePath) -> bool:
-    """Whether a file is a HAR by its name, or a page file by its tables."""
+    """Whether a file is a HAR by its name, a page file by its tables, or another recording of a page in JSON."""
     suffixes = [suffix.lower() for suffix in file.suffixes]
     if ".har" in suffixes[-2:]:
         return True
+    if ".json" in suffixes[-2:]:
+        from pathcast.page import Page
+
+        # traces of flows in JSON are no pages
+        with contextlib.suppress(PathFileError):
+            return bool(Page.load_all(file))
+        return False
     if suffixes[-1:] != [".toml"]:
         return False
     with file.open("rb") as content:
