@@ -34,7 +34,7 @@ LONGEST_S = 300.0
 _COPIES = 2000
 _BOOTSTRAP_SEED = 20
 #: Standard deviation of the logarithm of the ratio of two protocols' times, simulated against measured in Chromium
-#: (docs/results/page-loads.md); with HTTP/3, which is not measured yet, it is taken to be three times as large.
+#: (docs/results/page-loads.md). Without losses, HTTP/3 from Caddy is 14 % +- 6 % slower than simulated, HTTP/2 8 % +- 2 %.
 _AGREEMENT = {"http/1.1": 0.05, "h2": 0.05, "h3": 0.15}
 
 
