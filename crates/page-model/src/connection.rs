@@ -118,9 +118,9 @@ impl Connection {
         !self.waiting.is_empty() || (now < self.round_end && self.used > 0.0)
     }
 
-    /// Sends at `now` what the window allows of what was written, with losses by `curve`; `more` gives further records with their streams, and
-    /// `deliver` receives each message that was sent whole, with the time of its arrival. Returns when to call again, if
-    /// there is more.
+    /// Sends at `now` what the window allows of what was written, with losses by `curve`; `more` gives further records with
+    /// their streams, and `deliver` receives each message that was sent whole, with the time of its arrival. Returns when
+    /// to call again, if there is more.
     pub fn send(
         &mut self,
         now: Time,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray2, ndarray::Array2};
 use pathcast_page_model::{LossCurve, Model, load as model_load};
-use pathcast_path::Span;
+use pathcast_path::{Span, Time};
 use pathcast_scenario::{Cause, Http, Node, Page, Protocol, read_pages as read};
 use pathcast_sim::load_many;
 use pyo3::prelude::*;
@@ -165,10 +165,7 @@ pub fn model_pages<'py>(
     let rows = loaded.iter().map(|one| Row {
         load_ms: one.load_ms,
         connections: one.connections as f64,
-        moments: Box::new(one.times.iter().map(|times| {
-            let moments = [times.wanted, times.asked, times.first_byte, times.finished];
-            moments.map(|at| at.map(|at| at.as_secs() * 1e3))
-        })),
+        moments: Box::new(one.times.iter().map(|times| times.steps_ms(Time::ZERO))),
     });
     tables(py, rows)
 }

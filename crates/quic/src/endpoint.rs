@@ -437,7 +437,7 @@ impl Endpoint {
         }
     }
 
-    fn unconnected(&self) -> QuicError {
+    pub(crate) fn unconnected(&self) -> QuicError {
         let failed = self.failed.clone();
         failed.unwrap_or_else(|| QuicError::Lost("not connected yet".into()))
     }
@@ -500,15 +500,8 @@ impl Endpoint {
             return;
         };
         self.exchanges.drain(connection);
-        if let Some(stream) = self.incoming
-            && let Ok(mut chunks) = connection.recv_stream(stream).read(false)
-        {
-            while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
-                let end = chunk.offset + chunk.bytes.len() as u64;
-                self.read.add(chunk.offset..end);
-            }
-            // whether it has to say something is asked anyhow
-            let _ = chunks.finalize();
+        if let Some(stream) = self.incoming {
+            take_all(connection, stream, &mut self.read);
         }
     }
 
@@ -536,5 +529,18 @@ impl Endpoint {
     /// Appends the packets that were sent since this was last asked, if they are kept.
     pub fn take_packets(&mut self, into: &mut Vec<Packet>) {
         self.ledger.lock().take_packets(into);
+    }
+}
+
+/// Takes all that has arrived of a stream out of noq's buffer, and notes in `read` which bytes that were. A stream that
+/// has ended has nothing more.
+pub(crate) fn take_all(connection: &mut Connection, stream: StreamId, read: &mut Frontier) {
+    if let Ok(mut chunks) = connection.recv_stream(stream).read(false) {
+        while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
+            let end = chunk.offset + chunk.bytes.len() as u64;
+            read.add(chunk.offset..end);
+        }
+        // whether it has to say something is asked anyhow
+        let _ = chunks.finalize();
     }
 }

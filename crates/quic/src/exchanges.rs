@@ -4,6 +4,7 @@
 
 use noq_proto::{Connection, Dir, FinishError, Side, StreamEvent, StreamId};
 
+use crate::endpoint::take_all;
 use crate::ranges::Frontier;
 use crate::{Endpoint, QuicError};
 
@@ -47,13 +48,7 @@ impl Exchanges {
             }
             let read = &mut self.read[number];
             let before = read.whole();
-            // a stream that ended before has nothing more
-            if let Ok(mut chunks) = connection.recv_stream(id).read(false) {
-                while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
-                    read.add(chunk.offset..chunk.offset + chunk.bytes.len() as u64);
-                }
-                let _ = chunks.finalize();
-            }
+            take_all(connection, id, read);
             if read.whole() > before {
                 self.news.push(number);
             }
@@ -94,7 +89,7 @@ impl Endpoint {
     /// There is no connection, or it has ended.
     pub fn end_exchange(&mut self, exchange: usize) -> Result<(), QuicError> {
         let Some((_, connection)) = &mut self.connection else {
-            return Err(QuicError::Lost("not connected yet".into()));
+            return Err(self.unconnected());
         };
         match connection.send_stream(stream(exchange)).finish() {
             // the other end needs no more

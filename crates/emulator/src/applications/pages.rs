@@ -258,22 +258,21 @@ impl Applications<'_> {
 impl Load {
     fn report(&self) -> PageReport {
         let page = self.load.page();
-        let since = |at: Option<Time>| at.map(|at| at.since(self.start).as_secs() * 1e3);
+        let loaded = self.load.loaded();
         let mut report = PageReport {
             name: page.name.clone(),
             protocol: self.protocol.to_string(),
             first_flow: self.first as u32,
             connections: self.load.opened() as u32,
             start_s: self.start.as_secs(),
-            load_ms: since(self.load.loaded()),
+            load_ms: loaded.map(|at| at.since(self.start).as_secs() * 1e3),
             ..PageReport::default()
         };
         for (resource, times) in page.resources.iter().zip(self.load.times()) {
-            let steps = [times.wanted, times.asked, times.first_byte, times.finished];
             let flow = times
                 .connection
                 .map(|connection| (self.first + connection) as u32);
-            report.push(&resource.id, steps.map(since), flow);
+            report.push(&resource.id, times.steps_ms(self.start), flow);
         }
         report
     }

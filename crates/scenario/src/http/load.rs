@@ -50,6 +50,14 @@ pub struct Times {
     pub connection: Option<usize>,
 }
 
+impl Times {
+    /// When it was wanted and asked for, and when its first and its last bytes came, in milliseconds after `start`.
+    pub fn steps_ms(&self, start: Time) -> [Option<f64>; 4] {
+        let steps = [self.wanted, self.asked, self.first_byte, self.finished];
+        steps.map(|at| at.map(|at| at.since(start).as_secs() * 1e3))
+    }
+}
+
 /// What a message is.
 #[derive(Clone, Copy, Debug)]
 enum Piece {
