@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         fit,
         pooled,
     )
-    from pathcast.page import Page
+    from pathcast.page import BrowserTime, Page
     from pathcast.path import Path
     from pathcast.runs import (
         Capabilities,
@@ -109,6 +109,7 @@ __all__ = [
     "Alternative",
     "Arrivals",
     "BandScore",
+    "BrowserTime",
     "Calibration",
     "Capabilities",
     "ClusterCurve",
@@ -257,7 +258,7 @@ _PUBLIC = {
         "fit",
         "pooled",
     ),
-    "page": ("Page",),
+    "page": ("BrowserTime", "Page"),
     "_page_loads": ("Loads", "PageForecast", "predict_page"),
     "path": ("Path",),
     "runs": (

@@ -66,6 +66,7 @@ def model_pages(
     dns_s: float,
     streams: str | None,
     early_data: bool,
+    browser_s: Sequence[float],
     scheme: str,
     initial_window: float,
     paths: Sequence[

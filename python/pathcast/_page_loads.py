@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from pathcast import _internal
 from pathcast._what_if import Alternative
 from pathcast.calibration import Calibration
 from pathcast.exceptions import ModelError, translated
-from pathcast.page import Page
+from pathcast.page import BrowserTime, Page
 from pathcast.path import Path
 from pathcast.scenario import Scenario
 from pathcast.trace import Column
@@ -33,9 +34,14 @@ LONGEST_S = 300.0
 #: Copies of the loads by which the confidence is estimated.
 _COPIES = 2000
 _BOOTSTRAP_SEED = 20
-#: Standard deviation of the logarithm of the ratio of two protocols' times, simulated against measured in Chromium
-#: (docs/results/page-loads.md). Without losses, HTTP/3 from Caddy is 14 % +- 6 % slower than simulated, HTTP/2 8 % +- 2 %.
+#: By how much a time in a browser differs from its forecast, as a standard deviation of the logarithm: that of pages left
+#: out, without losses, if the forecast has the browser's own time and if it has not (docs/results/page-loads.md).
+_DIFFERS = {"http/1.1": 0.05, "h2": 0.06, "h3": 0.11}
+_DIFFERS_WITHOUT = {"http/1.1": 0.06, "h2": 0.09, "h3": 0.16}
+#: Standard deviation of that of two protocols' ratio: what a page's browser takes by both is not in it.
 _AGREEMENT = {"http/1.1": 0.05, "h2": 0.05, "h3": 0.15}
+#: A normal distribution in equal parts.
+_PARTS = np.array([statistics.NormalDist().inv_cdf((number + 0.5) / 40) for number in range(40)])
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class Loads:
         asked_ms: when the request left; the same shape.
         first_byte_ms: when the first byte of the response came; the same shape.
         finished_ms: when the last one came; the same shape.
+        differs: standard deviation of the logarithm of a browser's time over the forecast one.
 
     """
 
@@ -60,6 +67,7 @@ class Loads:
     asked_ms: Column
     first_byte_ms: Column
     finished_ms: Column
+    differs: float = 0.0
 
     @property
     def plt_ms(self) -> float:
@@ -67,9 +75,15 @@ class Loads:
         return float(np.median(self.load_ms))
 
     def quantile(self, level: float) -> float:
-        """A quantile of the times to the load event, in milliseconds; infinite if so many loads did not end."""
+        """A quantile of a browser's time to the load event, in milliseconds; infinite if so many loads did not end.
+
+        The distribution is that of the loads, wider by how browsers differ from forecasts.
+        """
+        times = self.load_ms
+        if self.differs > 0:
+            times = np.multiply.outer(np.exp(self.differs * _PARTS), times)
         # not interpolated: a load that does not end is infinite
-        return float(np.quantile(self.load_ms, level, method="higher"))
+        return float(np.quantile(times, level, method="higher"))
 
     @property
     def typical(self) -> int:
@@ -291,6 +305,7 @@ def predict_page(
     certificate_bytes: int = 3000,
     streams: str | None = None,
     early_data: bool = False,
+    browser: BrowserTime | None = None,
     loads: int = LOADS,
     engine: str = "simulator",
     curves: Mapping[int, Sequence[tuple[float, float]]] | None = None,
@@ -314,6 +329,8 @@ def predict_page(
         streams: which response a server of HTTP/2 or HTTP/3 sends first: `priority` or `round-robin`; None: `priority` by
             HTTP/2, `round-robin` by HTTP/3.
         early_data: whether the browser has been to the servers before, so that HTTP/3 asks with its first packets (0-RTT).
+        browser: what the browser takes itself; None: nothing, for a page whose graph has the browser's time, as
+            recordings have.
         loads: by each protocol.
         engine: `simulator`, or `model`: formulas, in microseconds; of a path it takes rate, round-trip time, queue and
             loss.
@@ -345,6 +362,7 @@ def predict_page(
 
     """
     protocols = _checked(protocols, scheme, tls)
+    browser = browser or BrowserTime()
     if loads < 1:
         raise ModelError(f"got {loads} loads; expected at least one")
     if engine not in ENGINES:
@@ -352,39 +370,18 @@ def predict_page(
     if curves is not None and engine != "model":
         raise ModelError("a loss curve is for the model, expected engine model")
     paths = source.paths(loads, seed) if isinstance(source, Calibration) else [source] * loads
+    how = _How(scheme, initial_window, tls, dns_s, certificate_bytes, streams, early_data, browser)
     if engine == "model":
-        options = (certificate_bytes, dns_s, streams, early_data, scheme)
-        found = {
-            protocol: _modelled(
-                page, protocol, tls, options, _window(initial_window, protocol), paths, curves, seed
-            )
-            for protocol in protocols
-        }
+        found = {one: _modelled(page, one, how, paths, curves, seed) for one in protocols}
         return _chosen(page, scheme, found, engine)
     specs = []
     for protocol in protocols:
-        keys = {
-            "page": page.to_inline_toml(),
-            "protocol": f"'{protocol}'",
-            "dns": f"'{1e3 * dns_s:.6f} ms'",
-            "certificate": f"'{certificate_bytes} B'",
-        }
-        if streams is not None and protocol != "http/1.1":
-            keys["streams"] = f"'{streams}'"
-        if protocol != "h3":
-            keys["tls"] = f"'{tls}'"
-        elif early_data:
-            keys["early_data"] = "true"
-        written = ", ".join(f"{name} = {value}" for name, value in keys.items())
-        workload = f"{{ kind = 'page', {written} }}"
-        servers = QUIC_SCHEMES[scheme] if protocol == "h3" else scheme
-        window = _window(initial_window, protocol)
         made: dict[int, Scenario] = {}
         for number, path in enumerate(paths):
             # the same path again and again is read once
             scenario = made.get(id(path))
             if scenario is None:
-                scenario = made[id(path)] = _scenario(path, servers, workload, window)
+                scenario = made[id(path)] = how.scenario(page, protocol, path)
             specs.append((scenario._spec, None, LONGEST_S, seed + number))
     total = len(specs)
     with translated():
@@ -394,8 +391,50 @@ def predict_page(
     found = {}
     for number, protocol in enumerate(protocols):
         rows = slice(number * loads, (number + 1) * loads)
-        found[protocol] = _of_tables(protocol, {name: one[rows] for name, one in tables.items()})
+        of_rows = {name: one[rows] for name, one in tables.items()}
+        found[protocol] = _of_tables(protocol, of_rows, browser)
     return _chosen(page, scheme, found, engine)
+
+
+@dataclass(frozen=True)
+class _How:
+    """How servers and browser speak: see `predict_page`."""
+
+    scheme: str
+    initial_window: int | Mapping[str, int] | None
+    tls: str
+    dns_s: float
+    certificate_bytes: int
+    streams: str | None
+    early_data: bool
+    browser: BrowserTime
+
+    def window(self, protocol: str) -> int | None:
+        """The first window of a protocol."""
+        if self.initial_window is None or isinstance(self.initial_window, int):
+            return self.initial_window
+        return self.initial_window.get(protocol)
+
+    def scenario(self, page: Page, protocol: str, path: Path | Scenario) -> Scenario:
+        """A flow that loads the page over the path."""
+        keys = {
+            "page": page.to_inline_toml(),
+            "protocol": f"'{protocol}'",
+            "dns": f"'{1e3 * self.dns_s:.6f} ms'",
+            "certificate": f"'{self.certificate_bytes} B'",
+        }
+        for name, took_ms in asdict(self.browser).items():
+            keys[name.removesuffix("_ms")] = f"'{took_ms:.6f} ms'"
+        if self.streams is not None and protocol != "http/1.1":
+            keys["streams"] = f"'{self.streams}'"
+        if protocol != "h3":
+            keys["tls"] = f"'{self.tls}'"
+        elif self.early_data:
+            keys["early_data"] = "true"
+        written = ", ".join(f"{name} = {value}" for name, value in keys.items())
+        servers = QUIC_SCHEMES[self.scheme] if protocol == "h3" else self.scheme
+        workload = f"{{ kind = 'page', {written} }}"
+        return Alternative(servers, workload, self.window(protocol)).scenario(path)
 
 
 def _checked(protocols: Sequence[str] | None, scheme: str, tls: str) -> tuple[str, ...]:
@@ -419,29 +458,25 @@ def _checked(protocols: Sequence[str] | None, scheme: str, tls: str) -> tuple[st
     return tuple(protocols)
 
 
-def _window(initial_window: int | Mapping[str, int] | None, protocol: str) -> int | None:
-    """The first window of a protocol."""
-    if initial_window is None or isinstance(initial_window, int):
-        return initial_window
-    return initial_window.get(protocol)
-
-
-def _of_tables(protocol: str, tables: Mapping[str, Column]) -> Loads:
+def _of_tables(protocol: str, tables: Mapping[str, Column], browser: BrowserTime) -> Loads:
+    differs = _DIFFERS_WITHOUT if browser == BrowserTime() else _DIFFERS
     load_ms = tables["load"][:, 0]
     return Loads(
         protocol,
         np.where(np.isnan(load_ms), math.inf, load_ms),
         tables["connections"][:, 0],
-        *(tables[name] for name in ("wanted", "asked", "first_byte", "finished")),
+        tables["wanted"],
+        tables["asked"],
+        tables["first_byte"],
+        tables["finished"],
+        differs[protocol],
     )
 
 
 def _modelled(
     page: Page,
     protocol: str,
-    tls: str,
-    options: tuple[int, float, str | None, bool, str],
-    initial_window: int | None,
+    how: _How,
     paths: Sequence[Path | Scenario],
     curves: Mapping[int, Sequence[tuple[float, float]]] | None,
     seed: int,
@@ -461,13 +496,18 @@ def _modelled(
         tables = _internal.model_pages(
             page._spec,
             protocol,
-            "1.3" if protocol == "h3" else tls,
-            *options,
-            float(initial_window or 10),
+            "1.3" if protocol == "h3" else how.tls,
+            how.certificate_bytes,
+            how.dns_s,
+            how.streams,
+            how.early_data,
+            [1e-3 * took_ms for took_ms in astuple(how.browser)],
+            how.scheme,
+            float(how.window(protocol) or 10),
             numbers,
             seed,
         )
-    return _of_tables(protocol, tables)
+    return _of_tables(protocol, tables, how.browser)
 
 
 @dataclass(frozen=True)
@@ -521,12 +561,6 @@ def depends_on(
             progress(number / len(cases))
         found.append(Dependence(what, predict_page(forecast.page, path, **given)))
     return found
-
-
-def _scenario(
-    path: Path | Scenario, scheme: str, workload: str, initial_window: int | None
-) -> Scenario:
-    return Alternative(scheme, workload, initial_window).scenario(path)
 
 
 def _chosen(page: Page, scheme: str, found: dict[str, Loads], engine: str) -> PageForecast:

@@ -4,17 +4,63 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast import _internal
-from pathcast.exceptions import PathFileError, translated
+from pathcast.exceptions import ModelError, PathFileError, translated
 from pathcast.files import unpacked
 from pathcast.foreign import utf8
 
 #: The largest page file or recording that is read, in bytes after unpacking.
 MAX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class BrowserTime:
+    """What a browser takes itself, in milliseconds of processor time.
+
+    Attributes:
+        navigation_ms: from a document's first byte until what it names can begin, where nothing caused the document.
+        network_thread_ms: for each response, one after another, before its connection takes another request.
+        main_thread_ms: for each response, one after another, before what it causes can begin.
+
+    """
+
+    navigation_ms: float = 0.0
+    network_thread_ms: float = 0.0
+    main_thread_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 <= value <= MAX_BROWSER_MS:
+                raise ModelError(f"got {name} {value}; expected 0 to {MAX_BROWSER_MS:g}")
+
+    @classmethod
+    def parse(cls, text: str) -> BrowserTime:
+        """Read the name of one of `BROWSERS`, or three numbers with commas between them.
+
+        Raises:
+            ModelError: the text is neither, or a number is not valid.
+
+        """
+        if text in BROWSERS:
+            return BROWSERS[text]
+        try:
+            navigation, network_thread, main_thread = map(float, text.split(","))
+        except ValueError:
+            raise ModelError(
+                f"got browser {text!r}; expected {' or '.join(BROWSERS)}, or three times in milliseconds such as 70,0.9,2"
+            ) from None
+        return cls(navigation, network_thread, main_thread)
+
+
+#: The longest that a browser may take for one thing.
+MAX_BROWSER_MS = 60e3
+#: Browsers by name: one that takes no time, and Chromium 156 on a virtual machine with two processors, fitted to loads of
+#: static files (docs/results/page-loads.md).
+BROWSERS = {"none": BrowserTime(), "chromium": BrowserTime(70.0, 0.9, 2.0)}
 
 
 @dataclass(frozen=True)

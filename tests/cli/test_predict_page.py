@@ -145,6 +145,41 @@ def test_http_3_saves_a_round_trip_and_another_where_the_browser_knows_the_serve
         assert times == pytest.approx({"http/1.1": 150, "h2": 150, "h3": 50}, abs=12), engine
 
 
+def test_a_browser_takes_its_own_time_in_both_engines():
+    images = "".join(
+        f"[[resources]]\nurl = 'https://a.org/{number}'\ntype = 'image'\nsize = '50 B'\n"
+        for number in range(40)
+    )
+    page = pathcast.Page.parse(f"[[resources]]\nurl = 'https://a.org/'\nsize = '2 kB'\n{images}")
+    path = pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '25 ms'")
+    slow = pathcast.BrowserTime(navigation_ms=30, network_thread_ms=1, main_thread_ms=10)
+    for engine in ("simulator", "model"):
+        options = {"protocols": ["h2"], "loads": 1, "engine": engine}
+        without = pathcast.predict_page(page, path, **options).loads["h2"]
+        found = pathcast.predict_page(page, path, browser=slow, **options).loads["h2"]
+        # 30 ms, and 10 ms for each response, less what comes while the main thread is busy: a round trip or two
+        extra = found.plt_ms - without.plt_ms
+        assert 440 - 100 < extra <= 440, (engine, extra)
+        # the range has how browsers differ, and is narrower where their time is in the forecast
+        assert found.quantile(0.1) < found.plt_ms < found.quantile(0.9)
+        widths = [one.quantile(0.9) / one.quantile(0.1) for one in (found, without)]
+        assert widths[0] < widths[1]
+
+
+@pytest.mark.parametrize(
+    "given", ["firefox", "1,2", "1,2,3,4", "-1,0,0", "nan,0,0", "1e9,0,0", "inf,0,0", ""]
+)
+def test_a_browser_that_is_not_known_is_refused(given, tmp_path):
+    file = tmp_path / "page.toml"
+    file.write_text("[[resources]]\nurl = 'https://a.org/'\nsize = '5 kB'\n")
+    found = run(
+        "predict", "page", file, "--rate", "20 Mbit/s", "--rtt", "0.05", f"--browser={given}"
+    )
+    assert found.returncode == 2
+    assert "browser" in found.stderr or "_ms" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
 def test_http_3_is_left_out_where_quic_has_no_such_sender():
     page = pathcast.Page.parse("[[resources]]\nurl = 'https://a.org/'\nsize = '5 kB'\n")
     path = pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '25 ms'")

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use numpy::{IntoPyArray, PyArray2, ndarray::Array2};
 use pathcast_page_model::{LossCurve, Model, load as model_load};
 use pathcast_path::{Span, Time};
-use pathcast_scenario::{Cause, Http, Node, Page, Protocol, read_pages as read};
+use pathcast_scenario::{Browser, Cause, Http, Node, Page, Protocol, read_pages as read};
 use pathcast_sim::load_many;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -120,6 +120,7 @@ pub fn model_pages<'py>(
     dns_s: f64,
     streams: Option<&str>,
     early_data: bool,
+    browser_s: [f64; 3],
     scheme: &str,
     initial_window: f64,
     paths: Vec<ModelPath>,
@@ -130,6 +131,7 @@ pub fn model_pages<'py>(
         .parse()
         .map_err(|error: pathcast_scenario::UnknownProtocol| wrong(error.to_string()))?;
     let defaults = Http::new(protocol);
+    let [navigation, network_thread, main_thread] = browser_s.map(Span::from_secs);
     let http = Http {
         tls: tls.parse().map_err(wrong)?,
         certificate_bytes,
@@ -139,6 +141,11 @@ pub fn model_pages<'py>(
             None => defaults.streams,
         },
         early_data: early_data && protocol.is_over_quic(),
+        browser: Browser {
+            navigation,
+            network_thread,
+            main_thread,
+        },
         ..defaults
     };
     let mut loaded = Vec::new();

@@ -45,7 +45,7 @@ mod workload;
 
 pub use application::{Application, Message, Side};
 pub use datagrams::{DATAGRAM_BYTES, Datagrams};
-pub use http::{Exchange, Http, PageLoad, StreamOrder, Times, Tls};
+pub use http::{Browser, Exchange, Http, PageLoad, StreamOrder, Times, Tls};
 pub use pathcast_page::{Cause, Node, Page, Protocol, UnknownProtocol, har, read as read_pages};
 pub use pathcast_path::Heading;
 

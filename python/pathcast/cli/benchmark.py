@@ -17,7 +17,7 @@ from pathcast.exceptions import ProbingError
 from pathcast.experiments.attainable_rate import benchmark, claims, report
 from pathcast.experiments.engine.store import make_folder
 from pathcast.experiments.engine.world import World
-from pathcast.page import Page
+from pathcast.page import BrowserTime, Page
 
 app = typer.Typer(help="Compare whole configurations.", no_args_is_help=True)
 
@@ -176,6 +176,14 @@ def pages(
         ),
     ] = None,
     loads: Annotated[int, typer.Option(help="By each protocol in each cell.", min=2)] = 20,
+    browser: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What forecasts take for the browser's own time: none, chromium, or three times "
+            "in milliseconds.",
+        ),
+    ] = "chromium",
     output: Annotated[
         FilePath,
         typer.Option("--output", "-o", metavar="FOLDER", help="What is measured is kept here."),
@@ -193,6 +201,7 @@ def pages(
     from pathcast.experiments.pages import benchmark as of_pages
     from pathcast.experiments.pages import report as of_report
 
+    own_time = BrowserTime.parse(browser)
     schemes = scheme or ["cubic", "bbr"]
     protocols = protocol or of_pages.DEFAULT
     of_pages.check(protocols, schemes)
@@ -219,7 +228,9 @@ def pages(
             except KeyboardInterrupt:
                 err.print("interrupted; loads that were done are kept, the same command goes on")
                 raise typer.Exit(INTERRUPTED) from None
-            compared.append(of_pages.compare(cell, replicas[cell.page], found, seed, names))
+            compared.append(
+                of_pages.compare(cell, replicas[cell.page], found, seed, names, own_time)
+            )
     collected = of_report.collect(compared, sys.argv[1:])
     written = of_report.write(output, collected)
     if as_json:

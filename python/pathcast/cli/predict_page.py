@@ -30,7 +30,7 @@ from pathcast.cli.options import Json, Seed, path_of
 from pathcast.cli.what_if import read_path
 from pathcast.exceptions import ModelError
 from pathcast.files import check_output, write_beside
-from pathcast.page import Page
+from pathcast.page import BrowserTime, Page
 from pathcast.path import Path
 from pathcast.scenario import Scenario
 
@@ -131,6 +131,14 @@ def page(
             help="The browser knows the servers: h3 asks with its first packets (0-RTT).",
         ),
     ] = False,
+    browser: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What the browser takes itself: none, chromium, or milliseconds for navigation, network thread and "
+            "main thread such as 70,0.9,2. A recording of a load has it already.",
+        ),
+    ] = "none",
     engine: Annotated[
         Engine, typer.Option(help="simulator: packet by packet; model: formulas, in microseconds.")
     ] = Engine.SIMULATOR,
@@ -196,6 +204,7 @@ def page(
         "dns_s": dns,
         "streams": streams,
         "early_data": early_data,
+        "browser": BrowserTime.parse(browser),
         "loads": loads,
         "engine": engine if curve is None else Engine.MODEL,
         "curves": None if curve is None else _read_curves(curve, loss),

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use pathcast_page::{Page, Priority, Protocol};
+use pathcast_page::{Kind, Page, Priority, Protocol, Resource};
 use pathcast_path::{Span, Time};
 
 use super::graph::Graph;
@@ -72,10 +72,12 @@ enum Piece {
 enum Event {
     /// The browser needs a resource.
     Want(u32),
-    /// A task may begin.
+    /// The main thread has something to do: a node's task, or what has come of its resource.
     Ready(u32),
-    /// A task ends.
+    /// The main thread has done it.
     End(u32),
+    /// The network thread has read the last of a response.
+    Read { connection: u32, resource: u32 },
     /// The name of an origin is known.
     Resolved(u32),
     /// A server has the response to a request.
@@ -131,9 +133,11 @@ pub struct PageLoad {
     received: Vec<u64>,
     /// Requests of low priority in flight over HTTP/1.1.
     low: usize,
-    /// Tasks that wait for the one that runs.
+    /// Nodes that wait for the main thread.
     tasks: VecDeque<u32>,
     computes: bool,
+    /// Until when the network thread is busy.
+    reads_until: Time,
     task_ends: Vec<Option<Time>>,
     due: BinaryHeap<Reverse<(Time, u64, Event)>>,
     noted: u64,
@@ -179,6 +183,7 @@ impl PageLoad {
             low: 0,
             tasks: VecDeque::new(),
             computes: false,
+            reads_until: start,
             task_ends: vec![None; page.tasks.len()],
             due: BinaryHeap::new(),
             noted: 0,
@@ -218,18 +223,22 @@ impl PageLoad {
         {
             match event {
                 Event::Want(resource) => self.want(now, resource),
-                Event::Ready(task) => {
-                    self.tasks.push_back(task);
+                Event::Ready(node) => {
+                    self.tasks.push_back(node);
                     self.compute(now);
                 }
-                Event::End(task) => {
+                Event::End(node) => {
                     self.computes = false;
-                    self.task_ends[task as usize] = Some(now);
-                    let node = self.graph.resources() + task as usize;
-                    self.come(now, node, 1.0);
-                    self.finish(now, node);
+                    if let Some(task) = (node as usize).checked_sub(self.graph.resources()) {
+                        self.task_ends[task] = Some(now);
+                    }
+                    self.come_whole(now, node as usize);
                     self.compute(now);
                 }
+                Event::Read {
+                    connection,
+                    resource,
+                } => self.read(now, connection as usize, resource),
                 Event::Resolved(origin) => {
                     self.origins[origin as usize].resolved = true;
                     self.dispatch(now, origin);
@@ -374,7 +383,7 @@ impl PageLoad {
     fn begin(&mut self, node: usize, at: Time) {
         let event = match node.checked_sub(self.graph.resources()) {
             None => Event::Want(node as u32),
-            Some(task) => Event::Ready(task as u32),
+            Some(_) => Event::Ready(node as u32),
         };
         self.note(at, event);
     }
@@ -382,11 +391,20 @@ impl PageLoad {
     /// A share of a node has come.
     fn come(&mut self, now: Time, node: usize, share: f64) {
         let mut begun = Vec::new();
+        let shown = now.max(self.shown(node));
         self.graph
-            .come(now, node, share, |other, at| begun.push((other, at)));
+            .come(shown, node, share, |other, at| begun.push((other, at)));
         begun
             .into_iter()
             .for_each(|(other, at)| self.begin(other, at));
+    }
+
+    /// From when on what a node causes can begin: a document that nothing causes makes the browser show a new page first.
+    fn shown(&self, node: usize) -> Time {
+        let is_document = |one: &&Resource| one.kind == Kind::Document && one.causes.is_empty();
+        let document = self.page.resources.get(node).filter(is_document);
+        let first_byte = document.and_then(|_| self.times[node].first_byte);
+        first_byte.map_or(Time::ZERO, |at| at + self.http.browser.navigation)
     }
 
     fn finish(&mut self, now: Time, node: usize) {
@@ -395,15 +413,24 @@ impl PageLoad {
         }
     }
 
-    /// The next task begins, if none runs.
+    /// All of a node has come, or is done.
+    fn come_whole(&mut self, now: Time, node: usize) {
+        self.come(now, node, 1.0);
+        self.finish(now, node);
+    }
+
+    /// The main thread begins with what comes next, if it does nothing.
     fn compute(&mut self, now: Time) {
         if self.computes {
             return;
         }
-        if let Some(task) = self.tasks.pop_front() {
+        if let Some(node) = self.tasks.pop_front() {
             self.computes = true;
-            let end = now + self.page.tasks[task as usize].time;
-            self.note(end, Event::End(task));
+            let took = match (node as usize).checked_sub(self.graph.resources()) {
+                None => self.http.browser.main_thread,
+                Some(task) => self.page.tasks[task].time,
+            };
+            self.note(now + took, Event::End(node));
         }
     }
 
@@ -525,17 +552,36 @@ impl PageLoad {
             return self.advance(now);
         }
         self.times[resource].finished = Some(now);
-        let could_wait = what.priority.can_wait();
+        let took = self.http.browser.network_thread;
+        if took == Span::ZERO {
+            self.read(now, number, record.resource);
+        } else {
+            self.reads_until = self.reads_until.max(now) + took;
+            let read = Event::Read {
+                connection: number as u32,
+                resource: record.resource,
+            };
+            self.note(self.reads_until, read);
+        }
+        self.advance(now);
+    }
+
+    /// The network thread has read all of a response: the main thread has it now, and the connection takes another
+    /// request.
+    fn read(&mut self, now: Time, number: usize, resource: u32) {
+        let could_wait = self.page.resources[resource as usize].priority.can_wait();
         self.connections[number].asked -= 1;
         self.low -= usize::from(could_wait);
-        self.come(now, resource, 1.0);
-        self.finish(now, resource);
+        if self.http.browser.main_thread == Span::ZERO {
+            self.come_whole(now, resource as usize);
+        } else {
+            self.note(now, Event::Ready(resource));
+        }
         let (origin, was_full) = (self.connections[number].origin, self.low + 1 == LOW_AT_ONCE);
         self.dispatch(now, origin);
         if self.http.protocol == Protocol::Http1 && could_wait && was_full {
             // others may have waited for this
             (0..self.origins.len() as u32).for_each(|other| self.dispatch(now, other));
         }
-        self.advance(now);
     }
 }

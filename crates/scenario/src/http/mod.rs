@@ -14,4 +14,4 @@ mod settings;
 mod tests;
 
 pub use load::{Exchange, PageLoad, Times};
-pub use settings::{Http, StreamOrder, Tls};
+pub use settings::{Browser, Http, StreamOrder, Tls};

@@ -67,6 +67,26 @@ impl FromStr for StreamOrder {
     }
 }
 
+/// What a browser takes itself, in processor time. Two of its threads matter, and each does one thing after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Browser {
+    /// From the first byte of a document that nothing else causes until what it names can begin: it shows a new page.
+    pub navigation: Span,
+    /// The network thread for each response, before the connection takes another request.
+    pub network_thread: Span,
+    /// The main thread for each response, before what the response causes can begin.
+    pub main_thread: Span,
+}
+
+impl Browser {
+    /// One that takes no time.
+    pub const NONE: Self = Self {
+        navigation: Span::ZERO,
+        network_thread: Span::ZERO,
+        main_thread: Span::ZERO,
+    };
+}
+
 /// How browser and servers speak HTTP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Http {
@@ -83,6 +103,8 @@ pub struct Http {
     pub streams: StreamOrder,
     /// Whether the browser has been to all origins before and HTTP/3 asks with its first packets (0-RTT).
     pub early_data: bool,
+    /// What the browser takes itself.
+    pub browser: Browser,
 }
 
 impl Http {
@@ -99,6 +121,7 @@ impl Http {
                 Protocol::Http3 => StreamOrder::RoundRobin,
             },
             early_data: false,
+            browser: Browser::NONE,
         }
     }
 

@@ -117,6 +117,48 @@ fn http_2_asks_for_all_at_once_over_one_connection() {
 }
 
 #[test]
+fn a_browser_takes_its_own_time() {
+    let with = |protocol, browser| Http {
+        browser,
+        ..http(protocol)
+    };
+    let page = images(13, 1000);
+    // what the document names can begin later, and nothing else changes
+    let navigation = Browser {
+        navigation: Span::from_millis(7),
+        ..Browser::NONE
+    };
+    assert_eq!(load(&page, with(Protocol::Http1, navigation)).0, 100 + 7);
+    // five responses come together at 81 ms and are read one after another, and their connections go on one after another
+    let network = Browser {
+        network_thread: Span::from_millis(1),
+        ..Browser::NONE
+    };
+    let (loaded, ends, _) = load(&page, with(Protocol::Http1, network));
+    assert_eq!(ends[0], 40);
+    assert_eq!(ends[8..], [102, 103, 104, 105, 106, 107]);
+    assert_eq!(loaded, 108);
+    // the main thread delays what the document names once, and ends last
+    let main = Browser {
+        main_thread: Span::from_millis(30),
+        ..Browser::NONE
+    };
+    let (loaded, ends, _) = load(&page, with(Protocol::Http2, main));
+    let (_, without, _) = load(&page, http(Protocol::Http2));
+    assert_eq!(
+        (ends[0], ends[1], ends[13]),
+        (40, without[1] + 30, without[13] + 30)
+    );
+    assert_eq!(loaded, 90 + 13 * 30);
+    // a task waits its turn behind responses
+    let page =
+        images(2, 1000) + "[[tasks]]\nid = 'work'\ntime = '5 ms'\nafter = 'https://a.org/0'\n";
+    let (loaded, ends, _) = load(&page, with(Protocol::Http2, main));
+    assert_eq!((ends[1], ends[2]), (90, 100));
+    assert_eq!(loaded, 90 + 30 + 30 + 5);
+}
+
+#[test]
 fn one_connection_serves_origins_with_one_certificate() {
     let page = images(2, 1000).replace("a.org/1", "b.org/1");
     let (loaded, _, opened) = load(&page, http(Protocol::Http2));

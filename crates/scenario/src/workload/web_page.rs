@@ -8,7 +8,7 @@ use pathcast_path::{Size, Span, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::kind::{Kind, Next, Pace, Write};
-use crate::http::{Http, Tls};
+use crate::http::{Browser, Http, Tls};
 use crate::transport::Transport;
 
 /// A page, loaded once over HTTP. What is written when is up to a [`PageLoad`](crate::PageLoad).
@@ -49,6 +49,9 @@ impl Kind for WebPage {
         "dns",
         "streams",
         "early_data",
+        "navigation",
+        "network_thread",
+        "main_thread",
     ];
     type State = ();
 
@@ -72,14 +75,20 @@ impl Kind for WebPage {
             }
             early => Ok(early),
         })?;
+        let time = |key, otherwise| table.or(key, otherwise, |field| field.quantity::<Span>(TIME));
         Ok(Self {
             page: Arc::new(read_page(table.need("page")?, load)?),
             http: Http {
                 tls,
                 certificate_bytes: certificate,
-                dns: table.or("dns", defaults.dns, |field| field.quantity::<Span>(TIME))?,
+                dns: time("dns", defaults.dns)?,
                 streams: table.or("streams", defaults.streams, |field| field.parsed("text"))?,
                 early_data,
+                browser: Browser {
+                    navigation: time("navigation", defaults.browser.navigation)?,
+                    network_thread: time("network_thread", defaults.browser.network_thread)?,
+                    main_thread: time("main_thread", defaults.browser.main_thread)?,
+                },
                 ..defaults
             },
         })
@@ -93,6 +102,7 @@ impl Kind for WebPage {
             dns,
             streams,
             early_data,
+            browser,
         } = self.http;
         let (page, tls, streams) = (self.page.to_inline_toml(), tls.name(), streams.name());
         let early = if early_data {
@@ -100,9 +110,18 @@ impl Kind for WebPage {
         } else {
             ""
         };
+        let threads = [
+            ("navigation", browser.navigation),
+            ("network_thread", browser.network_thread),
+            ("main_thread", browser.main_thread),
+        ];
+        let threads = threads.into_iter().filter(|(_, took)| *took > Span::ZERO);
+        let threads: String = threads
+            .map(|(key, took)| format!(", {key} = \"{took}\""))
+            .collect();
         format!(
             "page = {page}, protocol = \"{protocol}\", tls = \"{tls}\", \
-             certificate = \"{certificate_bytes} B\", dns = \"{dns}\", streams = \"{streams}\"{early}"
+             certificate = \"{certificate_bytes} B\", dns = \"{dns}\", streams = \"{streams}\"{early}{threads}"
         )
     }
 

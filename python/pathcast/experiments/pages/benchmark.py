@@ -27,11 +27,13 @@ from pathcast.experiments.pages.browser import Browser, BrowserError, Load, chro
 from pathcast.experiments.pages.replica import HOST, Replica, write_replica
 from pathcast.experiments.pages.server import ENDPOINTS, Endpoint
 from pathcast.files import write_beside
-from pathcast.page import Page
+from pathcast.page import BROWSERS, BrowserTime, Page
 from pathcast.path import Path
 
 #: Version of kept files.
 SCHEMA = 1
+#: What Chromium takes itself.
+CHROMIUM = BROWSERS["chromium"]
 #: What is measured unless more is asked for.
 DEFAULT = ("http/1.1", "h2")
 #: Loads by each protocol over one run of the emulator; before them one that warms up and does not count.
@@ -376,14 +378,26 @@ def compare(
     found: Mapping[str, Any],
     seed: int = 1,
     protocols: Sequence[str] = DEFAULT,
+    browser: BrowserTime = CHROMIUM,
 ) -> Compared:
-    """Forecast a cell by those of the protocols that have a forecast, and set what was measured beside it."""
+    """Forecast a cell by those of the protocols that have a forecast, and set what was measured beside it.
+
+    Args:
+        cell: which.
+        replica: its page.
+        found: what was measured.
+        seed: of the forecast.
+        protocols: names among `ENDPOINTS`.
+        browser: what the browser takes itself.
+
+    """
     forecast = predict_page(
         replica.page,
         cell.path(),
         scheme=cell.scheme,
         protocols=[name for name in protocols if name in PROTOCOLS],
         initial_window={"h3": caddy.INITIAL_WINDOW},
+        browser=browser,
         seed=seed,
     )
     return Compared(cell, measured_ms(found, protocols), forecast, found.get("versions", {}))
