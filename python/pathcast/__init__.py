@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     )
     from pathcast.page import BrowserTime, Page
     from pathcast.path import Path
+    from pathcast.rates import RateForecast, RateForecaster
     from pathcast.runs import (
         Capabilities,
         FlowReport,
@@ -162,6 +163,8 @@ __all__ = [
     "Prior",
     "ProbeError",
     "ProbingError",
+    "RateForecast",
+    "RateForecaster",
     "Results",
     "RunReport",
     "Scenario",
@@ -259,6 +262,7 @@ _PUBLIC = {
         "pooled",
     ),
     "page": ("BrowserTime", "Page"),
+    "rates": ("RateForecast", "RateForecaster"),
     "_page_loads": ("Loads", "PageForecast", "predict_page"),
     "path": ("Path",),
     "runs": (

@@ -82,6 +82,19 @@ def load_pages(
     progress: Callable[[float], None] | None = None,
 ) -> dict[str, npt.NDArray[np.float64]]: ...
 
+class RateForecaster:
+    def __init__(self, horizon_s: float) -> None: ...
+    def observe(self, seconds: npt.NDArray[np.float64], bits: npt.NDArray[np.float64]) -> None: ...
+    def follow(
+        self,
+        seconds: npt.NDArray[np.float64],
+        bits: npt.NDArray[np.float64],
+        levels: list[float],
+    ) -> list[list[float]]: ...
+    def forecast(self, levels: list[float]) -> list[float] | None: ...
+    @property
+    def observed_s(self) -> float: ...
+
 class Forecaster:
     def __init__(
         self,

@@ -65,6 +65,34 @@ class MessageReport:
 
 
 @dataclass(frozen=True)
+class VideoSession:
+    """What the viewer of an adaptive video had.
+
+    Attributes:
+        rule: that chose the versions.
+        startup_s: from the first request to the first picture; None: there was none.
+        stalled_s: how long playback stood still after that.
+        stalls: how often.
+        mean_bitrate_bps: of what was fetched.
+        switches: how often the bitrate changed.
+        qoe: for each segment, its bitrate in Mbit/s, less its change from the segment before, less the highest bitrate for
+            each second that playback stood still.
+        segments: each with `version`, `bitrate_bps`, `bytes`, `asked_s`, `took_s`, `buffer_s` when it was asked for, and
+            `stalled_s` until it was there.
+
+    """
+
+    rule: str
+    startup_s: float | None
+    stalled_s: float
+    stalls: int
+    mean_bitrate_bps: float
+    switches: int
+    qoe: float
+    segments: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
 class FlowReport:
     """One flow of a run.
 
@@ -78,6 +106,7 @@ class FlowReport:
         completed_s: when all that it ever writes had arrived; None if that did not happen.
         delivered_bytes: payload bytes delivered to the receiving application.
         messages: of an application that writes in messages, what became of them.
+        video: of an adaptive video, its session; docs/explanation/video.md.
 
     """
 
@@ -89,11 +118,18 @@ class FlowReport:
     completed_s: float | None = None
     delivered_bytes: int = 0
     messages: MessageReport | None = None
+    video: VideoSession | None = None
 
     @classmethod
     def _of(cls, values: dict[str, Any]) -> FlowReport:
-        messages = values.pop("messages", None)
-        return cls(**values, messages=None if messages is None else MessageReport(**messages))
+        messages, video = values.pop("messages", None), values.pop("video", None)
+        return cls(
+            **values,
+            messages=None if messages is None else MessageReport(**messages),
+            video=None
+            if video is None
+            else VideoSession(**{**video, "segments": tuple(video["segments"])}),
+        )
 
 
 @dataclass(frozen=True)
@@ -171,7 +207,7 @@ class RunReport:
         """As `--json` prints it."""
         values = asdict(self)
         for flow in values["flows"]:
-            for key in ("completed_s", "messages"):
+            for key in ("completed_s", "messages", "video"):
                 if flow[key] is None:
                     del flow[key]
             if "messages" in flow and flow["messages"]["delay_split_ms"] is None:

@@ -92,7 +92,9 @@ def test_the_table_of_commands_says_what_the_commands_say():
             said = " ".join(real.callback.__doc__.split("\n\n")[0].split())
             assert listed.help == said, name
     assert list(whole.commands) == list(COMMANDS)
-    assert list(load("predict").commands) == ["throughput", "transfer", "download", "bound", "page"]
+    assert list(load("predict").commands) == [
+        *("throughput", "transfer", "download", "bound", "page", "bitrate")
+    ]
 
 
 def test_the_help_of_each_command_has_an_example_and_is_short_before_its_options():

@@ -274,6 +274,7 @@ fn flow_report(
         completed_s,
         delivered_bytes: outcome.delivered_bytes,
         messages: (!workload.is_greedy()).then_some(messages),
+        video: outcome.video.clone(),
     }
 }
 

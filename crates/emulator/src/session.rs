@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pathcast_netns::renew_receive_window;
 use pathcast_path::Time;
-use pathcast_scenario::{Application, Datagrams, Message, Pipe, Side, Transport};
+use pathcast_scenario::{Application, Datagrams, Message, Pipe, SessionReport, Side, Transport};
 use pathcast_trace::DelayHistogram;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -32,6 +32,8 @@ pub(crate) struct FlowOutcome {
     pub(crate) completed: Option<Time>,
     /// What QUIC's sender knows, if that carried it.
     pub(crate) quic: Option<Box<QuicOutcome>>,
+    /// Of an adaptive video.
+    pub(crate) video: Option<SessionReport>,
 }
 
 impl FlowOutcome {
@@ -144,6 +146,7 @@ impl<'a> Session<'a> {
     pub(crate) fn finish(self) -> FlowOutcome {
         let mut outcome = self.outcome;
         outcome.messages = self.application.counts();
+        outcome.video = self.application.video();
         outcome.completed = self.application.completed();
         match self.carrier {
             Carrier::Udp(datagrams) => {

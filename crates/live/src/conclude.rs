@@ -294,6 +294,7 @@ fn flow_report(
         completed_s,
         delivered_bytes: sink.arrived_bytes,
         messages: (!task.spec.workload.is_greedy()).then_some(messages),
+        video: None, // the client knows it
     }
 }
 

@@ -22,6 +22,7 @@ mod output;
 mod pages;
 mod path;
 mod probing;
+mod rates;
 mod runs;
 mod shell;
 mod short_flow;
@@ -77,6 +78,8 @@ mod _internal {
     use crate::path::{from_mahimahi, from_netem, from_rattan, path_as, traces_to_files};
     #[pymodule_export]
     use crate::probing::{WindowLoop, simulate_probe};
+    #[pymodule_export]
+    use crate::rates::RateForecaster;
     #[pymodule_export]
     use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
     #[pymodule_export]

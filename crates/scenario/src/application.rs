@@ -6,6 +6,7 @@
 //! be in flight, and may arrive in any order.
 
 use pathcast_path::Time;
+use pathcast_video::SessionReport;
 
 use crate::scenario::FlowSpec;
 use crate::source::Source;
@@ -161,6 +162,11 @@ impl Application {
     /// arrived.
     pub const fn counts(&self) -> (u64, u64) {
         (self.written, self.delivered)
+    }
+
+    /// How the session of a video went so far; none of another workload, or before its first request.
+    pub fn video(&self) -> Option<SessionReport> {
+        self.source.video()
     }
 
     /// Requests that have arrived.

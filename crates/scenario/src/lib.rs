@@ -48,6 +48,7 @@ pub use datagrams::{DATAGRAM_BYTES, Datagrams};
 pub use http::{Browser, Exchange, Http, PageLoad, StreamOrder, Times, Tls};
 pub use pathcast_page::{Cause, Node, Page, Protocol, UnknownProtocol, har, read as read_pages};
 pub use pathcast_path::Heading;
+pub use pathcast_video::SessionReport;
 
 pub use network::{Exit, Network, route};
 pub use pipe::{Pending, Pipe};

@@ -2,6 +2,7 @@
 
 use pathcast_path::Time;
 use pathcast_path::seed::generator;
+use pathcast_video::SessionReport;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::workload::{Behavior, Next, Workload, Write};
@@ -90,6 +91,11 @@ impl Source {
         self.next = None;
     }
 
+    /// How the session of a video went so far.
+    pub fn video(&self) -> Option<SessionReport> {
+        self.behavior.video()
+    }
+
     /// The size of the answer to message number `request`.
     pub fn answer(&mut self, request: u64) -> u64 {
         self.behavior.answer(request, &mut self.rng)
@@ -98,8 +104,9 @@ impl Source {
     /// Message number `message`, or the answer to it, has arrived whole at `now`.
     #[inline]
     pub fn on_delivered(&mut self, now: Time, message: u64) {
+        let next = self.behavior.on_delivered(message, now, &mut self.rng);
         if self.left > 0
-            && let Some(next) = self.behavior.on_delivered(message, now, &mut self.rng)
+            && let Some(next) = next
         {
             self.set_next(next);
             if self.next.is_some_and(|next| next >= self.stop) {

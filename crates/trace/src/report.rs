@@ -1,5 +1,6 @@
 //! The summary of a run, as `pathcast simulate --json` and `pathcast emulate --json` print it.
 
+use pathcast_video::SessionReport;
 use serde::Serialize;
 
 /// The results of a run over its whole duration, slow start included.
@@ -54,6 +55,9 @@ pub struct FlowReport {
     /// The messages of an application that writes messages; none for bulk flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<MessageReport>,
+    /// The session of an adaptive video.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub video: Option<SessionReport>,
 }
 
 /// One load of a page.

@@ -200,6 +200,13 @@ COMMANDS: dict[str, Command] = {
         "Forecast how long a page takes by HTTP/1.1, HTTP/2 and HTTP/3 over a path, and which one loads it sooner.",
         "page.har --rtt 0.05 --loss 0.01",
     ),
+    "predict bitrate": Command(
+        "predict_bitrate",
+        "bitrate",
+        PREDICT,
+        "Find the highest bitrate of a video whose segments arrive in their duration, with a chosen confidence.",
+        "manifest.mpd --path path.toml",
+    ),
     "evaluate": Command(
         "evaluate",
         "evaluate",

@@ -9,6 +9,7 @@ mod portions;
 mod replay;
 mod request_response;
 mod transfer;
+mod video;
 mod web_page;
 
 pub use constant_rate::Arrivals;
@@ -18,6 +19,7 @@ pub(crate) use kind::Next;
 
 use pathcast_path::reader::{Field, Loader, Read, Table, document};
 use pathcast_path::{Size, Time};
+use pathcast_video::SessionReport;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::kind::{Kind, Pace};
@@ -140,7 +142,18 @@ workloads! {
     ConstantRate in constant_rate;
     Replay in replay;
     RequestResponse in request_response;
+    Video in video;
     WebPage in web_page;
+}
+
+impl Behavior {
+    /// How the session of a video went so far.
+    pub(crate) fn video(&self) -> Option<SessionReport> {
+        match self {
+            Self::Video(_, Some(state)) => Some(state.0.report()),
+            _ => None,
+        }
+    }
 }
 
 impl Workload {

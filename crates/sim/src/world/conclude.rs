@@ -133,6 +133,7 @@ impl Flow {
                     .unwrap_or_default(),
                 delay_split_ms: None,
             }),
+            video: self.application.video(),
         }
     }
 }

@@ -1,0 +1,177 @@
+//! Which version of the next segment to fetch. One file for each family, with its sources; all see the same.
+
+mod bola;
+mod mpc;
+mod throughput;
+
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use self::bola::{Bola, Dynamic};
+use self::mpc::{Mpc, RobustMpc};
+use self::throughput::{Confident, Hls, LastSample, Throughput};
+use crate::ladder::Ladder;
+use crate::player::PlayerOptions;
+
+/// How a player chooses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rule {
+    /// Always this version, from 0.
+    Fixed(usize),
+    /// The highest bitrate below the last segment's rate.
+    LastSample,
+    /// The highest bitrate below 0.9 times the lower of two means: dash.js's rule for throughput.
+    Throughput,
+    /// By the buffer: BOLA (Spiteri et al. 2016) with the constants of dash.js.
+    Bola,
+    /// Throughput with little in the buffer, BOLA with much: what dash.js does by default.
+    Dynamic,
+    /// What hls.js does by default.
+    Hls,
+    /// Plans five segments by a harmonic mean, less its worst error (Yin et al. 2015).
+    RobustMpc,
+    /// The highest bitrate whose segment arrives in its duration with this probability, by the forecast's distribution.
+    Confident(f64),
+    /// Plans five segments over the forecast's distribution. A second of stall costs so many times what it costs in
+    /// [`Session::qoe`](crate::Session::qoe).
+    Mpc(f64),
+}
+
+/// A rule is not known.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("got rule {0:?}; expected {names}, each with a number after a colon where it takes one", names = Rule::NAMES.join(", "))]
+pub struct RuleError(String);
+
+impl Rule {
+    /// Names in files: of a rule with a number, what it is without one.
+    pub const NAMES: [&'static str; 9] = [
+        "fixed:0",
+        "last-sample",
+        "throughput",
+        "bola",
+        "dash.js",
+        "hls.js",
+        "robust-mpc",
+        "confident:0.9",
+        "mpc",
+    ];
+
+    /// Its name, which [`Rule::from_str`] reads.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Fixed(version) => format!("fixed:{version}"),
+            Self::LastSample => "last-sample".into(),
+            Self::Throughput => "throughput".into(),
+            Self::Bola => "bola".into(),
+            Self::Dynamic => "dash.js".into(),
+            Self::Hls => "hls.js".into(),
+            Self::RobustMpc => "robust-mpc".into(),
+            Self::Confident(level) => format!("confident:{level}"),
+            Self::Mpc(risk) => format!("mpc:{risk}"),
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let wrong = || RuleError(text.into());
+        let (name, number) = match text.split_once(':') {
+            Some((name, number)) => (name, Some(number.parse::<f64>().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let whole = |number: f64| number.fract() == 0.0 && (0.0..64.0).contains(&number);
+        Ok(match (name, number) {
+            ("last-sample", None) => Self::LastSample,
+            ("throughput", None) => Self::Throughput,
+            ("bola", None) => Self::Bola,
+            ("dash.js", None) => Self::Dynamic,
+            ("hls.js", None) => Self::Hls,
+            ("robust-mpc", None) => Self::RobustMpc,
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            // a whole one below 64
+            ("fixed", Some(version)) if whole(version) => Self::Fixed(version as usize),
+            ("confident", Some(level)) if level > 0.0 && level < 1.0 => Self::Confident(level),
+            ("mpc", None) => Self::Mpc(1.0),
+            ("mpc", Some(risk)) if (0.0..=1e6).contains(&risk) => Self::Mpc(risk),
+            _ => return Err(wrong()),
+        })
+    }
+}
+
+/// What a rule may look at.
+pub(crate) struct Seen<'a> {
+    pub(crate) ladder: &'a Ladder,
+    pub(crate) options: &'a PlayerOptions,
+    /// The one that is to be fetched, from 0.
+    pub(crate) segment: usize,
+    /// What there is to play, in seconds.
+    pub(crate) buffer_s: f64,
+    /// The version of the segment before.
+    pub(crate) last: Option<usize>,
+}
+
+/// A rule at work.
+#[derive(Clone, Debug)]
+pub(crate) enum Chooser {
+    Fixed(usize),
+    LastSample(LastSample),
+    Throughput(Throughput),
+    Bola(Bola),
+    Dynamic(Dynamic),
+    Hls(Hls),
+    RobustMpc(RobustMpc),
+    Confident(Box<Confident>),
+    Mpc(Box<Mpc>),
+}
+
+impl Chooser {
+    pub(crate) fn new(rule: Rule, ladder: &Ladder, options: &PlayerOptions) -> Self {
+        match rule {
+            Rule::Fixed(version) => Self::Fixed(version.min(ladder.bitrates_bps().len() - 1)),
+            Rule::LastSample => Self::LastSample(LastSample::default()),
+            Rule::Throughput => Self::Throughput(Throughput::default()),
+            Rule::Bola => Self::Bola(Bola::new(ladder, options)),
+            Rule::Dynamic => Self::Dynamic(Dynamic::new(ladder, options)),
+            Rule::Hls => Self::Hls(Hls::default()),
+            Rule::RobustMpc => Self::RobustMpc(RobustMpc::default()),
+            Rule::Confident(level) => Self::Confident(Box::new(Confident::new(level, ladder))),
+            Rule::Mpc(risk) => Self::Mpc(Box::new(Mpc::new(risk, ladder))),
+        }
+    }
+
+    /// The version of the next segment.
+    pub(crate) fn choose(&mut self, seen: &Seen<'_>) -> usize {
+        match self {
+            Self::Fixed(version) => *version,
+            Self::LastSample(rule) => rule.choose(seen),
+            Self::Throughput(rule) => rule.choose(seen),
+            Self::Bola(rule) => rule.choose(seen),
+            Self::Dynamic(rule) => rule.choose(seen),
+            Self::Hls(rule) => rule.choose(seen),
+            Self::RobustMpc(rule) => rule.choose(seen),
+            Self::Confident(rule) => rule.choose(seen),
+            Self::Mpc(rule) => rule.choose(seen),
+        }
+    }
+
+    /// A segment of so many bits came in so many seconds.
+    pub(crate) fn learn(&mut self, seconds: f64, bits: f64) {
+        match self {
+            Self::Fixed(_) => {}
+            Self::LastSample(rule) => rule.learn(seconds, bits),
+            Self::Throughput(rule) => rule.learn(seconds, bits),
+            Self::Bola(rule) => rule.learn(seconds, bits),
+            Self::Dynamic(rule) => rule.learn(seconds, bits),
+            Self::Hls(rule) => rule.learn(seconds, bits),
+            Self::RobustMpc(rule) => rule.learn(seconds, bits),
+            Self::Confident(rule) => rule.learn(seconds, bits),
+            Self::Mpc(rule) => rule.learn(seconds, bits),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use super::*;
+use crate::player::Player;
+use crate::session::Session;
+
+fn ladder(count: usize) -> Ladder {
+    let bitrates = [0.3, 0.6, 1.2, 2.4, 4.8, 9.6].map(|mbps| mbps * 1e6);
+    Ladder::constant(4.0, count, bitrates.to_vec()).unwrap()
+}
+
+/// A session over a path whose rate is `rate(seconds)`, with 50 ms for each request.
+fn watch(rule: &str, rate: impl Fn(f64) -> f64) -> Session {
+    let mut player = Player::new(ladder(75), rule.parse().unwrap(), PlayerOptions::default());
+    let mut now = 0.0;
+    while let Some(ask) = player.ask(now) {
+        now += 0.05;
+        let mut left = 8.0 * ask.bytes as f64;
+        while left > 0.0 {
+            left -= 0.01 * rate(now);
+            now += 0.01;
+        }
+        match player.on_arrival(now) {
+            Some(next) => now = next,
+            None => break,
+        }
+    }
+    player.session().clone()
+}
+
+const RULES: [&str; 8] = [
+    "last-sample",
+    "throughput",
+    "bola",
+    "dash.js",
+    "hls.js",
+    "robust-mpc",
+    "confident:0.9",
+    "mpc",
+];
+
+#[test]
+fn names_are_read_back() {
+    for name in Rule::NAMES.iter().chain(&RULES) {
+        let rule: Rule = name.parse().unwrap();
+        assert_eq!(rule.name().parse(), Ok(rule));
+    }
+    for wrong in [
+        "",
+        "fixed",
+        "fixed:-1",
+        "fixed:1.5",
+        "fixed:64",
+        "confident",
+        "confident:1",
+        "mpc:nan",
+        "bola:2",
+        "mpc:",
+    ] {
+        assert!(wrong.parse::<Rule>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn over_a_steady_path_all_rules_find_the_bitrate_that_it_carries() {
+    for rule in RULES {
+        let session = watch(rule, |_| 4e6);
+        let chosen: Vec<usize> = session.segments.iter().map(|one| one.version).collect();
+        assert_eq!(session.stalls(), 0, "{rule}: {chosen:?}");
+        // 2.4 Mbit/s; what looks at the buffer also takes 4.8 at times, and never less than 1.2
+        let settled = &chosen[20..];
+        let mean = settled.iter().sum::<usize>() as f64 / settled.len() as f64;
+        assert!((2.8..=3.7).contains(&mean), "{rule}: {mean} {chosen:?}");
+    }
+}
+
+#[test]
+fn a_path_that_gets_slow_lowers_the_bitrate_before_the_buffer_is_empty() {
+    for rule in RULES {
+        let session = watch(rule, |now| if now < 100.0 { 12e6 } else { 0.8e6 });
+        // what looks at the buffer goes up and down around what the path carries
+        let last = &session.segments[65..];
+        let mean = last.iter().map(|one| one.bitrate_bps).sum::<f64>() / 10.0;
+        assert!(mean < 1.0e6, "{rule}: {last:?}");
+        assert!(
+            session.stalled_s() < 45.0,
+            "{rule}: {}",
+            session.stalled_s()
+        );
+    }
+    let fixed = watch("fixed:5", |now| if now < 100.0 { 12e6 } else { 0.8e6 });
+    assert!(fixed.stalled_s() > 500.0);
+}
+
+#[test]
+fn a_path_that_varies_gets_less_with_more_confidence() {
+    // seconds of 1 and of 7 Mbit/s, in an order of their own
+    let rate = |now: f64| if (now * 7.3).sin() > 0.2 { 7e6 } else { 1e6 };
+    let bitrates: Vec<f64> = ["confident:0.5", "confident:0.9", "confident:0.99"]
+        .map(|rule| watch(rule, rate).mean_bitrate_bps())
+        .to_vec();
+    assert!(
+        bitrates[0] > bitrates[1] && bitrates[1] >= bitrates[2],
+        "{bitrates:?}"
+    );
+    let bold = watch("mpc:0.2", rate);
+    let careful = watch("mpc:20", rate);
+    assert!(careful.stalled_s() < bold.stalled_s());
+}
+
+#[test]
+fn plans_see_the_sizes_of_segments() {
+    // the second segment of the highest version is as large as ten
+    let bitrates = vec![1e6, 2e6];
+    let sizes = vec![vec![500_000; 12], {
+        let mut sizes = vec![1_000_000; 12];
+        sizes[6] = 20_000_000;
+        sizes
+    }];
+    let ladder = Ladder::constant(4.0, 12, bitrates)
+        .unwrap()
+        .with_sizes(sizes)
+        .unwrap();
+    for rule in ["robust-mpc", "mpc", "confident:0.9"] {
+        let mut player = Player::new(
+            ladder.clone(),
+            rule.parse().unwrap(),
+            PlayerOptions::default(),
+        );
+        let (mut now, mut chosen) = (0.0, Vec::new());
+        while let Some(ask) = player.ask(now) {
+            chosen.push(ask.version);
+            now += 8.0 * ask.bytes as f64 / 4e6;
+            now = player.on_arrival(now).unwrap_or(now);
+        }
+        assert_eq!(
+            (chosen[5], chosen[6], chosen[7]),
+            (1, 0, 1),
+            "{rule}: {chosen:?}"
+        );
+    }
+}

@@ -1,0 +1,41 @@
+"""Sessions of adaptive video in both worlds: over the simulator's TCP, and over the kernel's."""
+
+import pytest
+
+import pathcast
+from conftest import valid_emulation
+
+VIDEO = (
+    "bitrates = ['300 kbit/s', '600 kbit/s', '1200 kbit/s', '2400 kbit/s', '4800 kbit/s'], segment = '1 s', "
+    "count = 20, buffer = '6 s'"
+)
+
+
+def scenario(rule, scheme):
+    # the link slows down after 5 s
+    return pathcast.Scenario.parse(
+        "duration = '30 s'\n[links.l]\n"
+        "rate = { kind = 'steps', steps = [['0 s', '6 Mbit/s'], ['5 s', '1500 kbit/s']], period = '60 s' }\n"
+        "delay = '20 ms'\nqueue = '60 kB'\n[links.l.reverse]\nrate = '100 Mbit/s'\n[[flows]]\n"
+        f"scheme = '{scheme}'\nworkload = {{ kind = 'video', rule = '{rule}', {VIDEO} }}\n"
+    )
+
+
+@pytest.mark.parametrize(("rule", "scheme"), [("dash.js", "cubic"), ("mpc", "bbr")])
+def test_a_session_goes_as_over_the_kernels_tcp(emulator, rule, scheme):
+    what = scenario(rule, scheme)
+    simulated = pathcast.simulate(what, record=False)[0].flows[0].video
+    emulated = valid_emulation(what).flows[0].video
+    assert len(simulated.segments) == len(emulated.segments) == 20
+    assert simulated.startup_s == pytest.approx(emulated.startup_s, rel=0.05)
+    # until a choice differs, each segment takes as long
+    same = 0
+    for one, other in zip(simulated.segments, emulated.segments, strict=True):
+        if one["version"] != other["version"]:
+            break
+        assert one["took_s"] == pytest.approx(other["took_s"], rel=0.1, abs=0.02)
+        same += 1
+    assert same >= 4
+    assert simulated.mean_bitrate_bps == pytest.approx(emulated.mean_bitrate_bps, rel=0.15)
+    # the path got slow: both went down
+    assert simulated.segments[-1]["version"] < max(one["version"] for one in simulated.segments)
