@@ -1,0 +1,1 @@
+//! Decisions for live traffic over HTTP.

@@ -1,0 +1,3 @@
+//! `pathcast-serve`.
+
+fn main() {}
