@@ -23,6 +23,7 @@ mod pages;
 mod path;
 mod probing;
 mod runs;
+mod service;
 mod shell;
 mod short_flow;
 mod specs;
@@ -48,7 +49,7 @@ mod _internal {
     };
     #[pymodule_export]
     use crate::errors::{
-        EmulatorError, LiveError, ModelError, PathFileError, ProbeError, SchemeError,
+        EmulatorError, LiveError, ModelError, PathFileError, ProbeError, SchemeError, ServiceError,
         SimulationError, TraceError,
     };
     #[pymodule_export]
@@ -79,6 +80,8 @@ mod _internal {
     use crate::probing::{WindowLoop, simulate_probe};
     #[pymodule_export]
     use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
+    #[pymodule_export]
+    use crate::service::serve_decisions;
     #[pymodule_export]
     use crate::shell::run_shell;
     #[pymodule_export]

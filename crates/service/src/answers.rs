@@ -24,6 +24,8 @@ const LONGEST_S: f64 = 3600.0;
 const MOST_BYTES: u64 = 1 << 50;
 /// The first question about a page and a path is answered by one load of each protocol; more follow.
 const FIRST_LOADS: usize = 1;
+/// An answer is rarely longer.
+const ANSWER_BYTES: usize = 1400;
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -500,8 +502,10 @@ impl App {
             propensity: decided.propensity,
             scored,
         };
-        let line = serde_json::to_vec(&answer).unwrap_or_default();
-        self.log_decision(&line);
+        let mut line = Vec::with_capacity(ANSWER_BYTES);
+        // a structure of numbers and texts can be written
+        let _ = serde_json::to_writer(&mut line, &answer);
+        self.log_decision(&line, now_s);
         line
     }
 

@@ -1,5 +1,6 @@
 //! The service without its sockets: what requests read and change.
 
+use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,8 @@ const TRANSFERS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 const TRANSFER_PARTS: usize = 16;
 /// Decisions that the page shows.
 const RECENT: usize = 50;
+/// They are as far apart at least, seconds.
+const RECENT_EACH_S: f64 = 0.02;
 
 /// All that requests read and change.
 pub struct App {
@@ -52,7 +55,7 @@ pub struct App {
     batch: Mutex<u64>,
     decision: AtomicU64,
     transfers: [Mutex<LruCache<transfer::Key, [f64; 5]>>; TRANSFER_PARTS],
-    recent: Mutex<Vec<String>>,
+    recent: Mutex<(f64, VecDeque<Vec<u8>>)>,
 }
 
 /// A line of the log about an outcome.
@@ -149,12 +152,13 @@ impl App {
         for samples in samples.chunks(BATCH) {
             let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
             *batch += 1;
-            if let Some(store) = &self.store {
-                store.append(*batch, samples);
-            }
             self.knowledge.update(*batch, samples, |sample, outcome| {
                 self.log_outcome(&sample.client.prefix.to_string(), sample.time_s, outcome);
             });
+            // afterwards: what an old log holds is in all parts that a snapshot takes then
+            if let Some(store) = &self.store {
+                store.append(*batch, samples);
+            }
         }
         self.metrics
             .samples
@@ -162,18 +166,21 @@ impl App {
     }
 
     /// Logs a decision: the line of its answer.
-    pub fn log_decision(&self, line: &[u8]) {
+    pub fn log_decision(&self, line: &[u8], now_s: f64) {
         if let Some(log) = &self.decision_log
             && !log.note(line)
         {
             self.metrics.unlogged.fetch_add(1, Relaxed);
         }
         // the page shows some, nobody needs all
-        if let Ok(mut recent) = self.recent.try_lock() {
-            if recent.len() == RECENT {
-                recent.remove(0);
+        if let Ok(mut recent) = self.recent.try_lock()
+            && now_s - recent.0 > RECENT_EACH_S
+        {
+            recent.0 = now_s;
+            if recent.1.len() == RECENT {
+                recent.1.pop_front();
             }
-            recent.push(String::from_utf8_lossy(line).into_owned());
+            recent.1.push_back(line.to_vec());
         }
     }
 
@@ -196,12 +203,10 @@ impl App {
         }
     }
 
-    /// The last decisions, as JSON each.
-    pub fn recent(&self) -> Vec<String> {
-        self.recent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// Some of the last decisions, as JSON each.
+    pub fn recent(&self) -> VecDeque<Vec<u8>> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.1.clone()
     }
 
     /// Writes what waits for the disk; with `sync`, so that it survives the machine.

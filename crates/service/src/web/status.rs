@@ -94,7 +94,7 @@ pub async fn status(State(web): Context) -> Response {
         });
         let kinds: Vec<Value> = kinds.collect();
         let recent: Vec<Value> = (app.recent().iter().rev())
-            .filter_map(|line| serde_json::from_str(line).ok())
+            .filter_map(|line| serde_json::from_slice(line).ok())
             .collect();
         json!({
             "time_s": app.clock.now_s(),
