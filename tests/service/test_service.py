@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import resource
 import signal
 import socket
 import ssl
@@ -15,6 +16,8 @@ from serving import LINES, Service, samples, serving, started
 
 from conftest import PATHCAST, ROOT, run
 
+#: Connections that say nothing.
+IDLE = 10_000
 PAGE = b"[[resources]]\nurl = 'https://example.org/'\nsize = '300 kB'\n"
 
 
@@ -245,6 +248,25 @@ def test_connections_beyond_the_limit_are_closed(tmp_path):
         assert one.metric("connections_refused_total") >= 10
         for connection in idle:
             connection.close()
+
+
+def test_ten_thousand_idle_connections_stop_nothing(service):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < IDLE + 500:
+        pytest.skip(f"a process may open {hard} descriptors here, {IDLE + 500} are needed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    host, port = service.address.split(":")
+    idle = []
+    try:
+        for _ in range(IDLE):
+            idle.append(socket.create_connection((host, int(port))))
+        assert service.metric("connections") >= IDLE
+        assert service.get(QUESTIONS[0])[0] == 200
+        assert service.post(samples())[0] == 200
+    finally:
+        for connection in idle:
+            connection.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_requests_beyond_the_rate_are_refused(tmp_path):
