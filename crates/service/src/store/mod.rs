@@ -76,7 +76,14 @@ impl Store {
     /// [`ServiceError::InUse`] if another service has it, [`ServiceError::State`] if it cannot be written.
     pub fn open(folder: &Path, knowledge: &Knowledge) -> Result<Self, ServiceError> {
         let error = |error: std::io::Error| ServiceError::State(folder.into(), error.to_string());
-        fs::create_dir_all(folder.join("pages")).map_err(error)?;
+        // addresses of clients are nobody else's business
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder
+            .recursive(true)
+            .create(folder.join("pages"))
+            .map_err(error)?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
