@@ -9,6 +9,7 @@ PathcastError
 ├── EmulatorError     the emulator cannot run here, or not so
 ├── LiveError         two hosts that cannot run flows with each other
 ├── ProbeError        flows that cannot be watched
+├── ServiceError      the service of decisions cannot start
 ├── ProbingError      trains of probes that cannot be sent, or of which nothing can be said
 ├── ClusterError      a Ray cluster that cannot be used
 ├── DownloadError     a download that cannot be measured, or a server of bytes that cannot listen
@@ -59,6 +60,10 @@ class ProbeError(PathcastError):
     """Raised for flows that cannot be watched: they do not exist, are not permitted, or an option is wrong."""
 
 
+class ServiceError(PathcastError):
+    """Raised for an invalid configuration of the service, a state folder in use, or an address in use."""
+
+
 class ProbingError(PathcastError):
     """Raised for trains of probes that cannot be sent, or delays that allow no statement."""
 
@@ -100,6 +105,7 @@ _KINDS: dict[type[Exception], type[PathcastError]] = {
     _internal.EmulatorError: EmulatorError,
     _internal.LiveError: LiveError,
     _internal.ProbeError: ProbeError,
+    _internal.ServiceError: ServiceError,
     _internal.ModelError: ModelError,
 }
 

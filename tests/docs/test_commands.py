@@ -52,6 +52,7 @@ CHANGED = [
     (r"server\.example", "127.0.0.1", "no second host"),
     (r"(live server .*?)( &)?$", r"\1 & sleep 2", "a server runs until Ctrl-C"),
     (r"^(pathcast predict download --serve .*)", r"\1 & sleep 2", "a server runs until Ctrl-C"),
+    (r"^(pathcast serve .*)", r"\1 & sleep 2", "a service runs until Ctrl-C"),
     (r"(watch --port 8642 .*)", r"\1 & watching=$!; sleep 2", "a terminal of its own"),
     (r"(shell access.toml .*)", r"\1; wait $watching", "a terminal of its own"),
     (r"(watch --port 443 -o \S+)", r"\1 --duration 1", "until Ctrl-C"),

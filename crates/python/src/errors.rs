@@ -49,6 +49,12 @@ create_exception!(
 );
 create_exception!(
     pathcast,
+    ServiceError,
+    PyException,
+    "The service of decisions cannot start."
+);
+create_exception!(
+    pathcast,
     ModelError,
     PyException,
     "A series that no model can use."

@@ -24,6 +24,7 @@ mod path;
 mod probing;
 mod rates;
 mod runs;
+mod service;
 mod shell;
 mod short_flow;
 mod specs;
@@ -49,7 +50,7 @@ mod _internal {
     };
     #[pymodule_export]
     use crate::errors::{
-        EmulatorError, LiveError, ModelError, PathFileError, ProbeError, SchemeError,
+        EmulatorError, LiveError, ModelError, PathFileError, ProbeError, SchemeError, ServiceError,
         SimulationError, TraceError,
     };
     #[pymodule_export]
@@ -82,6 +83,8 @@ mod _internal {
     use crate::rates::RateForecaster;
     #[pymodule_export]
     use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
+    #[pymodule_export]
+    use crate::service::serve_decisions;
     #[pymodule_export]
     use crate::shell::run_shell;
     #[pymodule_export]

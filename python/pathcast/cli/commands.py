@@ -118,6 +118,13 @@ COMMANDS: dict[str, Command] = {
         "Convert a trace, capture or log of another tool into a Pathcast trace.",
         "flow.pcap -o trace.parquet",
     ),
+    "serve": Command(
+        "serve",
+        "serve",
+        PREDICT,
+        "Answer questions of servers and players about their clients over HTTP, from samples of flows.",
+        "--state state",
+    ),
     "fit": Command(
         "fit",
         "fit",

@@ -32,6 +32,16 @@ impl Prefix {
         self.length
     }
 
+    /// Whether its addresses are of IPv6.
+    pub fn is_v6(self) -> bool {
+        self.v6
+    }
+
+    /// Its bits, left-aligned; those beyond its length are 0.
+    pub fn bits(self) -> u128 {
+        self.bits
+    }
+
     /// Its first `length` bits, at most as many as it has.
     #[must_use]
     pub fn truncated(self, length: u8) -> Self {
@@ -42,6 +52,17 @@ impl Prefix {
             bits: self.bits & mask,
             ..self
         }
+    }
+}
+
+impl From<IpAddr> for Prefix {
+    /// The prefix of all bits of an address.
+    fn from(address: IpAddr) -> Self {
+        let (v6, bits, length) = match address.to_canonical() {
+            IpAddr::V4(v4) => (false, u128::from(v4.to_bits()) << 96, 32),
+            IpAddr::V6(v6) => (true, v6.to_bits(), 128),
+        };
+        Self { v6, length, bits }
     }
 }
 
@@ -59,10 +80,8 @@ impl FromStr for Prefix {
         };
         let address: IpAddr = address.parse().map_err(|_| wrong(""))?;
         let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
-        let (v6, bits, most) = match address.to_canonical() {
-            IpAddr::V4(v4) => (false, u128::from(v4.to_bits()) << 96, 32),
-            IpAddr::V6(v6) => (true, v6.to_bits(), 128),
-        };
+        let whole = Self::from(address);
+        let most = whole.length;
         let length = match length {
             Some(length) => {
                 let digits = !length.is_empty() && length.bytes().all(|b| b.is_ascii_digit());
@@ -78,13 +97,8 @@ impl FromStr for Prefix {
             }
             None => most,
         };
-        let whole = Self {
-            v6,
-            length: most,
-            bits,
-        };
         let prefix = whole.truncated(length);
-        if prefix.bits != bits {
+        if prefix.bits != whole.bits {
             return Err(wrong(": bits beyond the length are set"));
         }
         Ok(prefix)

@@ -1,0 +1,245 @@
+//! The version of HTTP by which a page loads soonest, by the formulas of the crate page-model.
+
+use std::sync::Arc;
+
+use pathcast_page_model::{LossCurve, Model, load};
+use pathcast_path::Span;
+use pathcast_scenario::{Http, Page, Protocol};
+use serde::Serialize;
+
+use super::cell;
+use crate::curve::Points;
+use crate::path_state::{LEVELS, PathState, Quantiles};
+
+/// Widths of cells, in logarithms, of rates and round-trip times, and of losses.
+const WIDTH: f64 = 0.2;
+const LOSS_WIDTH: f64 = 0.7;
+/// A page that does not load counts as one that takes as long, milliseconds.
+const NEVER_MS: f64 = 300_000.0;
+/// Mathis et al. 1997: rate = constant * mss / (rtt * sqrt(p)).
+const MATHIS: f64 = 1.22;
+/// Where losses explain the rate of one connection, its link may carry this many times as much.
+const LINK_FACTOR: f64 = 4.0;
+
+/// What paths must have in common to share an answer for a page.
+pub type Key = [u16; 4];
+
+/// The key of a path.
+pub fn key(state: &PathState) -> Key {
+    [
+        state
+            .rates_bps
+            .map_or(0, |rates| cell(rates.q50.max(1e4), WIDTH)),
+        state.rates_bps.map_or(0, |rates| {
+            cell(
+                (rates.q95.max(1e4) / rates.q05.max(1e4)).max(1.0),
+                LOSS_WIDTH,
+            )
+        }),
+        cell(state.rtt_s.unwrap_or(0.1), WIDTH),
+        cell(state.loss.unwrap_or(0.0).max(1e-5), LOSS_WIDTH),
+    ]
+}
+
+/// Load times by one protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LoadTimes {
+    /// The protocol, as ALPN names it.
+    pub protocol: &'static str,
+    /// Quantiles of the load time, milliseconds.
+    pub quantiles_ms: Quantiles,
+}
+
+/// A choice of the version of HTTP.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Choice {
+    /// The protocol by which the median load is soonest.
+    pub protocol: &'static str,
+    /// Part of the loads in which it is soonest.
+    pub confidence: f64,
+    /// All protocols.
+    pub load_times: Vec<LoadTimes>,
+}
+
+/// Loads a page `loads` times by each protocol: at each of the quantiles of the rate in turn.
+pub fn choose(
+    page: &Arc<Page>,
+    state: &PathState,
+    curves: &Points,
+    protocols: &[Protocol],
+    scheme: &str,
+    loads: usize,
+) -> Choice {
+    let loads = loads.max(1);
+    let models: Vec<Model> = (0..LEVELS.len().min(loads))
+        .map(|level| model(state, curves, scheme, level))
+        .collect();
+    let times: Vec<Vec<f64>> = (protocols.iter())
+        .map(|&protocol| {
+            (0..loads)
+                .map(|number| {
+                    // the median first, for a single load
+                    let model = &models[number % models.len()];
+                    let loaded = load(page, Http::new(protocol), model, number as u64);
+                    loaded.load_ms.unwrap_or(NEVER_MS)
+                })
+                .collect()
+        })
+        .collect();
+    let summed: Vec<LoadTimes> = (protocols.iter().zip(&times))
+        .map(|(protocol, times)| LoadTimes {
+            protocol: protocol.name(),
+            quantiles_ms: quantiles(times),
+        })
+        .collect();
+    let median = |which: &usize| summed[*which].quantiles_ms.q50;
+    let best = (0..summed.len()).min_by(|a, b| median(a).total_cmp(&median(b)));
+    let best = best.unwrap_or(0);
+    let wins = (0..loads)
+        .filter(|&number| times.iter().all(|one| times[best][number] <= one[number]))
+        .count();
+    Choice {
+        protocol: protocols.get(best).map_or("", |one| one.name()),
+        confidence: wins as f64 / loads as f64,
+        load_times: summed,
+    }
+}
+
+/// The protocol for a share `explore` of the decisions is drawn among all; the draw is that of the decision's number.
+/// Returns the protocol and the chance with which it was chosen.
+pub fn explore(choice: &Choice, explore: f64, id: u64) -> (&'static str, f64) {
+    let count = choice.load_times.len().max(1) as f64;
+    let best = 1.0 - explore + explore / count;
+    // SplitMix64's finish
+    let mut draw = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    draw = (draw ^ (draw >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    draw = (draw ^ (draw >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let uniform = ((draw ^ (draw >> 31)) >> 11) as f64 / (1_u64 << 53) as f64;
+    if uniform >= explore || choice.load_times.is_empty() {
+        return (choice.protocol, best);
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below count
+    let drawn = (uniform / explore * count) as usize;
+    let drawn = &choice.load_times[drawn.min(choice.load_times.len() - 1)];
+    match drawn.protocol == choice.protocol {
+        true => (choice.protocol, best),
+        false => (drawn.protocol, explore / count),
+    }
+}
+
+/// The path at a quantile of its rate.
+fn model(state: &PathState, curves: &Points, scheme: &str, number: usize) -> Model {
+    // the median, then outward
+    const ORDER: [usize; 5] = [2, 1, 3, 0, 4];
+    let rtt_s = state
+        .least_rtt_s
+        .or(state.rtt_s)
+        .unwrap_or(0.1)
+        .clamp(1e-4, 10.0);
+    let rate_bps = state.rates_bps.map(|rates| {
+        let rate = rates.values()[ORDER[number]].max(1e4);
+        let loss = state.loss.unwrap_or(0.0);
+        let by_losses = MATHIS * 8.0 * 1448.0 / (rtt_s * loss.max(1e-9).sqrt());
+        // headers are on the link too
+        let link = rate * 1500.0 / 1448.0;
+        if rate > 0.5 * by_losses {
+            LINK_FACTOR * link
+        } else {
+            link
+        }
+    });
+    let none = LossCurve::constant(0.0);
+    let mut model = Model::new(scheme, Span::from_secs(rtt_s), rate_bps, none);
+    let curves = curves.iter().filter_map(|(connections, points)| {
+        Some((*connections, LossCurve::of_points(points.clone())?))
+    });
+    let curves: Vec<_> = curves.collect();
+    if !curves.is_empty() {
+        model.curves = curves;
+    }
+    model
+}
+
+fn quantiles(times: &[f64]) -> Quantiles {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let most = (sorted.len() - 1) as f64;
+    LEVELS
+        .map(|level| {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to most
+            let at = (level * most) as usize;
+            let next = sorted[(at + 1).min(sorted.len() - 1)];
+            sorted[at] + (level * most).fract() * (next - sorted[at])
+        })
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path_state::Basis;
+
+    fn page() -> Arc<Page> {
+        let mut text =
+            String::from("[[resources]]\nurl = 'https://example.org/'\nsize = '30 kB'\n");
+        for number in 0..40 {
+            text += &format!(
+                "[[resources]]\nurl = 'https://example.org/{number}.png'\nsize = '25 kB'\n\
+                 after = {{ of = 'https://example.org/' }}\n"
+            );
+        }
+        Arc::new(Page::parse(&text, "page.toml").unwrap())
+    }
+
+    fn state(rate_bps: f64, loss: f64) -> PathState {
+        PathState {
+            basis: Basis {
+                group: None,
+                samples: 10,
+                age_s: 0.0,
+                assumed_rtt: false,
+            },
+            rates_bps: Some([rate_bps; 5].into()),
+            asked_bps: None,
+            rtt_s: Some(0.05),
+            least_rtt_s: Some(0.05),
+            loss: Some(loss),
+        }
+    }
+
+    fn chosen(loss: f64) -> Choice {
+        let curve = vec![(1, vec![(1.0, loss)])];
+        let two = [Protocol::Http1, Protocol::Http2];
+        choose(&page(), &state(2e7, loss), &curve, &two, "cubic", 20)
+    }
+
+    #[test]
+    fn one_connection_is_better_on_a_clean_path_and_six_on_a_lossy_one() {
+        let clean = chosen(1e-6);
+        assert_eq!(clean.protocol, "h2");
+        assert!(clean.confidence > 0.9);
+        let lossy = chosen(0.03);
+        assert_eq!(lossy.protocol, "http/1.1");
+        assert!(lossy.load_times[1].quantiles_ms.q95 > lossy.load_times[1].quantiles_ms.q05);
+    }
+
+    #[test]
+    fn what_is_explored_has_its_propensity() {
+        let choice = chosen(1e-6);
+        let (mut other, mut weight) = (0, 0.0);
+        for id in 0..10_000 {
+            let (protocol, propensity) = explore(&choice, 0.2, id);
+            other += u32::from(protocol != choice.protocol);
+            weight += 1.0 / propensity * f64::from(u8::from(protocol == "http/1.1"));
+        }
+        assert!((900..1100).contains(&other), "{other}");
+        assert!((9000.0..11_000.0).contains(&weight), "{weight}");
+        assert_eq!(explore(&choice, 0.0, 5), ("h2", 1.0));
+    }
+
+    #[test]
+    fn the_key_of_a_path_is_coarse() {
+        assert_eq!(key(&state(2.001e7, 0.01)), key(&state(2.002e7, 0.0101)));
+        assert_ne!(key(&state(2e7, 0.01)), key(&state(4e7, 0.01)));
+    }
+}

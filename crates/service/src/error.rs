@@ -1,0 +1,25 @@
+//! Why the service does not start, or ends.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why the service does not start, or ends.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The configuration is invalid.
+    #[error("{0}")]
+    Config(String),
+    /// Another service has the state folder.
+    #[error(
+        "{0} is in use by another pathcast serve; expected a folder of its own, or stop that one"
+    )]
+    InUse(PathBuf),
+    /// The state folder cannot be read or written.
+    #[error("{0}: {1}")]
+    State(PathBuf, String),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(std::net::SocketAddr, String),
+}

@@ -1,0 +1,31 @@
+//! Decisions for live traffic over HTTP.
+//!
+//! | to do | call |
+//! |---|---|
+//! | read the options | [`Config::read`], [`Config::from_options`] |
+//! | serve | [`serve()`], until a [`Stop`] |
+//!
+//! The program `pathcast-serve` and the command `pathcast serve` do this. `docs/reference/serve.md` documents the options
+//! and the interface.
+
+mod answers;
+mod app;
+mod clock;
+mod config;
+mod decision_log;
+mod error;
+mod ingest;
+mod knowledge;
+mod log;
+mod metrics;
+mod pages;
+mod serve;
+mod store;
+// a refusal is a response: it is made once and sent
+#[allow(clippy::result_large_err)]
+mod web;
+mod workers;
+
+pub use config::{Access, Config, DecisionLog, Limits};
+pub use error::ServiceError;
+pub use serve::{Stop, serve};
