@@ -205,10 +205,12 @@ impl Rates {
         let beyond = (reach_s / HORIZONS_S[HORIZONS_S.len() - 1])
             .sqrt()
             .clamp(1.0, 3.0);
-        let ends = errors.cut(reach_s, levels);
+        let mut ends = errors.cut(reach_s, levels);
         let middle = errors.cut(reach_s, &[0.5])[0];
+        for (end, level) in ends.iter_mut().zip(levels) {
+            *end = errors.moved(middle, middle + (*end - middle) * beyond) + resolution(*level);
+        }
         Some(ends.map(|error| {
-            let error = errors.moved(middle, middle + (error - middle) * beyond);
             let rate = point * error.exp();
             if rate <= 1.01 * FLOOR_BPS { 0.0 } else { rate }
         }))
@@ -217,6 +219,15 @@ impl Rates {
     /// A forecast over `horizon_s` whose 5 and 95 % quantiles were `low` and `high` came true with `truth`.
     pub fn score(&mut self, horizon_s: f64, low: f64, high: f64, truth: f64) {
         self.errors[nearest(horizon_s)].follow([truth < low, truth > high]);
+    }
+}
+
+/// Errors are known to a unit: the ends of a band are that much further out.
+fn resolution(level: f64) -> f64 {
+    match level {
+        low if low < 0.5 => -UNIT,
+        high if high > 0.5 => UNIT,
+        _ => 0.0,
     }
 }
 
@@ -242,8 +253,8 @@ impl Errors {
         self.at_s = now_s;
         let [low, middle, high] = self.cut(horizon_s, &[LEVEL, 0.5, 1.0 - LEVEL]);
         self.follow([
-            error < self.moved(middle, low),
-            error > self.moved(middle, high),
+            error < self.moved(middle, low) - UNIT,
+            error > self.moved(middle, high) + UNIT,
         ]);
         if self.known.len() == ERRORS {
             self.known.pop_front();
@@ -352,6 +363,12 @@ mod tests {
             let held = coverage(horizon_s, wanders);
             assert!((0.85..0.995).contains(&held), "{horizon_s} s: {held}");
         }
+    }
+
+    #[test]
+    fn a_rate_that_stays_the_same_is_in_its_band() {
+        let held = coverage(4.0, |_| 12_345_678.9);
+        assert!(held > 0.999, "{held}");
     }
 
     #[test]
