@@ -14,7 +14,7 @@ import time
 import pytest
 from serving import LINES, Service, samples, serving, started
 
-from conftest import PATHCAST, ROOT, run
+from conftest import PATHCAST, run
 
 #: Connections that say nothing.
 IDLE = 10_000
@@ -399,13 +399,3 @@ def test_a_full_disk_is_said_and_stops_nothing(tmp_path):
         process.terminate()
         process.wait(20)
         process.stderr.close()
-
-
-def test_the_program_needs_no_python_for_its_help():
-    program = ROOT / "target" / "release" / "pathcast-serve"
-    if not program.exists():
-        pytest.skip("cargo build --release -p pathcast-service makes it")
-    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
-    assert "--state DIR" in done.stdout
-    wrong = subprocess.run([program, "--listen", "here"], capture_output=True, text=True)
-    assert wrong.returncode == 2 and "127.0.0.1:8080" in wrong.stderr
