@@ -3,7 +3,7 @@
     .venv/bin/python benches/econ_objects.py [--loads N] [--forecasts N] [--size BYTES]... [--loss P]... [--path RATE,RTT_MS]...
 
 curl is the client (Linux; root): over HTTP/1.1 with six connections that each take the next object, over HTTP/2 with one
-connection and at most 100 streams. All objects are asked for at once; the latency is until the last one has come. The paper's
+connection and at most 100 streams. curl requests all objects immediately; the latency ends when the last one has arrived. The paper's
 mean error is 3.0 % by HTTP/1.1 and 7.4 % by HTTP/2; its objects are of 10 kB, 100 kB and 1 MB, its losses 5e-5 to 5e-4.
 """
 

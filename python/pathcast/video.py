@@ -29,6 +29,8 @@ RULES = (
     "confident:0.9",
     "mpc:1",
 )
+#: Segments of a session by which a version is judged, beside the first.
+SEGMENTS = 10
 #: A session that takes longer than this many times its video is cut.
 _LONGEST = 20.0
 
@@ -152,7 +154,7 @@ def arrivals(
     *,
     scheme: str = "cubic",
     sessions: int = 20,
-    segments: int = 10,
+    segments: int = SEGMENTS,
     buffer_s: float = 30.0,
     seed: int = 1,
     progress: Callable[[float], None] | None = None,

@@ -16,6 +16,25 @@ fn row(rate: &Rate, levels: &[f64]) -> Vec<f64> {
     std::iter::once(rate.point_bps()).chain(quantiles).collect()
 }
 
+impl RateForecaster {
+    /// Takes samples in their order, and calls `then` after each.
+    fn each(
+        &mut self,
+        seconds: &PyReadonlyArray1<'_, f64>,
+        bits: &PyReadonlyArray1<'_, f64>,
+        mut then: impl FnMut(&Inner),
+    ) -> PyResult<()> {
+        let (seconds, bits) = (seconds.as_array(), bits.as_array());
+        for (number, (seconds, bits)) in seconds.iter().zip(bits).enumerate() {
+            self.0
+                .observe(*seconds, *bits)
+                .map_err(|error| ModelError::new_err(format!("sample {number}: {error}")))?;
+            then(&self.0);
+        }
+        Ok(())
+    }
+}
+
 #[pymethods]
 impl RateForecaster {
     #[new]
@@ -31,13 +50,7 @@ impl RateForecaster {
         seconds: PyReadonlyArray1<'_, f64>,
         bits: PyReadonlyArray1<'_, f64>,
     ) -> PyResult<()> {
-        let (seconds, bits) = (seconds.as_array(), bits.as_array());
-        for (number, (seconds, bits)) in seconds.iter().zip(bits).enumerate() {
-            self.0
-                .observe(*seconds, *bits)
-                .map_err(|error| ModelError::new_err(format!("sample {number}: {error}")))?;
-        }
-        Ok(())
+        self.each(&seconds, &bits, |_| {})
     }
 
     /// The same, and after each sample the point and the quantiles of [`RateForecaster::forecast`]; an empty row before the
@@ -48,15 +61,11 @@ impl RateForecaster {
         bits: PyReadonlyArray1<'_, f64>,
         levels: Vec<f64>,
     ) -> PyResult<Vec<Vec<f64>>> {
-        let (seconds, bits) = (seconds.as_array(), bits.as_array());
         let mut rows = Vec::new();
-        for (number, (seconds, bits)) in seconds.iter().zip(bits).enumerate() {
-            self.0
-                .observe(*seconds, *bits)
-                .map_err(|error| ModelError::new_err(format!("sample {number}: {error}")))?;
-            let forecast = self.0.forecast();
+        self.each(&seconds, &bits, |path| {
+            let forecast = path.forecast();
             rows.push(forecast.map_or_else(Vec::new, |rate| row(&rate, &levels)));
-        }
+        })?;
         Ok(rows)
     }
 

@@ -86,7 +86,8 @@ pub struct RateForecaster {
     total_s: f64,
     total_bits: f64,
     largest_bps: f64,
-    now: Option<(Said, f64, f64)>,
+    /// The newest point and its spread, in logarithms.
+    now: Option<(f64, f64)>,
 }
 
 impl RateForecaster {
@@ -171,7 +172,7 @@ impl RateForecaster {
             .say(&self.recent, self.step_s, self.horizon_s, floor);
         let (point, disagree) = self.experts.pool(&said);
         let spread = LEAST_SPREAD + SHARE * (self.varies.get() + disagree);
-        self.now = Some((said, point, spread));
+        self.now = Some((point, spread));
         self.pending.push_back(Pending {
             said,
             point,
@@ -202,7 +203,7 @@ impl RateForecaster {
 
     /// The distribution of the mean rate over the horizon from now on; `None` before the first step.
     pub fn forecast(&self) -> Option<Rate> {
-        let (_, point, spread) = self.now?;
+        let (point, spread) = self.now?;
         Some(Rate {
             point,
             spread,

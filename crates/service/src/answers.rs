@@ -180,6 +180,26 @@ struct HttpVersion<'a> {
     load_times: &'a [LoadTimes],
 }
 
+/// A client that was asked about, and what is known of its path.
+struct Known<'a> {
+    /// As the question has it.
+    text: &'a str,
+    client: Client,
+    asked: &'a Asked,
+    state: &'a PathState,
+}
+
+impl<'a> Known<'a> {
+    fn of(text: &'a str, client: Client, asked: &'a Asked, state: &'a PathState) -> Self {
+        Self {
+            text,
+            client,
+            asked,
+            state,
+        }
+    }
+}
+
 /// A decision that is to be noted.
 struct Decided {
     kind: Kind,
@@ -258,15 +278,8 @@ impl App {
             horizon_s,
             propensity: 1.0,
         };
-        Ok(self.answer(
-            &question.client,
-            client,
-            &asked,
-            &state,
-            &decided,
-            self.next_decision(),
-            about,
-        ))
+        let known = Known::of(&question.client, client, &asked, &state);
+        Ok(self.answer(&known, &decided, self.next_decision(), about))
     }
 
     /// The highest bitrate whose segment comes in time.
@@ -310,15 +323,8 @@ impl App {
             chosen,
             quantiles_bps: rates,
         };
-        Ok(self.answer(
-            &question.client,
-            client,
-            &asked,
-            &state,
-            &decided,
-            self.next_decision(),
-            about,
-        ))
+        let known = Known::of(&question.client, client, &asked, &state);
+        Ok(self.answer(&known, &decided, self.next_decision(), about))
     }
 
     /// The time of a transfer.
@@ -355,15 +361,8 @@ impl App {
             time_median_s: times.q50,
             quantiles_s: times,
         };
-        Ok(self.answer(
-            &question.client,
-            client,
-            &asked,
-            &state,
-            &decided,
-            self.next_decision(),
-            about,
-        ))
+        let known = Known::of(&question.client, client, &asked, &state);
+        Ok(self.answer(&known, &decided, self.next_decision(), about))
     }
 
     /// The version of HTTP for a page; and what is to be computed for later answers, if this one rests on little.
@@ -416,15 +415,8 @@ impl App {
             loads: kept.loads,
             load_times: &kept.choice.load_times,
         };
-        let answer = self.answer(
-            &question.client,
-            client,
-            &asked,
-            &state,
-            &decided,
-            id,
-            about,
-        );
+        let known = Known::of(&question.client, client, &asked, &state);
+        let answer = self.answer(&known, &decided, id, about);
         Ok((answer, refinement))
     }
 
@@ -461,17 +453,19 @@ impl App {
     }
 
     /// Notes and logs a decision, and returns its answer.
-    #[allow(clippy::too_many_arguments)] // all that an answer has
     fn answer<T: Serialize>(
         &self,
-        text: &str,
-        client: Client,
-        asked: &Asked,
-        state: &PathState,
+        known: &Known<'_>,
         decided: &Decided,
         id: u64,
         about: T,
     ) -> Vec<u8> {
+        let &Known {
+            text,
+            client,
+            asked,
+            state,
+        } = known;
         let now_s = asked.now_s;
         let waiting = Waiting {
             id,

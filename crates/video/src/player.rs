@@ -69,11 +69,6 @@ impl Player {
         }
     }
 
-    /// The versions.
-    pub const fn ladder(&self) -> &Ladder {
-        &self.ladder
-    }
-
     /// Chooses the next segment at `now_s`, which is to be fetched now; none if all were.
     pub fn ask(&mut self, now_s: f64) -> Option<Ask> {
         let segment = self.session.segments.len();

@@ -51,7 +51,6 @@ pub struct Session {
     pub startup_s: Option<f64>,
     /// In their order.
     pub segments: Vec<Segment>,
-    segment_s: f64,
     highest_bps: f64,
 }
 
@@ -60,7 +59,6 @@ impl Session {
         Self {
             startup_s: None,
             segments: Vec::new(),
-            segment_s: ladder.segment_s(),
             highest_bps: *ladder.bitrates_bps().last().expect("there is a version"),
         }
     }
@@ -118,10 +116,5 @@ impl Session {
             qoe: self.qoe(),
             segments: self.segments.clone(),
         }
-    }
-
-    /// Seconds of video that were fetched.
-    pub fn seconds(&self) -> f64 {
-        self.segment_s * self.segments.len() as f64
     }
 }

@@ -69,6 +69,14 @@ FromRattan = Annotated[
     FilePath | None,
     typer.Option(metavar="FILE", help="Instead of a path file: a configuration of rattan."),
 ]
+PathOrTrace = Annotated[
+    FilePath | None,
+    typer.Option(
+        "--path",
+        metavar="PATH|TRACE",
+        help="A path file, with its posterior if `pathcast calibrate` wrote it; or a trace, which is calibrated first.",
+    ),
+]
 FromIbox = Annotated[
     FilePath | None,
     typer.Option(metavar="FILE", help="Instead of a path file: a network profile of iBox."),

@@ -14,13 +14,13 @@ from rich.table import Table
 
 from pathcast import models
 from pathcast.cli.console import err, mbps, out, print_json, progress_bar, styled
-from pathcast.cli.options import Flows, Json, Seed
+from pathcast.cli.options import Flows, Json, PathOrTrace, Seed
 from pathcast.cli.what_if import read_path
 from pathcast.exceptions import ModelError
 from pathcast.flows import read_flows
 from pathcast.manifests import read_manifest
 from pathcast.rates import LEVELS, RateForecaster, read_rates, says_rates
-from pathcast.video import Arrival, Ladder, arrivals
+from pathcast.video import SEGMENTS, Arrival, Ladder, arrivals
 
 
 def bitrate(
@@ -41,14 +41,7 @@ def bitrate(
     number: Annotated[
         int, typer.Option("--next", metavar="N", help="Which segment is next, from 1.", min=1)
     ] = 1,
-    path_file: Annotated[
-        FilePath | None,
-        typer.Option(
-            "--path",
-            metavar="PATH|TRACE",
-            help="A path file, with its posterior if `pathcast calibrate` wrote it; or a trace, which is calibrated first.",
-        ),
-    ] = None,
+    path_file: PathOrTrace = None,
     trace: Annotated[
         FilePath | None,
         typer.Option(
@@ -126,7 +119,7 @@ def _ladder(manifest: FilePath | None, sizes: str | None, segment_s: float, numb
         if not 0 < segment_s <= 3600:
             raise ModelError(f"--segment: got {segment_s:g}; expected more than 0 and at most 3600")
         rates = tuple(8 * one / segment_s for one in numbers)
-        return Ladder(segment_s, rates, 11, tuple((one,) * 11 for one in numbers))
+        return Ladder(segment_s, rates, 1 + SEGMENTS)
     if manifest is None:
         raise ModelError("expected a manifest or --sizes")
     read = read_manifest(manifest)

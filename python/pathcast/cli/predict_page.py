@@ -26,7 +26,7 @@ from pathcast._page_loads import (
 from pathcast._what_if import Alternative, check_alternatives
 from pathcast.calibration import Calibration
 from pathcast.cli.console import err, out, print_json, progress_bar, styled
-from pathcast.cli.options import Json, Seed, path_of
+from pathcast.cli.options import Json, PathOrTrace, Seed, path_of
 from pathcast.cli.what_if import read_path
 from pathcast.exceptions import ModelError
 from pathcast.files import check_output, write_beside
@@ -68,14 +68,7 @@ def page(
             help="HTTP archives (HAR), Chrome traces or page files; see `pathcast help page-file`.",
         ),
     ],
-    path_file: Annotated[
-        FilePath | None,
-        typer.Option(
-            "--path",
-            metavar="PATH|TRACE",
-            help="A path file, with its posterior if `pathcast calibrate` wrote it; or a trace, which is calibrated first.",
-        ),
-    ] = None,
+    path_file: PathOrTrace = None,
     rtt: Annotated[
         list[float] | None,
         typer.Option(

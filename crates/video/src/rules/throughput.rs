@@ -26,38 +26,27 @@ impl LastSample {
     }
 }
 
-/// See [`Rule::Throughput`](super::Rule::Throughput). Half-lives and factor are those of dash.js 5.
+/// The lower of two means: players fear to go up, and are quick to go down.
 #[derive(Clone, Debug)]
-pub(crate) struct Throughput {
+struct LowerMean {
     means: [Mean; 2],
     samples: usize,
 }
 
-/// Part of the rate that dash.js takes for safe.
-const SAFE: f64 = 0.9;
-
-impl Default for Throughput {
-    fn default() -> Self {
+impl LowerMean {
+    fn new(half_lives_s: [f64; 2]) -> Self {
         Self {
-            means: [3.0, 8.0].map(Mean::new),
+            means: half_lives_s.map(Mean::new),
             samples: 0,
         }
     }
-}
 
-impl Throughput {
-    pub(super) fn rate_bps(&self) -> f64 {
-        if self.samples == 0 {
-            return 0.0;
-        }
-        SAFE * self.means[0].get().min(self.means[1].get())
+    /// In bits a second; none before the first sample.
+    fn get(&self) -> Option<f64> {
+        (self.samples > 0).then(|| self.means[0].get().min(self.means[1].get()))
     }
 
-    pub(super) fn choose(&self, seen: &Seen<'_>) -> usize {
-        below(seen.ladder, self.rate_bps())
-    }
-
-    pub(super) fn learn(&mut self, seconds: f64, bits: f64) {
+    fn learn(&mut self, seconds: f64, bits: f64) {
         self.samples += 1;
         for mean in &mut self.means {
             mean.push(seconds, bits / seconds);
@@ -65,13 +54,33 @@ impl Throughput {
     }
 }
 
+/// See [`Rule::Throughput`](super::Rule::Throughput). Half-lives and factor are those of dash.js 5.
+#[derive(Clone, Debug)]
+pub(crate) struct Throughput(LowerMean);
+
+/// Part of the rate that dash.js takes for safe.
+const SAFE: f64 = 0.9;
+
+impl Default for Throughput {
+    fn default() -> Self {
+        Self(LowerMean::new([3.0, 8.0]))
+    }
+}
+
+impl Throughput {
+    pub(super) fn choose(&self, seen: &Seen<'_>) -> usize {
+        below(seen.ladder, SAFE * self.0.get().unwrap_or(0.0))
+    }
+
+    pub(super) fn learn(&mut self, seconds: f64, bits: f64) {
+        self.0.learn(seconds, bits);
+    }
+}
+
 /// See [`Rule::Hls`](super::Rule::Hls). The lower of two means, of which a part is taken: more to stay than to go up. The
 /// segment must arrive before the buffer is empty; if none does, in 4 s more. Constants are those of hls.js 1.
 #[derive(Clone, Debug)]
-pub(crate) struct Hls {
-    means: [Mean; 2],
-    samples: usize,
-}
+pub(crate) struct Hls(LowerMean);
 
 const STAY: f64 = 0.95;
 const GO_UP: f64 = 0.7;
@@ -79,40 +88,31 @@ const MOST_STARVATION_S: f64 = 4.0;
 
 impl Default for Hls {
     fn default() -> Self {
-        Self {
-            means: [3.0, 9.0].map(Mean::new),
-            samples: 0,
-        }
+        Self(LowerMean::new([3.0, 9.0]))
     }
 }
 
 impl Hls {
     pub(super) fn choose(&self, seen: &Seen<'_>) -> usize {
-        if self.samples == 0 {
+        let Some(rate_bps) = self.0.get() else {
             return 0;
-        }
-        let rate_bps = self.means[0].get().min(self.means[1].get());
-        let fits = |version: usize, stay: f64, go_up: f64, within_s: f64| {
+        };
+        let fits = |version: usize, within_s: f64| {
             let goes_up = seen.last.is_none_or(|last| version > last);
-            let rate_bps = rate_bps * if goes_up { go_up } else { stay };
+            let rate_bps = rate_bps * if goes_up { GO_UP } else { STAY };
             let took_s = seen.ladder.bits(version, seen.segment) / rate_bps;
             seen.ladder.bitrates_bps()[version] <= rate_bps && took_s < within_s
         };
         let versions = 0..seen.ladder.bitrates_bps().len();
-        let best = |stay: f64, go_up: f64, within_s: f64| {
-            (versions.clone().rev()).find(|version| fits(*version, stay, go_up, within_s))
-        };
+        let best = |within_s: f64| (versions.clone().rev()).find(|one| fits(*one, within_s));
         let waits_s = MOST_STARVATION_S.min(seen.ladder.segment_s());
-        best(STAY, GO_UP, seen.buffer_s)
-            .or_else(|| best(STAY, GO_UP, seen.buffer_s + waits_s))
+        best(seen.buffer_s)
+            .or_else(|| best(seen.buffer_s + waits_s))
             .unwrap_or(0)
     }
 
     pub(super) fn learn(&mut self, seconds: f64, bits: f64) {
-        self.samples += 1;
-        for mean in &mut self.means {
-            mean.push(seconds, bits / seconds);
-        }
+        self.0.learn(seconds, bits);
     }
 }
 
