@@ -97,7 +97,7 @@ class HorizonScore:
         """Give the comparison with this role, or None.
 
         Args:
-            role: `best_by_hindsight`, `history_pool`, `flat_curve` or `no_state`.
+            role: `best_by_hindsight`, `history_pool`, `flat_curve`, `no_state`, `no_analogs` or `no_window`.
 
         """
         return next((skill for skill in self.skill if skill.role == role), None)

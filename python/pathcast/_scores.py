@@ -90,8 +90,9 @@ class Skill:
 
     Attributes:
         role: why that model: `best_by_hindsight` is the opponent with the smallest median error on these very
-            windows, `history_pool` the best that needs no choice afterwards, `flat_curve` and `no_state` are
-            Pathcast without its loss curve and without the window law.
+            windows, `history_pool` the best that needs no choice afterwards, `flat_curve`, `no_state`, `no_analogs`
+            and `no_window` are Pathcast without its loss curve, the window law, analogs, and all that looks at the
+            window.
         opponent: that model.
         error_ratio: Pathcast's median error over the other's; medians below 0.05 % count as this.
         interval95: 2.5 and 97.5 % quantiles of the ratio, by block bootstrap.

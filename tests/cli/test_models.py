@@ -170,7 +170,7 @@ def test_scores_compare_with_the_best_by_hindsight_and_with_parts_left_out():
     low, high = best.interval95
     assert low <= high
     assert best.verdict == ("better" if high < 1 else "worse" if low > 1 else "level")
-    for role in ("history_pool", "flat_curve", "no_state"):
+    for role in ("history_pool", "flat_curve", "no_state", "no_analogs", "no_window"):
         assert score.against(role).opponent == role
     assert score.against("luck") is None
     for model, band in score.bands.items():

@@ -9,6 +9,7 @@ import pytest
 from conftest import run
 from pathcast import PathcastError
 from pathcast.experiments.suite.scoreboard import cells, judge
+from pathcast.models import NO_OPPONENTS
 
 
 def test_a_group_is_run_judged_and_kept(tmp_path):
@@ -27,7 +28,7 @@ def test_a_group_is_run_judged_and_kept(tmp_path):
     for row in found["rows"]:
         best = row["compared"]["best_by_hindsight"]
         errors = row["median_error_pct"]
-        opponents = [m for m in errors if m not in ("pathcast", "flat_curve", "no_state")]
+        opponents = [m for m in errors if m not in NO_OPPONENTS]
         known = [errors[model] for model in opponents if errors[model] is not None]
         assert errors[best["opponent"]] == min(known)
         assert row["compared"]["best_overall"]["opponent"] == found["best_overall"]

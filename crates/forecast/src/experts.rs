@@ -10,10 +10,11 @@ use serde::Serialize;
 
 /// Seconds after which an expert's error counts 1/e.
 const ERROR_MEMORY_S: f64 = 500.0;
-/// Weight of an expert: (geometric mean of its errors)^-5. On the real traces 4 to 8 do about as well.
-const SHARPNESS: f64 = 5.0;
-/// Smaller errors count as this: one packet in a thousand.
-const ERROR_FLOOR: f64 = 1e-3;
+/// Weight of an expert: (geometric mean of its errors)^-10 at horizon 0; the power is divided by 1 + H/20, for long
+/// horizons overlap.
+const SHARPNESS: (f64, f64) = (10.0, 20.0);
+/// Smaller errors count as this: one packet in three thousand.
+const ERROR_FLOOR: f64 = 3e-4;
 /// How many errors the prior counts as at horizon 0, and in addition per second of horizon:
 /// forecasts made each second overlap, so each long one carries less information.
 const PRIOR_WEIGHT: (f64, f64) = (5.0, 1.0);
@@ -28,6 +29,9 @@ const SPREAD_PRIOR: (f64, f64) = (0.1, 0.25);
 /// A shorter horizon's errors differ from those assumed there. This part of the difference, in logarithms, is expected at
 /// the longer horizon: a second without change says less of thirty.
 const SPREAD_INHERITED: f64 = 0.5;
+/// With a window law this part of the experts' known errors, in logarithms, is expected at the next longer horizon, and
+/// nothing of the spread: seconds without a loss do not say when the next comes.
+const INHERITED_WITH_LAW: f64 = 0.5;
 /// The pooled value is the mean of the middle of the weight: this much to either side of the median.
 const MIDDLE: f64 = 0.15;
 
@@ -68,10 +72,18 @@ pub enum Expert {
     /// The usual rate less what the next dips of the window cost, if these come at a regular interval: of flows
     /// without a window law.
     Cycle,
+    /// Median of what followed the three moments of this flow's past that were most like now.
+    Analog,
+    /// Of the seven most like it.
+    Analogs,
+    /// The same by growth: what followed over the rate there, times the rate now.
+    AnalogGrowth,
+    /// What followed when earlier bursts or pauses of the sender were as old as this one.
+    Bursts,
 }
 
 /// The experts, in the order of all lists of theirs.
-pub const EXPERTS: [Expert; 15] = [
+pub const EXPERTS: [Expert; 19] = [
     Expert::State,
     Expert::Unbiased,
     Expert::Likely,
@@ -87,6 +99,10 @@ pub const EXPERTS: [Expert; 15] = [
     Expert::RateNow,
     Expert::Now,
     Expert::Cycle,
+    Expert::Analog,
+    Expert::Analogs,
+    Expert::AnalogGrowth,
+    Expert::Bursts,
 ];
 
 /// One value for each expert.
@@ -102,6 +118,14 @@ impl Expert {
         Self::Cycle,
     ];
 
+    /// Those that compare the present with this flow's past.
+    pub(crate) const OF_ANALOGS: [Self; 4] = [
+        Self::Analog,
+        Self::Analogs,
+        Self::AnalogGrowth,
+        Self::Bursts,
+    ];
+
     /// Those that say the same as [`Expert::State`] where no window law is known.
     const OF_LAW: [Self; 2] = [Self::Likely, Self::Now];
 
@@ -113,6 +137,9 @@ impl Expert {
             Self::Unbiased | Self::Regression => 0.035 * horizon_s.sqrt(),
             Self::Now | Self::RateNow | Self::LastSample | Self::Ewma | Self::HoltWinters => {
                 0.05 * horizon_s.sqrt()
+            }
+            Self::Analog | Self::Analogs | Self::AnalogGrowth | Self::Bursts => {
+                0.06 * horizon_s.sqrt()
             }
             Self::HarmonicMean | Self::EwmaTuned | Self::Cycle => 0.08 * horizon_s.powf(0.4),
             Self::ShortMean => 0.25,
@@ -165,19 +192,22 @@ impl Pool {
     }
 
     /// Expects errors as they were at a shorter horizon, where truths are known earlier, in proportion to those assumed.
-    /// So a flow that has been regular for some seconds is expected to be so for thirty. Not for flows with a window
-    /// law: seconds without a loss do not say when the next comes.
-    pub(crate) fn expect_as(&mut self, shorter: &Self) {
+    /// So a flow that has been regular for some seconds is expected to be so for thirty.
+    pub(crate) fn expect_as(&mut self, shorter: &Self, has_law: bool) {
         let (here, there) = (assumed(self.horizon_s), assumed(shorter.horizon_s));
         let known = shorter.ln_errors();
-        self.prior = std::array::from_fn(|e| here[e] + known[e] - there[e]);
+        let part = if has_law { INHERITED_WITH_LAW } else { 1.0 };
+        self.prior = std::array::from_fn(|e| here[e] + part * (known[e] - there[e]));
+        if has_law {
+            return;
+        }
         let surprise = shorter.usual_error().ln() - assumed_spread(shorter.horizon_s);
         self.pooled_prior = assumed_spread(self.horizon_s) + SPREAD_INHERITED * surprise;
     }
 
-    /// Takes all weight from the experts that look at the window.
-    pub(crate) fn keep_history_alone(&mut self) {
-        for expert in Expert::OF_WINDOW {
+    /// Takes all weight from some experts.
+    pub(crate) fn without(&mut self, experts: &[Expert]) {
+        for &expert in experts {
             self.used[expert as usize] = false;
         }
     }
@@ -219,17 +249,22 @@ impl Pool {
 
     /// Weights from errors, assumed and known; what was assumed fades as errors do.
     pub(crate) fn weights(&self) -> ByExpert {
+        self.weights_without(&[])
+    }
+
+    /// The same among the others than these.
+    pub(crate) fn weights_without(&self, left_out: &[Expert]) -> ByExpert {
+        let mut allowed = self.used;
+        for &expert in left_out {
+            allowed[expert as usize] = false;
+        }
         let ln_error = self.ln_errors();
-        let used = || {
-            ln_error
-                .into_iter()
-                .zip(self.used)
-                .filter(|(_, used)| *used)
-        };
+        let used = || ln_error.into_iter().zip(allowed).filter(|(_, used)| *used);
         let best = used().map(|(error, _)| error).fold(f64::INFINITY, f64::min);
+        let sharpness = SHARPNESS.0 / (1.0 + self.horizon_s / SHARPNESS.1);
         let weights: ByExpert = std::array::from_fn(|e| {
-            if self.used[e] {
-                (SHARPNESS * (best - ln_error[e])).exp()
+            if allowed[e] {
+                (sharpness * (best - ln_error[e])).exp()
             } else {
                 0.0
             }
@@ -317,7 +352,7 @@ mod tests {
         let is_believed = |pool: &Pool| pool.weights()[Expert::ShortMean as usize];
         assert!(is_believed(&long) < 0.1);
         let before = long.usual_error();
-        long.expect_as(&short);
+        long.expect_as(&short, false);
         assert!(is_believed(&long) > 0.9, "{:?}", long.weights());
         assert!(long.usual_error() < 0.5 * before);
         let surprise = short.usual_error().ln() - assumed_spread(1.0);
@@ -328,7 +363,7 @@ mod tests {
         ln_value.swap(Expert::ShortMean as usize, Expert::MeanOfAll as usize);
         for _ in 0..200 {
             long.learn(&ln_value, 0.001, 0.0, 1.0);
-            long.expect_as(&short);
+            long.expect_as(&short, false);
         }
         assert!(is_believed(&long) < 0.1, "{:?}", long.weights());
     }

@@ -137,12 +137,16 @@ pub enum Verdict {
 pub enum Role {
     /// The opponent with the smallest median error on these very forecasts, known only afterwards.
     BestByHindsight,
-    /// The best of the models of history that need no choice afterwards: Pathcast's own pool of them.
+    /// The best of the other models of history that need no choice afterwards: Pathcast's pool of them.
     HistoryPool,
     /// What the loss curve contributes.
     FlatCurve,
     /// What the window law and the flow's state contribute.
     NoState,
+    /// What the comparison with the flow's own past contributes.
+    NoAnalogs,
+    /// What window, law and loss curve contribute beside the flow's own past.
+    NoWindow,
 }
 
 /// The ratio of two models' median errors on the same windows, with the interval that a block bootstrap gives it.
@@ -241,6 +245,8 @@ pub fn skills(errors: &[(Model, Vec<f64>)], horizon_s: f64) -> Vec<Skill> {
         (Role::HistoryPool, Some(Model::HistoryPool)),
         (Role::FlatCurve, Some(Model::FlatCurve)),
         (Role::NoState, Some(Model::NoState)),
+        (Role::NoAnalogs, Some(Model::NoAnalogs)),
+        (Role::NoWindow, Some(Model::NoWindow)),
     ];
     (roles.into_iter())
         .filter_map(|(role, opponent)| {

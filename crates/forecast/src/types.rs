@@ -80,6 +80,10 @@ pub enum Model {
     FlatCurve,
     /// Pathcast's forecast with the window now in place of the window law.
     NoState,
+    /// Pathcast's forecast without the comparison with moments of the flow's own past.
+    NoAnalogs,
+    /// Pathcast's forecast from the flow's past alone, analogs included: neither window nor window law.
+    NoWindow,
     /// What the window is worth now: cwnd / srtt, or cwnd itself where windows are forecast.
     WindowNow,
     /// The rate of the last round trip, of 0.1 s at least; the window now where windows are forecast.
@@ -98,7 +102,7 @@ pub enum Model {
     HarmonicMean,
     /// Mean of the training window.
     WindowMean,
-    /// Pathcast's pool of models of history: neither window nor window law.
+    /// Pathcast's pool of the other models of history: neither window, window law nor analogs.
     HistoryPool,
     /// The harmonic mean less its worst recent error (Yin 2015).
     RobustMpc,
@@ -125,11 +129,13 @@ pub enum Model {
 }
 
 /// All models, in the order of all tables.
-pub const MODELS: [Model; 25] = [
+pub const MODELS: [Model; 27] = [
     Model::Pathcast,
     Model::Econ,
     Model::FlatCurve,
     Model::NoState,
+    Model::NoAnalogs,
+    Model::NoWindow,
     Model::WindowNow,
     Model::RateNow,
     Model::LastSample,
@@ -161,6 +167,8 @@ impl Model {
             Self::Econ => "econ",
             Self::FlatCurve => "flat_curve",
             Self::NoState => "no_state",
+            Self::NoAnalogs => "no_analogs",
+            Self::NoWindow => "no_window",
             Self::WindowNow => "window_now",
             Self::RateNow => "rate_now",
             Self::LastSample => "last_sample",
@@ -194,7 +202,7 @@ impl Model {
     pub fn family(self) -> Family {
         match self {
             Self::Pathcast | Self::Econ => Family::State,
-            Self::FlatCurve | Self::NoState => Family::Ablation,
+            Self::FlatCurve | Self::NoState | Self::NoAnalogs | Self::NoWindow => Family::Ablation,
             Self::WindowNow | Self::RateNow => Family::Now,
             Self::LastSample
             | Self::Ewma
@@ -224,11 +232,11 @@ impl Model {
     }
 
     /// Whether it says anything of this congestion control: a formula is of Reno or of CUBIC, and ECON needs a window
-    /// law. Pathcast's forecast of a flow without one rests on its past alone, so that nothing is left to ablate.
+    /// law, as have the ablations that leave out its loss curve or the law itself.
     pub fn suits(self, cc: Cc) -> bool {
         match (self, self.family()) {
-            (Self::Econ, _) | (_, Family::Ablation) => cc.has_law(),
-            (_, Family::State | Family::Now | Family::History) => true,
+            (Self::Econ | Self::FlatCurve | Self::NoState, _) => cc.has_law(),
+            (_, Family::Ablation | Family::State | Family::Now | Family::History) => true,
             (Self::Rfc9438, _) => cc == Cc::Cubic,
             (_, Family::Formula) => cc == Cc::Reno,
         }

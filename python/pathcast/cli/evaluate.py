@@ -56,7 +56,8 @@ def score_table(scores: tuple[models.HorizonScore, ...]) -> Table:
 
 #: What the rows of `score_table` mean that do not say it themselves, for people.
 SCORES_EXPLAINED = (
-    "flat_curve is pathcast without its loss curve, no_state without its window law. x 0.94: Pathcast's error is 0.94 "
+    "flat_curve is pathcast without its loss curve, no_state without its window law, no_analogs without analogs of the "
+    "flow's past, no_window from its past alone. x 0.94: Pathcast's error is 0.94 "
     "times the other's; level: that may be chance. Interval score: width of the band, plus a penalty for truths "
     "outside; smaller is better. More: `pathcast help glossary`."
 )
@@ -67,6 +68,8 @@ _COMPARED = {
     "best_by_hindsight": "against the best other",
     "flat_curve": "without its loss curve",
     "no_state": "without its window law",
+    "no_analogs": "without analogs",
+    "no_window": "from the flow's past alone",
 }
 
 

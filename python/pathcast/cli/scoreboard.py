@@ -115,6 +115,8 @@ def _print(found: Mapping[str, Any]) -> None:
             ("best_overall", f"the best other over all cells, {found['best_overall']}"),
             ("flat_curve", "itself without the loss curve"),
             ("no_state", "itself without the window law"),
+            ("no_analogs", "itself without analogs of the flow's past"),
+            ("no_window", "itself from the flow's past alone"),
         ):
             one = total[role]
             if one["mean_error_ratio"] is not None:

@@ -26,10 +26,12 @@ mod training;
 const REFIT_S: u32 = 10;
 
 /// What models are without of Pathcast's forecast.
-const ABLATED: [(Model, Ablation); 3] = [
+const ABLATED: [(Model, Ablation); 5] = [
     (Model::FlatCurve, Ablation::Curve),
     (Model::NoState, Ablation::Law),
-    (Model::HistoryPool, Ablation::Window),
+    (Model::NoAnalogs, Ablation::Analogs),
+    (Model::NoWindow, Ablation::Window),
+    (Model::HistoryPool, Ablation::WindowAndAnalogs),
 ];
 
 /// Pathcast's forecaster, whole or without a part.
@@ -116,9 +118,12 @@ impl Learned {
         }
         let or_nan = |value: Option<f64>| value.unwrap_or(f64::NAN);
         match model {
-            Model::Pathcast | Model::FlatCurve | Model::NoState | Model::HistoryPool => {
-                or_nan(self.own(model, state, horizon_s).map(|own| own.point))
-            }
+            Model::Pathcast
+            | Model::FlatCurve
+            | Model::NoState
+            | Model::NoAnalogs
+            | Model::NoWindow
+            | Model::HistoryPool => or_nan(self.own(model, state, horizon_s).map(|own| own.point)),
             Model::Econ => self.econ(state),
             Model::WindowNow => self.window_now(state),
             Model::RateNow => self.rate_now(state),

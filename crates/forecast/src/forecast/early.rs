@@ -3,7 +3,6 @@
 use super::forecaster::Forecaster;
 use super::guess::RATE_NOW_S;
 use super::horizon::{Horizon, NORMAL_90};
-use super::types::Ablation;
 use crate::cold_start::{Beginning, OVER_S, WINDOWS, outlook, part};
 use crate::types::{QUANTILES, Quantity};
 use pathcast_analysis::epochs::{FlowState, Phase};
@@ -50,7 +49,7 @@ impl Forecaster {
     /// The flow's first seconds while other flows' beginnings have a part; also `None` where windows are forecast, or
     /// nothing was sent in the last second.
     pub(super) fn first_seconds(&self, state: &FlowState, now_s: f64) -> Option<Beginning> {
-        let over = self.known_until(now_s) >= OVER_S || self.ablation == Ablation::Window;
+        let over = self.known_until(now_s) >= OVER_S || self.ablation.has_no_window();
         if over {
             return None;
         }

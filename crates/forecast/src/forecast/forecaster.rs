@@ -2,12 +2,15 @@
 
 use std::collections::VecDeque;
 
+use super::analogs::Analogs;
 use super::breaks::OnBreak;
+use super::bursts::Bursts;
 use super::cycle::Cycle;
 use super::horizon::Horizon;
 use super::notes::Notes;
 use super::types::{Ablation, ForecasterOptions, Observation};
 use crate::baselines::{Ewma, EwmaTuned, HoltWinters};
+use crate::experts::Expert;
 use crate::renewal::Reward;
 use crate::types::{ForecastError, Quantity, SAMPLE_S};
 use pathcast_analysis::change::ChangeDetector;
@@ -99,6 +102,8 @@ pub struct Forecaster {
     pub(super) ceiling_packets: f64,
     /// Of flows without a window law.
     pub(super) cycle: Cycle,
+    pub(super) analogs: Analogs,
+    pub(super) bursts: Bursts,
     pub(super) horizons: Vec<Horizon>,
 }
 
@@ -166,6 +171,8 @@ impl Forecaster {
             },
             ceiling_packets: f64::INFINITY,
             cycle: Cycle::default(),
+            analogs: Analogs::default(),
+            bursts: Bursts::default(),
             horizons: horizons_s
                 .iter()
                 .map(|&horizon_s| Horizon::new(horizon_s, options.cc.has_law()))
@@ -225,8 +232,13 @@ impl Forecaster {
         if ablation == Ablation::Curve {
             self.hazard = Hazard::flat();
         }
-        if ablation == Ablation::Window {
-            (self.horizons.iter_mut()).for_each(|horizon| horizon.pool.keep_history_alone());
+        for horizon in &mut self.horizons {
+            if ablation.has_no_window() {
+                horizon.pool.without(&Expert::OF_WINDOW);
+            }
+            if ablation.has_no_analogs() {
+                horizon.pool.without(&Expert::OF_ANALOGS);
+            }
         }
         self
     }

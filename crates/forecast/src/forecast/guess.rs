@@ -1,16 +1,17 @@
 //! Forecasts: the experts' guesses for one horizon, pooled, with their quantiles.
 
+use super::analogs::Followed;
 use super::cycle::usual_rate;
 use super::early::Early;
 use super::forecaster::Forecaster;
 use super::horizon::{Horizon, Pending, Summary, summarize};
 use super::notes::Note;
-use super::types::{Ablation, Basis, Forecast, Weight};
+use super::types::{Basis, Forecast, Weight};
 use crate::bands::VALUE_FLOOR;
 use crate::baselines::{harmonic_mean, last_sample, window_mean};
 use crate::experts::{ByExpert, EXPERTS, Expert, middle};
 use crate::renewal::Law;
-use crate::types::{ForecastError, Quantity};
+use crate::types::{ForecastError, Quantity, SAMPLE_S};
 use pathcast_analysis::epochs::FlowState;
 
 /// Samples in the mean between the harmonic mean's five and the training window's 100.
@@ -149,6 +150,14 @@ impl Forecaster {
         usual_rate(&self.samples).map(|usual| part * usual)
     }
 
+    /// What followed when earlier bursts or pauses were as old as this one; `None` where windows are forecast, or with too
+    /// few of them.
+    fn by_bursts(&self, now_s: f64, horizon_s: f64) -> Option<f64> {
+        let rate = |from_s, to_s| self.snd_nxt.rate(from_s, to_s);
+        (self.bursts.followed(now_s, horizon_s, rate))
+            .filter(|_| self.quantity == Quantity::PacketsPerS)
+    }
+
     pub(super) fn law(&self) -> Law<'_> {
         Law {
             cc: self.cc,
@@ -188,6 +197,20 @@ impl Forecaster {
         let or_now = |value: Option<f64>| value.unwrap_or(now_worth);
         let mean_of_all =
             (self.sum_of_all.1 > 0).then(|| self.sum_of_all.0 / f64::from(self.sum_of_all.1));
+        // where there is nothing to compare with, what was sent in the time just past
+        let or_lately = |value: Option<f64>| {
+            value.unwrap_or_else(|| or_now(window_mean(newest(samples, horizon.horizon_s))))
+        };
+        let since_s = now_s - self.start_s - f64::from(self.ticks) * SAMPLE_S;
+        let followed = (self.analogs).followed(since_s.max(0.0), horizon.horizon_s);
+        let followed = followed.unwrap_or_else(|| {
+            let lately = or_lately(None);
+            Followed {
+                few: lately,
+                several: lately,
+                growth: lately,
+            }
+        });
         let short = &samples[samples.len().saturating_sub(SHORT_SAMPLES)..];
         let value: ByExpert = [
             by_state.median,
@@ -206,10 +229,14 @@ impl Forecaster {
             or_now(self.rate_now(now_s).or(last_sample(samples))),
             self.now_packets_per_s(state).unwrap_or(now_worth),
             or_now(self.by_cycle(now_s, horizon.horizon_s)),
+            followed.few,
+            followed.several,
+            followed.growth,
+            or_lately(self.by_bursts(now_s, horizon.horizon_s)),
         ];
         let mut ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
         let mut ln_queue = ln_value[Expert::Now as usize] - now_worth.max(VALUE_FLOOR).ln();
-        if self.ablation == Ablation::Window {
+        if self.ablation.has_no_window() {
             // the regression sees the last sample where the window was; the pool does not use these experts
             for expert in Expert::OF_WINDOW {
                 ln_value[expert as usize] = ln_value[Expert::LastSample as usize];
@@ -217,7 +244,12 @@ impl Forecaster {
             ln_queue = 0.0;
         }
         ln_value[Expert::Regression as usize] = horizon.regression.ln_value(&ln_value, ln_queue);
-        let weights = horizon.pool.weights();
+        let weights = if *state == self.detector.state(now_s) {
+            horizon.pool.weights()
+        } else {
+            // another state than this flow's: its past moments were like that one, not like this
+            horizon.pool.weights_without(&Expert::OF_ANALOGS)
+        };
         let mut ln_point = middle(&ln_value, &weights);
         let disagreement: f64 = ln_value
             .iter()
@@ -244,4 +276,11 @@ impl Forecaster {
             weights,
         )
     }
+}
+
+/// The newest samples that make up a time, one at least.
+fn newest(samples: &[f64], seconds: f64) -> &[f64] {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
+    let count = (seconds / SAMPLE_S).round().max(1.0) as usize;
+    &samples[samples.len().saturating_sub(count)..]
 }

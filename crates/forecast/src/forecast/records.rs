@@ -81,6 +81,9 @@ impl Forecaster {
             self.cycle.observe(t, record.cwnd_packets);
         }
         self.snd_nxt.push(t, record.snd_nxt_packets);
+        if let Some(packets) = record.snd_nxt_packets {
+            self.bursts.observe(t, packets, self.rtt_s);
+        }
         if matches!(self.rtt_source, RttSource::Assumed | RttSource::Estimated)
             && self
                 .changes

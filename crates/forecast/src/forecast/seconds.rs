@@ -51,6 +51,8 @@ impl Forecaster {
         self.ticks = 0;
         self.samples.clear();
         self.sample_windows.clear();
+        self.analogs.clear();
+        self.bursts.clear();
         self.sum_of_all = (0.0, 0);
         self.refit_until = (REFIT_S / SAMPLE_S) as u32;
         self.ewma = Ewma::default();
@@ -69,7 +71,9 @@ impl Forecaster {
     /// A second is over: sample, resolve, learn, refit, and forecast for later scoring.
     fn tick(&mut self, now_s: f64) {
         let from_s = now_s - SAMPLE_S;
-        self.take_sample(self.truth(from_s, now_s), self.cwnd.mean(from_s, now_s));
+        let sample = self.truth(from_s, now_s);
+        self.analogs.second(sample);
+        self.take_sample(sample, self.cwnd.mean(from_s, now_s));
         if !self.cc.has_law()
             && let Some(usual) = usual_rate(&self.samples)
         {
@@ -99,9 +103,7 @@ impl Forecaster {
             }
             if let Some(shorter) = shorter.last() {
                 (horizon.contest).expect_as(&shorter.contest, shorter.horizon_s);
-                if !self.cc.has_law() {
-                    horizon.pool.expect_as(&shorter.pool);
-                }
+                (horizon.pool).expect_as(&shorter.pool, self.cc.has_law());
             }
             horizon.bands.recut(now_s);
             let early = (beginning.as_ref()).map(|one| self.early(horizon, one, now_s));
@@ -172,7 +174,7 @@ impl Forecaster {
         self.ceiling_packets = self.detector.ceiling_packets(now_s);
         let seen_s = (now_s - self.start_s).min(LOSS_MEMORY_S);
         let loss_gap_s = seen_s / (self.hazard.losses() + 0.5);
-        if !self.cc.has_law() || matches!(self.ablation, Ablation::Law | Ablation::Window) {
+        if !self.cc.has_law() || self.ablation == Ablation::Law || self.ablation.has_no_window() {
             return; // the window is worth what it is worth now, and the past says the rest
         }
         let mut horizons = std::mem::take(&mut self.horizons);

@@ -31,8 +31,24 @@ pub enum Ablation {
     Curve,
     /// The window law and with it the flow's phase, epoch and last maximum: the window stays as it is.
     Law,
-    /// The window too: the pool of models of history alone.
+    /// The comparison with moments of this flow's past.
+    Analogs,
+    /// The window and its law: models of history, and analogs.
     Window,
+    /// All of it: the pool of other authors' models of history alone.
+    WindowAndAnalogs,
+}
+
+impl Ablation {
+    /// Whether nothing may rest on the window.
+    pub(crate) fn has_no_window(self) -> bool {
+        matches!(self, Self::Window | Self::WindowAndAnalogs)
+    }
+
+    /// Whether nothing may rest on analogs.
+    pub(crate) fn has_no_analogs(self) -> bool {
+        matches!(self, Self::Analogs | Self::WindowAndAnalogs)
+    }
 }
 
 /// One record of a flow.

@@ -230,7 +230,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _counted(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    roles = ("best_by_hindsight", "best_overall", "history_pool", "flat_curve", "no_state")
+    roles = ("best_by_hindsight", "best_overall", "history_pool", *NO_OPPONENTS[1:])
     verdicts = {}
     for role in roles:
         compared = [row["compared"][role] for row in rows if role in row["compared"]]
