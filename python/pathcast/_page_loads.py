@@ -373,17 +373,8 @@ def predict_page(
     if curves is not None and engine != "model":
         raise ModelError("a loss curve is for the model, expected engine model")
     paths = source.paths(loads, seed) if isinstance(source, Calibration) else [source] * loads
-    how = _How(
-        scheme,
-        initial_window,
-        slow_start_after_idle,
-        tls,
-        dns_s,
-        certificate_bytes,
-        streams,
-        early_data,
-        browser,
-    )
+    tcp = (scheme, initial_window, slow_start_after_idle)
+    how = _How(*tcp, tls, dns_s, certificate_bytes, streams, early_data, browser)
     if engine == "model":
         found = {one: _modelled(page, one, how, paths, curves, seed) for one in protocols}
         return _chosen(page, scheme, found, engine)
