@@ -22,6 +22,7 @@ from pathcast.exceptions import ModelError
 GRID = [
     Cell("p", Condition(*one)) for one in itertools.product((1, 5), (50, 150, 400), (0, 0.01, 0.05))
 ]
+SIZES = {"p": 1_000_000}
 SPACE = (DEFAULT, Configuration("bbr"), Configuration("cubic", 40, "http/1.1"))
 
 
@@ -223,9 +224,9 @@ def test_bandits_learn_and_their_propensities_are_probabilities():
     worst = float(np.mean(judged.costs().max(axis=1) - judged.costs().min(axis=1)))
     for epsilon in (None, 0.05):
         policy = bandits.Linear(3, epsilon, np.random.default_rng(4))
-        chances = policy.probabilities(0, bandits.context(GRID[0].condition))
+        chances = policy.probabilities(0, bandits.context(GRID[0], 1e6))
         assert chances.sum() == pytest.approx(1) and chances.min() > 0
-        log = bandits.play(policy, [0, 1, 2], judged, 1500, 1)
+        log = bandits.play(policy, [0, 1, 2], judged, SIZES, 1500, 1)
         regret = bandits.regret_by_load(log, judged)
         assert regret[-500:].mean() < 0.5 * regret[:100].mean()
         assert regret[-500:].mean() < 0.4 * worst
@@ -238,19 +239,21 @@ def test_the_log_of_a_bandit_judges_another_policy():
     held = []
     for seed in range(10):
         policy = bandits.Linear(3, 0.6, np.random.default_rng(seed))
-        log = bandits.play(policy, [0, 1, 2], judged, 1500, seed)
+        log = bandits.play(policy, [0, 1, 2], judged, SIZES, 1500, seed)
         found = bandits.off_policy(log, choice, judged)
         held.append([one.low <= truth <= one.high for one in found.values()])
     assert np.mean(held) > 0.7
     # propensities matter: with wrong ones the estimate of the default is off
-    log = bandits.play(bandits.Linear(3, 0.1, np.random.default_rng(1)), [0, 1, 2], judged, 1500, 1)
+    log = bandits.play(
+        bandits.Linear(3, 0.1, np.random.default_rng(1)), [0, 1, 2], judged, SIZES, 1500, 1
+    )
     mean = float(log.log_ms.mean())
     assert abs(mean - truth) > abs(bandits.off_policy(log, choice, judged)["doubly robust"].value - truth)  # fmt: skip
 
 
 def test_bpftunes_rule_takes_bbr_where_more_than_one_segment_in_64_is_lost():
     rule = bandits.Bpftune(("cubic", "bbr"), np.array([0.0, 0.02]), np.array([1e6, 1e6]), [0, 0])
-    seen = bandits.context(GRID[0].condition)
+    seen = bandits.context(GRID[0], 1e6)
     assert rule.probabilities(1, seen).tolist() == [0, 1]
     for _ in range(3):
         assert rule.probabilities(0, seen).tolist() == [1, 0]

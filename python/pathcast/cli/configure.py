@@ -82,6 +82,13 @@ Losses = Annotated[
         max=0.5,
     ),
 ]
+Idle = Annotated[
+    bool | None,
+    typer.Option(
+        "--idle/--no-idle",
+        help="Try TCP without slow start after idle, too. Default: in the simulator alone.",
+    ),
+]
 AtOnce = Annotated[
     int | None, typer.Option(help="Runs of the emulator together. Default: one.", min=1, max=64)
 ]
@@ -101,6 +108,7 @@ def learn(
     bandwidths: Bandwidths = None,
     rtts: Rtts = None,
     losses: Losses = None,
+    idle: Idle = None,
     at_once: AtOnce = None,
     output: KeptIn = FilePath("configurations"),
     as_json: Json = False,
@@ -116,7 +124,7 @@ def learn(
     from pathcast.experiments.pages.configurations.evaluation import model_of
 
     asked = _experiment(
-        pages, output, truth, protocols, schemes, initial_windows, bandwidths, rtts, losses
+        pages, output, truth, protocols, schemes, initial_windows, bandwidths, rtts, losses, idle
     )
     with _bars() as show:
         makes = asked.truth(output, show, at_once)
@@ -159,6 +167,7 @@ def evaluate(
     bandwidths: Bandwidths = None,
     rtts: Rtts = None,
     losses: Losses = None,
+    idle: Idle = None,
     at_once: AtOnce = None,
     output: KeptIn = FilePath("configurations"),
     as_json: Json = False,
@@ -173,7 +182,7 @@ def evaluate(
     from pathcast.experiments.pages.configurations import evaluation, learning, report
 
     asked = _experiment(
-        pages, output, truth, protocols, schemes, initial_windows, bandwidths, rtts, losses
+        pages, output, truth, protocols, schemes, initial_windows, bandwidths, rtts, losses, idle
     )
     cells = asked.judged_cells()
     budget = max(1, int(learning.SHARE * loads * len(asked.configurations)))
@@ -217,6 +226,7 @@ def _experiment(
     bandwidths: list[float] | None,
     rtts: list[float] | None,
     losses: list[float] | None,
+    idle: bool | None,
 ) -> Any:  # noqa: ANN401 - of a module that is imported late
     from pathcast.experiments.pages.configurations import learning
 
@@ -232,6 +242,7 @@ def _experiment(
         bandwidths_mbps=bandwidths,
         rtts_ms=None if rtts is None else [1e3 * one for one in rtts],
         losses=losses,
+        idle=idle,
     )
 
 

@@ -14,26 +14,45 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pathcast.control.learn.grid import DEFAULT, Condition, Configuration
+from pathcast.control.learn.grid import DEFAULT, Cell, Configuration
 from pathcast.control.learn.outcomes import Floats, Interval, Ints, Outcomes
 from pathcast.exceptions import ModelError
 
 #: Draws of the posterior by which Thompson sampling votes.
 _VOTES = 32
 #: The part of all choices that is spread over all arms, so that no propensity is zero.
-_FLOOR = 0.02
-#: Prior variance of weights, and variance of a load's logarithm around them: pages differ by a factor of two.
-_PRIOR, _NOISE = 1.0, 0.25
+_FLOOR = 0.01
+#: Prior variance of weights that all arms share, and of an arm's differences from them.
+_SHARED, _OWN = 100.0, 0.1
+#: Variance of a load's logarithm around them: chance, and what is not linear.
+_NOISE = 0.03
 #: The quantile of a normal distribution for 95 %.
 _Z95 = 1.96
 
 
-def context(condition: Condition) -> Floats:
-    """Return what a bandit sees of a client's condition, about of size one."""
+def context(cell: Cell, size_bytes: float) -> Floats:
+    """Return what a bandit sees of a client and its page, about of size one.
+
+    Args:
+        cell: of which the condition is seen.
+        size_bytes: of the page, which the server knows.
+
+    """
+    condition = cell.condition
     rate = math.log(condition.bandwidth_mbps) / 2
     rtt = math.log(condition.rtt_ms / 150)
-    rough = 4 * math.sqrt(condition.loss)
-    return np.array([1.0, rate, rtt, rough, float(condition.loss > 0), rate * rough, rtt * rough])
+    rough, lossy = 4 * math.sqrt(condition.loss), float(condition.loss > 0)
+    return np.array(
+        [
+            *(1.0, rate, rtt, rough, lossy, math.log(size_bytes / 1e6)),
+            *(rate * rate, rtt * rtt, rate * rtt, rate * rough, rtt * rough),
+            *(rate * lossy, rtt * lossy, rate * rtt * rough),
+        ]
+    )
+
+
+#: How long a context is.
+SIZE = 14
 
 
 class Policy(Protocol):
@@ -48,53 +67,62 @@ class Policy(Protocol):
         ...
 
 
-@dataclass
-class Linear:
-    """Bayesian linear regression of the logarithm of the time, one for each arm; lower is better.
+class _Regression:
+    """Bayesian linear regression, updated load by load (Sherman-Morrison)."""
 
-    Attributes:
+    def __init__(self, variance: float, size: int) -> None:
+        self.inverse: Floats = variance * np.eye(size)
+        self.mean: Floats = np.zeros(size)
+        self._vector: Floats = np.zeros(size)
+
+    def learn(self, seen: Floats, value: float) -> None:
+        gain = self.inverse @ seen
+        self.inverse -= np.outer(gain, gain) / (_NOISE + seen @ gain)
+        self._vector += seen * value / _NOISE
+        self.mean = np.asarray(self.inverse @ self._vector)
+
+
+class Linear:
+    """Regression of the logarithm of the time: what all arms share, and the differences of each; lower is better.
+
+    Args:
         arms: how many.
         epsilon: None: Thompson sampling, by votes of draws from the posterior. Else the part of choices that are spread
             over all arms, while the others take the arm of least mean.
         generator: of the draws.
+        size: of a context.
 
     """
 
-    arms: int
-    epsilon: float | None
-    generator: np.random.Generator
-    _inverse: Floats = field(init=False)
-    _vector: Floats = field(init=False)
-    _mean: Floats = field(init=False)
-    _root: Floats = field(init=False)
-
-    def __post_init__(self) -> None:
-        size = len(context(Condition(1.0, 50.0, 0.0)))
-        self._inverse = np.tile(_PRIOR * np.eye(size), (self.arms, 1, 1))
-        self._vector = np.zeros((self.arms, size))
-        self._mean = np.zeros((self.arms, size))
-        self._root = np.sqrt(self._inverse)
+    def __init__(
+        self, arms: int, epsilon: float | None, generator: np.random.Generator, size: int = SIZE
+    ) -> None:
+        self._epsilon, self._generator = epsilon, generator
+        self._shared = _Regression(_SHARED, size)
+        self._own = [_Regression(_OWN, size) for _ in range(arms)]
+        self._means: Floats = np.zeros((arms, size))
+        self._roots: Floats = np.tile(math.sqrt(_OWN) * np.eye(size), (arms, 1, 1))
 
     def probabilities(self, row: int, seen: Floats) -> Floats:
         """Return the propensities."""
-        if self.epsilon is not None:
-            found = np.full(self.arms, self.epsilon / self.arms)
-            found[int(np.argmin(self._mean @ seen))] += 1 - self.epsilon
+        arms, means = len(self._own), self._means @ seen
+        if self._epsilon is not None:
+            found = np.full(arms, self._epsilon / arms)
+            found[int(np.argmin(means))] += 1 - self._epsilon
             return found
-        spread = np.linalg.norm(np.einsum("aij,i->aj", self._root, seen), axis=1)
-        drawn = self._mean @ seen + spread * self.generator.standard_normal((_VOTES, self.arms))
-        votes = np.bincount(np.argmin(drawn, axis=1), minlength=self.arms) / _VOTES
-        return np.asarray((1 - _FLOOR) * votes + _FLOOR / self.arms)
+        spread = np.linalg.norm(np.einsum("aij,i->aj", self._roots, seen), axis=1)
+        drawn = means + spread * self._generator.standard_normal((_VOTES, arms))
+        votes = np.bincount(np.argmin(drawn, axis=1), minlength=arms) / _VOTES
+        return np.asarray((1 - _FLOOR) * votes + _FLOOR / arms)
 
     def learn(self, row: int, seen: Floats, arm: int, log_ms: float) -> None:
-        """Update the posterior of one arm (Sherman-Morrison)."""
-        inverse = self._inverse[arm]
-        gain = inverse @ seen
-        inverse -= np.outer(gain, gain) / (_NOISE + seen @ gain)
-        self._vector[arm] += seen * log_ms / _NOISE
-        self._mean[arm] = inverse @ self._vector[arm]
-        if self.epsilon is None:
-            self._root[arm] = np.linalg.cholesky(inverse + 1e-12 * np.eye(len(seen)))
+        """Update what is shared, and the differences of one arm from it."""
+        self._shared.learn(seen, log_ms)
+        own = self._own[arm]
+        own.learn(seen, log_ms - float(self._shared.mean @ seen))
+        self._means[arm] = own.mean
+        if self._epsilon is None:
+            self._roots[arm] = np.linalg.cholesky(own.inverse + 1e-12 * np.eye(len(seen)))
 
 
 #: bpftune's tcp_conn tuner, as published: a random arm for so many of all connections, from the fourth on; costs move by
@@ -165,20 +193,28 @@ class Log:
     log_ms: Floats
 
 
-def play(policy: Policy, arms: Sequence[int], outcomes: Outcomes, loads: int, seed: int) -> Log:
+def play(
+    policy: Policy,
+    arms: Sequence[int],
+    outcomes: Outcomes,
+    sizes: Mapping[str, int],
+    loads: int,
+    seed: int,
+) -> Log:
     """Serve clients at random, one load each, by a policy that learns.
 
     Args:
         policy: of these arms.
         arms: columns of the outcomes.
         outcomes: from which times are drawn; cells are the clients.
+        sizes: bytes of each page.
         loads: how many.
         seed: of clients, choices and times.
 
     """
     generator = np.random.default_rng(seed)
     logs = outcomes.log_ms()
-    contexts = [context(cell.condition) for cell in outcomes.cells]
+    contexts = [context(cell, sizes[cell.page]) for cell in outcomes.cells]
     rows = generator.integers(0, len(outcomes.cells), loads)
     samples = generator.integers(0, logs.shape[2], loads)
     drawn = generator.random(loads)
@@ -205,6 +241,7 @@ def compare(
     *,
     loads: int,
     repeats: int,
+    known: Floats | None = None,
 ) -> dict[str, dict[str, Interval]]:
     """Play several policies over the same clients.
 
@@ -214,6 +251,7 @@ def compare(
         sizes: bytes of each page.
         loads: of each play.
         repeats: plays with other seeds.
+        known: costs that were learned before, by which a policy starts; shape cells x configurations.
 
     Returns:
         By policy the mean regret over all loads (`all`) and over the last quarter (`last`), with 95 % intervals of the
@@ -231,8 +269,15 @@ def compare(
     def linear(epsilon: float | None) -> Callable[[int], Policy]:
         return lambda seed: Linear(len(templates), epsilon, np.random.default_rng(1_000 + seed))
 
+    def informed(seed: int) -> Policy:
+        policy = linear(None)(seed)
+        if known is not None:
+            inform(policy, outcomes.cells, sizes, known[:, templates])
+        return policy
+
     policies: dict[str, tuple[Callable[[int], Policy], Sequence[int]]] = {
         "Thompson sampling": (linear(None), templates),
+        "Thompson sampling that starts with what was learned": (informed, templates),
         "epsilon-greedy, 5 %": (linear(0.05), templates),
         "bpftune's rule, one learner": (bpftune([0] * len(losses)), columns),
         "bpftune's rule, one for each client": (bpftune(range(len(losses))), columns),
@@ -240,7 +285,7 @@ def compare(
     found = {}
     for name, (make, arms) in policies.items():
         each = [
-            regret_by_load(play(make(seed), arms, outcomes, loads, seed), outcomes)
+            regret_by_load(play(make(seed), arms, outcomes, sizes, loads, seed), outcomes)
             for seed in range(repeats)
         ]
         found[name] = {
@@ -248,6 +293,14 @@ def compare(
             "last": _over_repeats([float(np.mean(one[-max(1, loads // 4) :])) for one in each]),
         }
     return found
+
+
+def inform(policy: Policy, cells: Sequence[Cell], sizes: Mapping[str, int], costs: Floats) -> None:
+    """Let a policy learn costs as if they were loads: one of each arm in each cell."""
+    for row, cell in enumerate(cells):
+        seen = context(cell, sizes[cell.page])
+        for arm, cost in enumerate(costs[row]):
+            policy.learn(row, seen, arm, float(cost))
 
 
 def _schemes(configurations: Sequence[Configuration]) -> tuple[str, ...]:
@@ -261,7 +314,8 @@ def _schemes(configurations: Sequence[Configuration]) -> tuple[str, ...]:
 def _over_repeats(means: Sequence[float]) -> Interval:
     """A mean of logarithms as a part, with its interval over repeats."""
     values = np.expm1(np.asarray(means))
-    error = _Z95 * values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    spread = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+    error = _Z95 * spread / math.sqrt(len(values))
     mean = float(values.mean())
     return Interval(mean, mean - error, mean + error)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from pathcast.control.learn.grid import FEATURES, Cell, Condition
 from pathcast.control.learn.outcomes import Floats
 from pathcast.control.learn.trees import Fit, choose
@@ -75,13 +73,3 @@ def of_tree(fit: Fit, cells: Sequence[Cell], costs: Floats, count: int) -> Choos
         return [choose(tree, cells[row].condition) for row in held_out]
 
     return chooser
-
-
-def held_out_cost(fit: Fit, cells: Sequence[Cell], costs: Floats, count: int) -> float:
-    """Return the mean regret of a kind of tree on held-out conditions, by which a kind is chosen."""
-    folds = by_condition(cells)
-    if len(folds) < 2:
-        return float("nan")
-    choice = held_out_choices(folds, of_tree(fit, cells, costs, count), len(cells))
-    rows = np.arange(len(cells))
-    return float(np.mean(costs[rows, choice] - costs.min(axis=1)))

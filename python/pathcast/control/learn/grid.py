@@ -81,8 +81,15 @@ def space(
     protocols: Sequence[str] = PROTOCOLS,
     schemes: Sequence[str] = SCHEMES,
     initial_windows: Sequence[int] = INITIAL_WINDOWS,
+    idle: bool = True,
 ) -> tuple[Configuration, ...]:
     """Return all configurations whose knobs do something, the default first.
+
+    Args:
+        protocols: versions of HTTP.
+        schemes: congestion controls.
+        initial_windows: packets.
+        idle: whether TCP without slow start after idle is in it.
 
     Raises:
         ModelError: a protocol or scheme that the space does not have, or a window out of 1 to 1000.
@@ -95,7 +102,8 @@ def space(
     for window in initial_windows:
         if not 1 <= window <= 1000:
             raise ModelError(f"got initial window {window}; expected 1 to 1000 packets")
-    product = itertools.product(schemes, initial_windows, protocols, (True, False))
+    restarts = (True, False) if idle else (True,)
+    product = itertools.product(schemes, initial_windows, protocols, restarts)
     found = [one for values in product if (one := Configuration(*values)).is_live]
     return (DEFAULT, *(one for one in dict.fromkeys(found) if one != DEFAULT))
 

@@ -16,6 +16,7 @@ from pathcast.experiments.engine.case import Attempt, Passed, fingerprint
 from pathcast.experiments.engine.store import Store
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.pages import server
+from pathcast.experiments.pages.apart import in_own_network
 from pathcast.experiments.pages.benchmark import wait_for_quiet, wrong
 from pathcast.experiments.pages.browser import Browser, BrowserError, chromium
 from pathcast.experiments.pages.configurations.simulated import written
@@ -31,7 +32,7 @@ PROTOCOLS = ("http/1.1", "h2")
 #: A load that takes longer is given up, and counts as this many seconds.
 LONGEST_S = 90.0
 #: How long a load waits for a quiet machine at most, in seconds.
-_QUIET_S = 2.0
+_QUIET_S = 1.0
 #: Seconds that start servers and browser, and what a load takes beside its bytes.
 _START_S, _LOAD_S = 5.0, 2.0
 #: The page that warms the browser up.
@@ -99,7 +100,7 @@ class EmulatedCase:
         report: dict[str, object] = {"valid": True, "knobs": {}}
         with tempfile.TemporaryDirectory(prefix="pathcast-pages-") as name:
             try:
-                why = self._session(FilePath(name), times, report, progress)
+                why = in_own_network(lambda: self._session(FilePath(name), times, report, progress))
             except BrowserError as error:
                 # a busy machine may starve it
                 why = str(error)

@@ -93,6 +93,7 @@ def evaluate(
         "rows": outcomes.to_rows(),
         "not_sure": float(np.mean([len(those) > 1 for those in outcomes.tied()])),
         "knobs": _knobs(outcomes),
+        "one_knob": _one_knob(made, judged),
         "coverage": _coverage(judged, best),
         "choices": _choices(made, judged, pages, count, with_extra),
         "by_templates": _by_templates(made, judged, with_extra),
@@ -102,7 +103,7 @@ def evaluate(
     found["model"] = model.to_dict()
     if learned is not None:
         found["learner"] = _learner(learned, outcomes, judged, best, count)
-    found["online"] = _online(made, judged, pages, tree)
+    found["online"] = _online(made, judged, pages, count)
     return found
 
 
@@ -132,6 +133,19 @@ def _knobs(outcomes: Outcomes) -> list[dict[str, Any]]:
             }
         )
     return sorted(found, key=lambda row: -row["p95_change"])
+
+
+def _one_knob(made: Outcomes, judged: Outcomes) -> dict[str, Any]:
+    """What the best configuration gains that differs from the default in one knob alone, or in those of TCP."""
+    of_tcp = {"scheme", "initial_window", "slow_start_after_idle"}
+    parts = {name: {name} for name in vars(DEFAULT)} | {"all of TCP": of_tcp}
+    found = {}
+    for name, knobs in parts.items():
+        some = [one for one in made.configurations if set(one.differs_from(DEFAULT)) <= knobs]
+        if len(some) > 1:
+            best = made.columns(some).best()
+            found[name] = _intervals(quantiles_of_gain(judged.columns(some), best))
+    return found
 
 
 def _coverage(judged: Outcomes, best: Sequence[int]) -> dict[str, Any]:
@@ -256,20 +270,20 @@ def _learner(
     return found
 
 
-def _online(made: Outcomes, judged: Outcomes, pages: Pages, tree: trees.Node) -> dict[str, Any]:
+def _online(made: Outcomes, judged: Outcomes, pages: Pages, count: int) -> dict[str, Any]:
     """Bandits beside each other, and what the log of one says of policies that it did not follow."""
     costs = made.costs()
     arms = trees.templates(costs, min(_ARMS, costs.shape[1]))
     try:
         played = bandits.compare(
-            judged, arms, pages.sizes, loads=_BANDIT_LOADS, repeats=_BANDIT_REPEATS
+            judged, arms, pages.sizes, loads=_BANDIT_LOADS, repeats=_BANDIT_REPEATS, known=costs
         )
     except PathcastError as error:
         return {"not_played": str(error)}
     policy = bandits.Linear(len(arms), None, np.random.default_rng(1))
-    log = bandits.play(policy, arms, judged, _BANDIT_LOADS, 1)
+    log = bandits.play(policy, arms, judged, pages.sizes, _BANDIT_LOADS, 1)
     tree = trees.exact(
-        [cell.condition for cell in made.cells], costs[:, arms], min(TEMPLATES, len(arms))
+        [cell.condition for cell in made.cells], costs[:, arms], min(count, len(arms))
     )
     targets = {
         "tree": [arms[trees.choose(tree, cell.condition)] for cell in made.cells],

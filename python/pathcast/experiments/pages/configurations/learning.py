@@ -79,6 +79,7 @@ def experiment(
     bandwidths_mbps: Sequence[float] | None = None,
     rtts_ms: Sequence[float] | None = None,
     losses: Sequence[float] | None = None,
+    idle: bool | None = None,
 ) -> Experiment:
     """Read pages, write their replicas, and make the grid.
 
@@ -92,6 +93,8 @@ def experiment(
         bandwidths_mbps: None: 1 and 5, and 0.3 for the smallest page.
         rtts_ms: None: 50, 150 and 400.
         losses: None: 0, 1, 2.5 and 5 %.
+        idle: whether TCP without slow start after idle is in the space; None: in the simulator alone, where it changes
+            little (docs/results/configurations.md).
 
     Raises:
         PathcastError: a page cannot be read, two have one name, or a value is not valid.
@@ -108,7 +111,10 @@ def experiment(
             replicas[name] = replica_of(page, folder)
     of_world = grid.PROTOCOLS if world is World.SIMULATOR else emulated.PROTOCOLS
     configurations = grid.space(
-        protocols or of_world, schemes or grid.SCHEMES, initial_windows or grid.INITIAL_WINDOWS
+        protocols or of_world,
+        schemes or grid.SCHEMES,
+        initial_windows or grid.INITIAL_WINDOWS,
+        world is World.SIMULATOR if idle is None else idle,
     )
     cells = grid.cells(
         {name: one.page.body_bytes for name, one in replicas.items()},

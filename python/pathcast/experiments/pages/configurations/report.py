@@ -149,6 +149,15 @@ def _tables(found: Mapping[str, Any]) -> Iterator[_Table]:
             ],
         )
     yield _Table(
+        "one-knob",
+        "What knobs gain over the default alone",
+        ["knob", "median over cells", "95th percentile"],
+        [
+            [name, *(_percent(one[key]) for key in ("median", "p95"))]
+            for name, one in found["one_knob"].items()
+        ],
+    )
+    yield _Table(
         "knobs",
         "What each knob changes alone",
         ["knob", "pairs", "median change", "95th percentile"],
