@@ -129,7 +129,8 @@ def learn(
     with _bars() as show:
         makes = asked.truth(output, show, at_once)
         with makes.store.locked():
-            found = learning.learn(asked, makes, asked.cells, budget)
+            before = learning.prior(asked, makes, asked.cells)
+            found = learning.learn(asked, makes, asked.cells, budget, before)
     model, tree = model_of(asked.cells, found.costs, asked.configurations, templates)
     file = output / "model.json"
     write_beside(file, model.to_json())
@@ -190,9 +191,15 @@ def evaluate(
         makes = asked.truth(output, show, at_once)
         with makes.store.locked():
             outcomes = makes.brute_force(cells, asked.configurations, loads)
-            learned = learning.learn(asked, makes, cells, budget)
+            before = learning.prior(asked, makes, cells)
+            learned = learning.learn(asked, makes, cells, budget, before)
     found = evaluation.evaluate(
-        outcomes, asked.pages, learned=learned, count=templates, with_extra=_has_extra()
+        outcomes,
+        asked.pages,
+        learned=learned,
+        before=before,
+        count=templates,
+        with_extra=_has_extra(),
     )
     found |= {"truth": truth.value, "command": sys.argv[1:]}
     written = report.write(output, found)

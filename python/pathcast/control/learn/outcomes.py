@@ -140,27 +140,39 @@ def gains(judged: Outcomes, choice: Sequence[int]) -> Floats:
     return np.asarray(1 - np.exp(costs[rows, np.asarray(choice)] - costs[:, judged.default]))
 
 
-def resampled(judged: Outcomes, statistic: Callable[[Floats], float]) -> Interval:
-    """A statistic of the costs with its 95 % interval, over cells and loads drawn anew.
+#: From times of cells (logarithms): of the choices that are asked for, by name, shape of each cells.
+Statistics = Callable[[dict[str, Floats]], dict[str, float]]
+
+
+def resampled(
+    judged: Outcomes, choices: Mapping[str, Sequence[int]], statistics: Statistics
+) -> dict[str, Interval]:
+    """Return statistics of choices with 95 % intervals, over cells and loads drawn anew.
 
     Args:
         judged: the loads.
-        statistic: receives rows of cells, each the number of the cell and then its costs by configuration.
+        choices: a column for each cell, by name.
+        statistics: receives the costs of each choice, by name.
 
     """
-    logs = judged.log_ms()
-    rows, _, loads = logs.shape
-    generator = np.random.default_rng(_SEED)
-    numbers = np.arange(rows, dtype=float)[:, None]
-    value = statistic(np.hstack([numbers, judged.costs()]))
-    found = []
-    for _ in range(COPIES):
-        cells = generator.integers(0, rows, rows)
-        drawn = generator.integers(0, loads, loads)
-        costs = np.nanmean(logs[:, :, drawn], axis=2)
-        found.append(statistic(np.hstack([numbers, costs])[cells]))
-    low, high = np.nanquantile(found, [0.025, 0.975])
-    return Interval(float(value), float(low), float(high))
+    rows, _, loads = judged.ms.shape
+    at, generator = np.arange(rows), np.random.default_rng(_SEED)
+    every = judged.log_ms()
+    logs = np.stack([every[at, np.asarray(columns)] for columns in choices.values()])
+
+    def of(cells: Ints, drawn: Ints) -> dict[str, float]:
+        costs = np.nanmean(logs[:, :, drawn], axis=2)[:, cells]
+        return statistics(dict(zip(choices, costs, strict=True)))
+
+    value = of(at, np.arange(loads))
+    cells = generator.integers(0, rows, (COPIES, rows))
+    drawn = generator.integers(0, loads, (COPIES, loads))
+    copies = [of(*pair) for pair in zip(cells, drawn, strict=True)]
+    found = {}
+    for name, one in value.items():
+        low, high = np.nanquantile([copy[name] for copy in copies], [0.025, 0.975])
+        found[name] = Interval(float(one), float(low), float(high))
+    return found
 
 
 def judge(judged: Outcomes, choice: Sequence[int], best: Sequence[int]) -> dict[str, Interval]:
@@ -177,47 +189,30 @@ def judge(judged: Outcomes, choice: Sequence[int], best: Sequence[int]) -> dict[
         `kept`: the share of the best's gain that the choice has.
 
     """
-    chosen, ideal, default = np.asarray(choice), np.asarray(best), judged.default
 
-    def parts(rows: Floats) -> tuple[Floats, Floats, Floats]:
-        numbers = rows[:, 0].astype(int)
-        costs, at = rows[:, 1:], np.arange(len(rows))
-        return costs[at, chosen[numbers]], costs[at, ideal[numbers]], costs[:, default]
+    def statistics(costs: dict[str, Floats]) -> dict[str, float]:
+        ours, least, plain = costs["choice"], costs["best"], costs["default"]
+        gain, most = (float(np.mean(1 - np.exp(one - plain))) for one in (ours, least))
+        return {
+            "regret": float(np.expm1(np.mean(ours - least))),
+            "gain": gain,
+            "kept": gain / most if most > 0 else math.nan,
+        }
 
-    def regret(rows: Floats) -> float:
-        ours, least, _ = parts(rows)
-        return float(np.expm1(np.mean(ours - least)))
-
-    def gain(rows: Floats) -> float:
-        ours, _, plain = parts(rows)
-        return float(np.mean(1 - np.exp(ours - plain)))
-
-    def kept(rows: Floats) -> float:
-        ours, least, plain = parts(rows)
-        most = float(np.mean(1 - np.exp(least - plain)))
-        return float(np.mean(1 - np.exp(ours - plain))) / most if most > 0 else math.nan
-
-    return {
-        "regret": resampled(judged, regret),
-        "gain": resampled(judged, gain),
-        "kept": resampled(judged, kept),
-    }
+    plain = [judged.default] * len(judged.cells)
+    return resampled(judged, {"choice": choice, "best": best, "default": plain}, statistics)
 
 
 def quantiles_of_gain(judged: Outcomes, best: Sequence[int]) -> dict[str, Interval]:
     """Median and 95th percentile over cells of what the best gains over the default (the seed's figure 3)."""
-    ideal, default = np.asarray(best), judged.default
 
-    def at(level: float) -> Callable[[Floats], float]:
-        def statistic(rows: Floats) -> float:
-            numbers = rows[:, 0].astype(int)
-            costs = rows[:, 1:]
-            ours = costs[np.arange(len(rows)), ideal[numbers]]
-            return float(np.quantile(1 - np.exp(ours - costs[:, default]), level))
+    def statistics(costs: dict[str, Floats]) -> dict[str, float]:
+        gain = 1 - np.exp(costs["best"] - costs["default"])
+        median, p95 = np.quantile(gain, [0.5, 0.95])
+        return {"median": float(median), "p95": float(p95)}
 
-        return statistic
-
-    return {"median": resampled(judged, at(0.5)), "p95": resampled(judged, at(0.95))}
+    plain = [judged.default] * len(judged.cells)
+    return resampled(judged, {"best": best, "default": plain}, statistics)
 
 
 def of_tables(

@@ -10,7 +10,7 @@ import numpy as np
 
 from pathcast.control.learn import bandits, crossed, trees
 from pathcast.control.learn.grid import DEFAULT, Cell, Configuration
-from pathcast.control.learn.halving import Learned
+from pathcast.control.learn.halving import Learned, Prior
 from pathcast.control.learn.model import Model
 from pathcast.control.learn.outcomes import (
     Floats,
@@ -65,6 +65,7 @@ def evaluate(
     pages: Pages,
     *,
     learned: Learned | None = None,
+    before: Prior | None = None,
     count: int = TEMPLATES,
     with_extra: bool = True,
 ) -> dict[str, Any]:
@@ -76,6 +77,7 @@ def evaluate(
         outcomes: brute force: loads of every cell by every configuration.
         pages: what is known of them.
         learned: what halving found in the same cells; None: not run.
+        before: what cheap loads say of the same cells; None: not asked.
         count: templates of the model.
         with_extra: whether CART and gradient boosting are tried, which scikit-learn has.
 
@@ -103,6 +105,8 @@ def evaluate(
     found["model"] = model.to_dict()
     if learned is not None:
         found["learner"] = _learner(learned, outcomes, judged, best, count)
+    if before is not None:
+        found["cheap"] = _cheap(before, outcomes, judged, best)
     found["online"] = _online(made, judged, pages, count)
     return found
 
@@ -268,6 +272,20 @@ def _learner(
         )
         found["tree_held_out"] = _intervals(judge(judged, choice, best))
     return found
+
+
+def _cheap(
+    before: Prior, outcomes: Outcomes, judged: Outcomes, best: Sequence[int]
+) -> dict[str, Any]:
+    """How well cheap loads rank: their choice, and by how much they differ from true ones within cells."""
+    gaps = outcomes.costs() - before.costs
+    gaps -= np.median(gaps, axis=1, keepdims=True)
+    choice = [int(one) for one in np.argmin(before.costs, axis=1)]
+    return {
+        "choice": _intervals(judge(judged, choice, best)),
+        "differs": float(gaps.std()),
+        "differs_p95": float(np.quantile(np.abs(gaps), 0.95)),
+    }
 
 
 def _online(made: Outcomes, judged: Outcomes, pages: Pages, count: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 
 from pathcast.control.learn import grid
 from pathcast.control.learn.grid import Cell, Configuration
-from pathcast.control.learn.halving import Learned, halve
+from pathcast.control.learn.halving import Learned, Prior, halve
 from pathcast.control.learn.outcomes import Outcomes
 from pathcast.exceptions import PathcastError
 from pathcast.experiments.engine.world import World
@@ -126,13 +126,31 @@ def experiment(
     return Experiment(replicas, tuple(cells), configurations, world)
 
 
-def learn(
+def prior(
     asked: Experiment,
     truth: Truth,
     cells: Sequence[Cell],
-    budget: int,
-    *,
     progress: Callable[[float], None] | None = None,
+) -> Prior:
+    """Return what cheap loads say: formulas before simulated loads, simulated loads before emulated ones.
+
+    Args:
+        asked: what is learned.
+        truth: makes true loads; its store, which keeps simulated loads too, is locked.
+        cells: where.
+        progress: receives the part of the loads by formulas that is done.
+
+    Raises:
+        PathcastError: a load cannot be made here.
+
+    """
+    if asked.world is World.SIMULATOR:
+        return cheap.by_formulas(cells, asked.configurations, asked.graphs, progress)
+    return cheap.by_simulator(simulated(asked, truth, cells), cells)
+
+
+def learn(
+    asked: Experiment, truth: Truth, cells: Sequence[Cell], budget: int, before: Prior
 ) -> Learned:
     """Rank by cheap loads, and decide by true ones.
 
@@ -141,17 +159,13 @@ def learn(
         truth: makes true loads; its store is locked.
         cells: where.
         budget: true loads in each cell.
-        progress: receives the part of the cheap loads by formulas that is done.
+        before: what cheap loads say.
 
     Raises:
         PathcastError: a load cannot be made here.
 
     """
-    if asked.world is World.SIMULATOR:
-        prior = cheap.by_formulas(cells, asked.configurations, asked.graphs, progress)
-    else:
-        prior = cheap.by_simulator(simulated(asked, truth, cells), cells)
-    return halve(cells, asked.configurations, prior, truth.learn, budget)
+    return halve(cells, asked.configurations, before, truth.learn, budget)
 
 
 def simulated(asked: Experiment, truth: Truth, cells: Sequence[Cell]) -> Outcomes:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from pathcast import __version__
 from pathcast.experiments.engine import page
@@ -25,7 +26,6 @@ OPEN = (
     "BBR skips slow start after idle, and QUIC has no such knob: the space has neither combination.",
     "Compression, image quality and other content knobs are not measured: replicas have the bytes of the originals.",
     "Time of day is not measured: conditions here do not change while a page loads.",
-    "The cost of changing a template on a running server is not measured here: each load opens new connections.",
 )
 
 
@@ -41,6 +41,7 @@ def write(folder: FilePath, found: Mapping[str, Any]) -> FilePath:
     """
     pictures = {
         "gains": _gains(found["gains"]),
+        "top_four": _top_four(found["coverage"]),
         "tree": _tree(found["model"]["tree"]),
         "templates": _by_templates(found["by_templates"]),
     }
@@ -89,6 +90,12 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
                 else "."
             )
         )
+    if "cheap" in found:
+        one = found["cheap"]
+        yield (
+            f"Cheap loads alone choose with a regret of {_percent(one['choice']['regret'])}. Within a cell they differ from "
+            f"true loads by {one['differs']:.1%} (standard deviation of the logarithm)."
+        )
     yield f"In {found['not_sure']:.0%} of the cells several configurations may be the best one (95 %)."
 
 
@@ -123,7 +130,7 @@ def _tables(found: Mapping[str, Any]) -> Iterator[_Table]:
     shares = {one["name"]: f"{one['share']:.1%}" for one in coverage["best"]}
     yield _Table(
         "top-four",
-        "Figure 4: the configurations that are best most often, and where each beats each other most",
+        "Where each of those configurations beats each other most",
         ["configuration", "best in", "beats", "by at most", "where", "sooner in cells"],
         [
             [
@@ -210,6 +217,44 @@ def _gains(gains: Sequence[float]) -> str:
         axes.set(xlabel="best sooner than default (%)", ylabel="share of cells", ylim=(0, 1.02))
 
     return plots.svg(6.2, 3.6, draw)
+
+
+def _top_four(coverage: Mapping[str, Any]) -> str:
+    """Figure 4: by how much each of the configurations that are best most often beats each other one at most, and where."""
+    best = coverage["best"]
+    names = [one["name"] for one in best]
+    pairs = {(one["better"], one["than"]): one for one in coverage["pairs"]}
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for row, better in enumerate(names):
+            for column, than in enumerate(names):
+                one = pairs.get((better, than))
+                if one is None:
+                    shown, strength = f"best in\n{best[row]['share']:.1%}\nof the cells", 0.0
+                else:
+                    mbps, rtt, loss = one["condition"].split("-", 2)
+                    where = f"{mbps.removesuffix('mbps')} Mbit/s, {rtt.removesuffix('ms')} ms"
+                    shown = f"{one['by']:.1%}\n{where}\nloss {float(loss):.1%}"
+                    strength = min(1.0, max(0.0, one["by"]))
+                face = "#f4f1e6" if one is None else plots.BLUE
+                axes.add_patch(
+                    Rectangle(
+                        (column - 0.47, row - 0.47), 0.94, 0.94, facecolor=face,
+                        alpha=1.0 if one is None else 0.08 + 0.5 * strength,
+                    )
+                )  # fmt: skip
+                axes.text(column, row, shown, ha="center", va="center", fontsize=8, color="#1b1f27")
+        axes.set(
+            xlim=(-0.5, len(names) - 0.5), ylim=(len(names) - 0.5, -0.5),
+            xticks=range(len(names)), yticks=range(len(names)), xticklabels=names, yticklabels=names,
+            xlabel="is slower, by at most", ylabel="loads sooner",
+        )  # fmt: skip
+        axes.grid(visible=False)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+
+    return plots.svg(1.6 + 1.45 * len(names), 0.9 + 0.85 * len(names), draw)
 
 
 def _by_templates(rows: Sequence[Mapping[str, Any]]) -> str:
