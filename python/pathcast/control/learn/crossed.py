@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pathcast.control.learn.grid import FEATURES, Cell, Condition
+from pathcast.control.learn.grid import FEATURES, Cell
 from pathcast.control.learn.outcomes import Floats
 from pathcast.control.learn.trees import Fit, choose
 
@@ -31,7 +31,12 @@ class Fold:
 
 def by_condition(cells: Sequence[Cell]) -> list[Fold]:
     """Return a fold for each condition, with all pages."""
-    return list(_folds(cells, lambda condition: condition.name))
+    return list(_folds(cells, lambda cell: cell.condition.name))
+
+
+def by_page(cells: Sequence[Cell]) -> list[Fold]:
+    """Return a fold for each page; none if there is one page alone."""
+    return list(_folds(cells, lambda cell: f"page {cell.page}"))
 
 
 def by_value(cells: Sequence[Cell]) -> list[Fold]:
@@ -39,15 +44,15 @@ def by_value(cells: Sequence[Cell]) -> list[Fold]:
     found: list[Fold] = []
     for feature, name in enumerate(FEATURES):
 
-        def named(condition: Condition, feature: int = feature, name: str = name) -> str:
-            return f"{name} {condition.features[feature]:g}"
+        def named(cell: Cell, feature: int = feature, name: str = name) -> str:
+            return f"{name} {cell.condition.features[feature]:g}"
 
         found += _folds(cells, named)
     return found
 
 
-def _folds(cells: Sequence[Cell], named: Callable[[Condition], str]) -> Iterator[Fold]:
-    names = [named(cell.condition) for cell in cells]
+def _folds(cells: Sequence[Cell], named: Callable[[Cell], str]) -> Iterator[Fold]:
+    names = [named(cell) for cell in cells]
     for name in dict.fromkeys(names):
         held_out = tuple(row for row, one in enumerate(names) if one == name)
         trained = tuple(row for row, one in enumerate(names) if one != name)

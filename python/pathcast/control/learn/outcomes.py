@@ -203,15 +203,24 @@ def judge(judged: Outcomes, choice: Sequence[int], best: Sequence[int]) -> dict[
     return resampled(judged, {"choice": choice, "best": best, "default": plain}, statistics)
 
 
-def quantiles_of_gain(judged: Outcomes, best: Sequence[int]) -> dict[str, Interval]:
-    """Median and 95th percentile over cells of what the best gains over the default (the seed's figure 3)."""
+def quantiles_of_gain(
+    judged: Outcomes, best: Sequence[int], over: int | None = None
+) -> dict[str, Interval]:
+    """Median and 95th percentile over cells of what the best gains (the seed's figure 3).
+
+    Args:
+        judged: loads that the best was not chosen by.
+        best: a column for each cell.
+        over: the column that it is compared with; None: the default.
+
+    """
 
     def statistics(costs: dict[str, Floats]) -> dict[str, float]:
         gain = 1 - np.exp(costs["best"] - costs["default"])
         median, p95 = np.quantile(gain, [0.5, 0.95])
         return {"median": float(median), "p95": float(p95)}
 
-    plain = [judged.default] * len(judged.cells)
+    plain = [judged.default if over is None else over] * len(judged.cells)
     return resampled(judged, {"best": best, "default": plain}, statistics)
 
 

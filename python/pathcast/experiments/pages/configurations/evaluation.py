@@ -29,6 +29,8 @@ TEMPLATES = 4
 _ARMS = 8
 #: Loads of each play of a bandit, and plays.
 _BANDIT_LOADS, _BANDIT_REPEATS = 2000, 10
+#: What the seed's servers do unless they are configured: Apache on Ubuntu 16 has HTTP/1.1.
+PAPERS = Configuration(protocol="http/1.1")
 #: Configurations that figure 4 shows.
 _SHOWN = 4
 #: Kinds of trees, by name.
@@ -106,7 +108,7 @@ def evaluate(
     if learned is not None:
         found["learner"] = _learner(learned, outcomes, judged, best, count)
     if before is not None:
-        found["cheap"] = _cheap(before, outcomes, judged, best)
+        found["cheap"] = _cheap(before, outcomes, judged, best, count)
     found["online"] = _online(made, judged, pages, count)
     return found
 
@@ -149,6 +151,17 @@ def _one_knob(made: Outcomes, judged: Outcomes) -> dict[str, Any]:
         if len(some) > 1:
             best = made.columns(some).best()
             found[name] = _intervals(quantiles_of_gain(judged.columns(some), best))
+    if PAPERS in made.configurations:
+        columns = [
+            number
+            for number, one in enumerate(made.configurations)
+            if one.protocol == PAPERS.protocol
+        ]
+        least = np.argmin(made.costs()[:, columns], axis=1)
+        of_paper = quantiles_of_gain(
+            judged, [columns[one] for one in least], made.configurations.index(PAPERS)
+        )
+        found["all of TCP, by HTTP/1.1 over its default"] = _intervals(of_paper)
     return found
 
 
@@ -206,7 +219,7 @@ def _choices(
             ways["gradient boosting"] = crossed.held_out_choices(folds, _ceiling(made, pages), rows)
     found = {name: _intervals(judge(judged, choice, best)) for name, choice in ways.items()}
     by_value = {}
-    for fold in crossed.by_value(cells):
+    for fold in (*crossed.by_value(cells), *crossed.by_page(cells)):
         chooser = crossed.of_tree(trees.exact, cells, costs, count)
         choice = chooser(fold.trained, fold.held_out)
         part = judged.rows(fold.held_out)
@@ -275,14 +288,18 @@ def _learner(
 
 
 def _cheap(
-    before: Prior, outcomes: Outcomes, judged: Outcomes, best: Sequence[int]
+    before: Prior, outcomes: Outcomes, judged: Outcomes, best: Sequence[int], count: int
 ) -> dict[str, Any]:
     """How well cheap loads rank: their choice, and by how much they differ from true ones within cells."""
     gaps = outcomes.costs() - before.costs
     gaps -= np.median(gaps, axis=1, keepdims=True)
     choice = [int(one) for one in np.argmin(before.costs, axis=1)]
+    cells, folds = judged.cells, crossed.by_condition(judged.cells)
+    chooser = crossed.of_tree(trees.exact, cells, before.costs, count)
+    by_tree = crossed.held_out_choices(folds, chooser, len(cells)) if len(folds) > 1 else choice
     return {
         "choice": _intervals(judge(judged, choice, best)),
+        "tree_held_out": _intervals(judge(judged, by_tree, best)),
         "differs": float(gaps.std()),
         "differs_p95": float(np.quantile(np.abs(gaps), 0.95)),
     }

@@ -144,7 +144,7 @@ def _tables(found: Mapping[str, Any]) -> Iterator[_Table]:
     )
     for key, title in (
         ("held_out_condition", "Choices on conditions that they were not trained on"),
-        ("held_out_value", "The tree where a value is held out"),
+        ("held_out_value", "The tree where a value or a page is held out"),
     ):
         yield _Table(
             key.replace("_", "-"),
