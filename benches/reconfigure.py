@@ -57,7 +57,10 @@ def main():
 
 def shown(seconds):
     """Median and greatest, in milliseconds."""
-    return {"median": round(1e3 * statistics.median(seconds), 1), "max": round(1e3 * max(seconds), 1)}
+    return {
+        "median": round(1e3 * statistics.median(seconds), 1),
+        "max": round(1e3 * max(seconds), 1),
+    }
 
 
 if __name__ == "__main__":
