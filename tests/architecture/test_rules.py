@@ -19,6 +19,7 @@ PYTHON = ROOT / "python"
 MAY_USE = {
     "base": set(),
     "path": {"base"},
+    "agent": {"netns", "probe"},
     "netns": set(),
     "kernel-schemes": set(),
     "window-law": set(),
