@@ -19,7 +19,7 @@ PYTHON = ROOT / "python"
 MAY_USE = {
     "base": set(),
     "path": {"base"},
-    "agent": {"netns", "probe"},
+    "agent": {"control", "netns", "probe"},
     "netns": set(),
     "kernel-schemes": set(),
     "window-law": set(),

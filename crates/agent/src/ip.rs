@@ -52,7 +52,7 @@ mod tests {
         );
         assert_eq!(run(&["cat"], Some("x\ny")).unwrap(), "x\ny");
         let error = run(&["ls", "/no/such/file"], None).unwrap_err().to_string();
-        assert!(error.contains("/no/such/file: No such file"), "{error}");
+        assert!(error.contains("/no/such/file': No such file"), "{error}");
         assert!(run(&["/no/such/program"], None).is_err());
         assert!(run(&[], None).is_err());
     }

@@ -244,8 +244,8 @@ fn listeners() -> Vec<Knob> {
         knob(
             "http_version",
             "http",
-            values(["h1", "h2"]),
-            "h1",
+            values(["http/1.1", "h2"]),
+            "http/1.1",
             "nginx: listen … http2; the router's pool",
             "ALPN of a connection to the pool",
         ),
