@@ -4,6 +4,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,8 @@ class Net:
         command("ip", "netns", "add", name)
         self.made.append(name)
         command("ip", "-n", name, "link", "set", "lo", "up")
+        words = "net.ipv6.conf.default.accept_dad=0", "net.ipv6.conf.default.router_solicitations=0"
+        command("ip", "netns", "exec", name, "sysctl", "-qw", *words)
         return name
 
     def pair(self, one, two, addresses_one, addresses_two):
@@ -54,12 +57,16 @@ class Net:
             (one, devices[0], addresses_one),
             (two, devices[1], addresses_two),
         ):
-            # no address that comes later by itself
-            command("ip", "-n", namespace, "link", "set", device, "addrgenmode", "none")
             for address in addresses:
                 nodad = ["nodad"] if ":" in address else []
                 command("ip", "-n", namespace, "address", "add", address, "dev", device, *nodad)
             command("ip", "-n", namespace, "link", "set", device, "up")
+        for namespace, device in zip((one, two), devices, strict=True):
+            words = "ip", "-n", namespace, "-6", "route", "show", "table", "all", "dev", device
+            deadline = time.monotonic() + 10
+            while "fe80::" not in (shown := command(*words)) or "ff00::/8" not in shown:
+                assert time.monotonic() < deadline, shown
+                time.sleep(0.02)
         return devices
 
     def start(self, namespace, *words, **options):

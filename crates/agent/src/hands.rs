@@ -99,8 +99,8 @@ pub(crate) fn ask_haproxy(socket: &Path, command: &str) -> io::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(command.as_bytes())?;
-        stream.write_all(b"\n")?;
+        // in one piece: it may answer and close as soon as it has a line
+        stream.write_all(format!("{command}\n").as_bytes())?;
         let mut bytes = Vec::new();
         stream.take(MOST_BYTES).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).trim().to_string())

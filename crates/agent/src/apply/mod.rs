@@ -168,7 +168,7 @@ impl Applier {
             forward::check(&hands, plan, &self.settings, forward).map_err(at)?;
         }
         let usual = self.usual_pool().to_string();
-        let mut map = match &self.settings.haproxy {
+        let map = match &self.settings.haproxy {
             Some(haproxy) => Some((
                 haproxy,
                 haproxy::prepare(&hands, haproxy, plan, &usual).map_err(at)?,
@@ -209,8 +209,8 @@ impl Applier {
                 }
             }
             // the last part: nothing after it can fail
-            match map.take() {
-                Some((haproxy, prepared)) => haproxy::commit(&hands, haproxy, &prepared),
+            match &map {
+                Some((haproxy, prepared)) => haproxy::commit(&hands, haproxy, prepared),
                 None => Ok(()),
             }
         })();
