@@ -4,13 +4,17 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from wire import Wire
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples" / "cdn"))
+
+from wire import Wire  # noqa: E402 - it lies there
+
 NUMBERS = itertools.count()
 #: Before anything else, so that no test passes because something is missing.
 SYSCTLS = ("tcp_slow_start_after_idle", "tcp_autocorking", "tcp_rmem", "tcp_wmem")
