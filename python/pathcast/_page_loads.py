@@ -300,6 +300,7 @@ def predict_page(
     scheme: str = "cubic",
     protocols: Sequence[str] | None = None,
     initial_window: int | Mapping[str, int] | None = None,
+    slow_start_after_idle: bool = True,
     tls: str = "1.3",
     dns_s: float = 0.0,
     certificate_bytes: int = 3000,
@@ -323,6 +324,8 @@ def predict_page(
         scheme: congestion control of the servers. HTTP/3 has that of QUIC with this name, and BBR's version 3 for `bbr`.
         protocols: among `PROTOCOLS`, at least one; None: all, but HTTP/3 only with TLS and a scheme that QUIC has.
         initial_window: packets, for all protocols or by protocol; None: the scheme's.
+        slow_start_after_idle: whether a connection of TCP reduces its window after an idle RTO, as Linux does by default.
+            BBR does not, nor does HTTP/3, nor the model.
         tls: `none`, `1.2` or `1.3`; HTTP/3 always has 1.3.
         dns_s: how long a name takes to be resolved, in seconds.
         certificate_bytes: what a server sends of certificates.
@@ -370,7 +373,8 @@ def predict_page(
     if curves is not None and engine != "model":
         raise ModelError("a loss curve is for the model, expected engine model")
     paths = source.paths(loads, seed) if isinstance(source, Calibration) else [source] * loads
-    how = _How(scheme, initial_window, tls, dns_s, certificate_bytes, streams, early_data, browser)
+    tcp = (scheme, initial_window, slow_start_after_idle)
+    how = _How(*tcp, tls, dns_s, certificate_bytes, streams, early_data, browser)
     if engine == "model":
         found = {one: _modelled(page, one, how, paths, curves, seed) for one in protocols}
         return _chosen(page, scheme, found, engine)
@@ -402,6 +406,7 @@ class _How:
 
     scheme: str
     initial_window: int | Mapping[str, int] | None
+    slow_start_after_idle: bool
     tls: str
     dns_s: float
     certificate_bytes: int
@@ -434,7 +439,12 @@ class _How:
         written = ", ".join(f"{name} = {value}" for name, value in keys.items())
         servers = QUIC_SCHEMES[self.scheme] if protocol == "h3" else self.scheme
         workload = f"{{ kind = 'page', {written} }}"
-        return Alternative(servers, workload, self.window(protocol)).scenario(path)
+        made = Alternative(servers, workload, self.window(protocol)).scenario(path)
+        if self.slow_start_after_idle or protocol == "h3":
+            return made
+        # beside the flows of a scenario, it is the last
+        number = len(path.schemes) if isinstance(path, Scenario) else 0
+        return made.replace_flow(number, slow_start_after_idle=False)
 
 
 def _checked(protocols: Sequence[str] | None, scheme: str, tls: str) -> tuple[str, ...]:

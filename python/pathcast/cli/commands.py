@@ -245,6 +245,13 @@ COMMANDS: dict[str, Command] = {
     "benchmark": Command(
         "benchmark", "app", COMPARE, "Compare estimators over many configurations.", None
     ),
+    "configure": Command(
+        "configure",
+        "app",
+        COMPARE,
+        "Learn and evaluate configurations of servers by network condition.",
+        None,
+    ),
     # former names
     "latency": Command("latency", "forecast_latency", HIDDEN, _TRANSFER, _TRANSFER_EXAMPLE),
     "estimate": Command("estimate", "estimate", HIDDEN, _DOWNLOAD, _DOWNLOAD_EXAMPLE),

@@ -105,6 +105,12 @@ def page(
     initial_window: Annotated[
         int | None, typer.Option(metavar="PACKETS", help="First window of servers.", min=1)
     ] = None,
+    slow_start_after_idle: Annotated[
+        bool,
+        typer.Option(
+            help="Whether servers' TCP reduces its window after a pause, as Linux does by default."
+        ),
+    ] = True,
     tls: Annotated[
         Tls, typer.Option(help="Version of TLS, or none; h3 always has 1.3.")
     ] = Tls.TLS13,
@@ -193,6 +199,7 @@ def page(
     options: dict[str, Any] = {
         "protocols": tuple(dict.fromkeys(protocol)) if protocol else None,
         "initial_window": initial_window,
+        "slow_start_after_idle": slow_start_after_idle,
         "tls": tls,
         "dns_s": dns,
         "streams": streams,

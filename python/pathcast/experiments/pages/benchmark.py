@@ -241,7 +241,7 @@ def _session(
                 for endpoint in endpoints:
                     pressure = wait_for_quiet()
                     load = browser.load(f"https://{endpoint.origin}/", LONGEST_S)
-                    why = why or _wrong(load, endpoint, len(replica.page.resources))
+                    why = why or wrong(load, endpoint, len(replica.page.resources))
                     if number > 0:
                         rows.append(_row(endpoint, load, pressure))
             versions = {
@@ -265,7 +265,7 @@ def _row(endpoint: Endpoint, load: Load, pressure: float) -> dict[str, Any]:
     }
 
 
-def _wrong(load: Load, endpoint: Endpoint, requests: int) -> str:
+def wrong(load: Load, endpoint: Endpoint, requests: int) -> str:
     """Why a load does not count; empty if it does."""
     name = endpoint.name
     if load.failed:
@@ -277,12 +277,12 @@ def _wrong(load: Load, endpoint: Endpoint, requests: int) -> str:
     return ""
 
 
-def wait_for_quiet() -> float:
+def wait_for_quiet(most_s: float = _MOST_PRESSURE_S) -> float:
     """Wait until other programs leave processors free; return the part of the time for which tasks waited for one.
 
-    A busy machine makes a browser slow: see PSI (`/proc/pressure/cpu`). After 20 s it goes on all the same.
+    A busy machine makes a browser slow: see PSI (`/proc/pressure/cpu`). After `most_s` seconds it goes on all the same.
     """
-    end = time.monotonic() + _MOST_PRESSURE_S
+    end = time.monotonic() + most_s
     while True:
         before = _stalled_s()
         if before is None:

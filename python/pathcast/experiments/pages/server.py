@@ -10,6 +10,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -135,12 +136,38 @@ class Served:
         address: of the servers.
         key: SHA-256 of their public key in base64.
         report: of the path, when the servers have ended; `invalid_because` says why loads must not be used.
+        knobs: where they take knobs of TCP; None: nowhere.
 
     """
 
     address: str
     key: str
     report: dict[str, Any] = field(default_factory=dict)
+    knobs: FilePath | None = None
+
+    def set_knobs(self, **values: object) -> dict[str, Any]:
+        """Set knobs of TCP for connections that open later; see `inside.set_knobs`.
+
+        Returns:
+            What is in force.
+
+        Raises:
+            PathcastError: these servers have no knobs, or the kernel refuses one.
+
+        """
+        if self.knobs is None:
+            raise PathcastError("these servers were started without knobs")
+        with socket.socket(socket.AF_UNIX) as connection, contextlib.suppress(OSError):
+            connection.settimeout(_START_S)
+            connection.connect(str(self.knobs))
+            with connection.makefile("rw") as stream:
+                stream.write(json.dumps(values) + "\n")
+                stream.flush()
+                found: dict[str, Any] = json.loads(stream.readline() or '{"error": "no answer"}')
+            if "error" in found:
+                raise PathcastError(f"knobs {values}: {found['error']}")
+            return found
+        raise PathcastError(f"knobs {values}: the servers do not answer")
 
 
 @contextlib.contextmanager
@@ -151,6 +178,7 @@ def serving(
     folder: FilePath,
     seed: int,
     servers: Collection[str] = ("nginx",),
+    knobs: bool = False,
 ) -> Iterator[Served]:
     """Serve a folder behind a path: data crosses it forward.
 
@@ -161,6 +189,7 @@ def serving(
         folder: for files of the servers; exists.
         seed: of the path.
         servers: among `nginx` and `caddy`.
+        knobs: whether `Served.set_knobs` works.
 
     Raises:
         PathcastError: there is no such server, no openssl, or one does not start.
@@ -172,7 +201,9 @@ def serving(
     (folder / "path.toml").write_text(path.to_toml())
     address, report, errors = folder / "address", folder / "report.json", folder / "shell.log"
     plan = folder / "servers.json"
-    plan.write_text(json.dumps(_plan(folder, address, servers)))
+    taken = folder / "knobs" if knobs else None
+    extra = {} if taken is None else {"knobs": str(taken)}
+    plan.write_text(json.dumps(_plan(folder, address, servers) | extra))
     command = [
         *(sys.executable, "-P", "-c", "from pathcast.cli import main; main()"),
         *("shell", folder / "path.toml", "--scheme", scheme),
@@ -195,7 +226,7 @@ def serving(
                     f"{errors.read_text()[-500:]}"
                 )
             time.sleep(0.02)
-        served = Served(address.read_text(), key)
+        served = Served(address.read_text(), key, knobs=taken)
         yield served
     finally:
         if process.poll() is None:

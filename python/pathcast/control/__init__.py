@@ -1,0 +1,1 @@
+"""Configuration of servers: learned for each network, and deployed by client prefix."""
