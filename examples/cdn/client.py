@@ -20,6 +20,8 @@ OBJECTS = 16
 #: A connection is used for so many requests, so that many begin while maps are swapped.
 REQUESTS_OF_A_CONNECTION = 20
 WORKERS = 4
+#: As browsers have to one host.
+CONNECTIONS = "6"
 
 
 def say(**what):
@@ -39,7 +41,12 @@ def loads(seconds):
     urls = [f"https://{SERVER}/{name}" for name in names]
     while time.monotonic() < end:
         begin = time.monotonic()
-        fine = curl("--parallel", *(word for url in urls for word in ("--output", "/dev/null", url)))
+        fine = curl(
+            "--parallel",
+            "--parallel-max",
+            CONNECTIONS,
+            *(word for url in urls for word in ("--output", "/dev/null", url)),
+        )
         ms = (time.monotonic() - begin) * 1000
         curl(f"https://{SERVER}/beacon?load_ms={ms:.1f}")
         say(ms=ms, failed=int(not fine))

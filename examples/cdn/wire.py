@@ -1,5 +1,6 @@
 """The manager's side of the wire, for one agent: hands out configurations and keeps reports."""
 
+import contextlib
 import ctypes
 import hashlib
 import hmac
@@ -70,8 +71,10 @@ class Wire:
                 if signature:
                     self.send_header("Pathcast-Signature", signature)
                 self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                # an agent that has ended waits for nothing
+                with contextlib.suppress(ConnectionError):
+                    self.end_headers()
+                    self.wfile.write(body)
 
             def authorized(self):
                 return self.headers["Authorization"] == f"Bearer {wire.secret}"
@@ -103,7 +106,7 @@ class Wire:
         self.server.socket.close()
         self.server.socket = listener
         self.server.daemon_threads = True
-        self.url = "http://127.0.0.1:%d" % listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     @staticmethod

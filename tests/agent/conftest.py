@@ -133,7 +133,9 @@ def net(tmp_path):
     missing = [tool for tool in ("ip", "nft", "ss") if shutil.which(tool) is None]
     if missing or program() is None:
         missing += [] if program() else ["pathcast-agent (cargo build -p pathcast-agent)"]
-        pytest.skip(f"needs {', '.join(missing)}; scripts/system-packages servers installs the tools")
+        pytest.skip(
+            f"needs {', '.join(missing)}; scripts/system-packages servers installs the tools"
+        )
     net = Net(tmp_path)
     try:
         yield net

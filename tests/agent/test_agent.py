@@ -8,10 +8,12 @@ import socket
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
-from conftest import command, program, state
 from wire import inside, listening
+
+from conftest import command, program, state
 
 FAR = {"congestion_control": "reno", "initial_window": 33}
 CLIENTS = "10.9.1.2", "10.9.2.2"
@@ -218,7 +220,8 @@ def test_sock_ops_set_what_routes_cannot(one_host):
         pytest.skip("needs cgroup version 2")
     cgroup = f"{cgroups}/pathcast-test-{os.getpid()}"
     os.mkdir(cgroup)
-    home = next(line.split("::")[1].strip() for line in open("/proc/self/cgroup") if "0::" in line)
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    home = next(line.split("::")[1].strip() for line in lines if "0::" in line)
     try:
         # a socket is of the cgroup that its process had when it was made
         with open(f"{cgroup}/cgroup.procs", "w") as procs:

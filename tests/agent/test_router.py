@@ -6,9 +6,10 @@ import threading
 import time
 
 import pytest
-from conftest import command, state
 from test_agent import connect
 from wire import inside, listening
+
+from conftest import command, state
 
 CLIENTS = "10.9.1.2", "10.9.2.2", "10.9.3.2"
 OLD, NEW = "10.9.1.0/24", "10.9.2.0/24"
@@ -165,10 +166,14 @@ map = "{map_file}"
     with socket.socket(socket.AF_UNIX) as api:
         api.connect(str(admin))
         api.sendall(f"add map {map_file} 10.9.9.0/24 pool_h1\n".encode())
-    wire.report(lambda one: "haproxy's map has 6 entries, expected 5" in str(one["applied"]["errors"]))
+    wire.report(
+        lambda one: "haproxy's map has 6 entries, expected 5" in str(one["applied"]["errors"])
+    )
     process.kill()
     process.wait(10)
-    command("ip", "netns", "exec", server, *net.agent(server, wire, "--uninstall", settings=settings))
+    command(
+        "ip", "netns", "exec", server, *net.agent(server, wire, "--uninstall", settings=settings)
+    )
     assert map_file.read_text() == "10.9.3.0/24 pool_h2\n"
     assert [asked(connect(client, one, to)) for one in CLIENTS] == ["h1", "h1", "h2"]
     assert state(server) == before
@@ -257,7 +262,7 @@ def test_forwarding_moves_no_connection_and_each_template_has_a_namespace(net):
     command("ip", "netns", "exec", router, "nft", site)
     names = [router, *pools.values()]
     before = state(*names)
-    settings = "[forward]\naddresses = [\"10.9.0.1\", \"fd09:1::1\"]\nports = [443]\n"
+    settings = '[forward]\naddresses = ["10.9.0.1", "fd09:1::1"]\nports = [443]\n'
     for number, (name, pool) in enumerate(pools.items(), 1):
         settings += f"""[[pool]]
 name = "{name}"
@@ -293,7 +298,9 @@ default = {"true" if name == "plain" else "false"}
     assert (asked(under_way), asked(six)) == ("one", "one")
     process.kill()
     process.wait(10)
-    command("ip", "netns", "exec", router, *net.agent(router, wire, "--uninstall", settings=settings))
+    command(
+        "ip", "netns", "exec", router, *net.agent(router, wire, "--uninstall", settings=settings)
+    )
     assert state(*names) == before
     # what is under way goes on without our table, because the operator's keeps the kernel translating
     assert (asked(under_way), asked(six)) == ("one", "one")

@@ -16,7 +16,7 @@ use crate::error::AgentError;
 use crate::hands::Hands;
 use crate::log::log;
 use crate::manager::Manager;
-use crate::observe::{InForce, Observer};
+use crate::observe::{Current, Observer};
 use crate::settings::Settings;
 
 /// How long the manager may wait for something new.
@@ -26,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Between two tries at a manager that does not answer: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long the lock of an agent that was just killed may last.
+const LOCKED_WITHIN: Duration = Duration::from_secs(2);
 /// Bounds of a report's errors.
 const MOST_ERRORS: usize = 100;
 const LONGEST_ERROR: usize = 500;
@@ -43,12 +45,17 @@ pub(crate) fn lock(settings: &Settings) -> Result<File, AgentError> {
         .append(true)
         .open(&file)
         .map_err(at)?;
-    flock(&open, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        AgentError::Settings(format!(
-            "{}: another agent works with this folder; stop it first",
-            settings.state.display()
-        ))
-    })?;
+    // a command that a killed agent was about to start may hold the lock for a moment
+    let end = Instant::now() + LOCKED_WITHIN;
+    while flock(&open, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() > end {
+            return Err(AgentError::Settings(format!(
+                "{}: another agent works with this folder; stop it first",
+                settings.state.display()
+            )));
+        }
+        sleep(Duration::from_millis(50));
+    }
     Ok(open)
 }
 
@@ -116,7 +123,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), AgentEr
 /// What a fetch gives: a configuration and its text, or why there is none.
 type Fetched = Result<(Configuration, String), AgentError>;
 
-/// Asks for configurations for ever.
+/// Asks for configurations until the process ends.
 fn fetch(manager: &Manager, newest: &AtomicU64, offer: &SyncSender<Fetched>) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -149,7 +156,7 @@ fn fetch(manager: &Manager, newest: &AtomicU64, offer: &SyncSender<Fetched>) {
     }
 }
 
-/// Sends reports for ever; one that cannot be sent within a while is dropped.
+/// Sends reports until the process ends; one that cannot be sent within a while is dropped.
 fn report(manager: &Manager, reports: &Receiver<Report>) {
     for mut report in reports {
         let mut tries = 0;
@@ -185,7 +192,7 @@ fn now_ms() -> u64 {
 struct Agent {
     applier: Applier,
     observer: Observer,
-    in_force: InForce,
+    in_force: Current,
     /// The newest version that was offered, applied or not.
     newest: u64,
     /// Why the newest is not in force.
@@ -203,7 +210,7 @@ impl Agent {
         Ok(Self {
             applier: Applier::new(settings, Hands::default())?,
             observer,
-            in_force: InForce {
+            in_force: Current {
                 configuration: Configuration::empty(),
                 since: SystemTime::now(),
             },
@@ -262,7 +269,7 @@ impl Agent {
                 let more = [("version", version.into()), ("took_ms", took_ms.into())];
                 log("info", "applied", &more);
                 self.refused = None;
-                self.in_force = InForce {
+                self.in_force = Current {
                     configuration,
                     since: SystemTime::now(),
                 };

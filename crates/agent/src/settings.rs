@@ -278,7 +278,7 @@ mod tests {
     fn what_does_not_fit_is_refused_with_what_is_expected() {
         let pool = "[[pool]]\nname = \"a\"\ndefault = true\n";
         for (text, said) in [
-            ("nam = 1".into(), "unknown field"),
+            ("color = 1".into(), "unknown field"),
             ("name = \"Edge 1\"".into(), "lower-case"),
             ("report_every_s = 0.1".into(), "1 to 300"),
             ("table = 254".into(), "256 or more"),

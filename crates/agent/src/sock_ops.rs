@@ -16,7 +16,7 @@ pub(crate) use program::SockOps;
 /// The program, which this build lacks.
 #[cfg(not(all(feature = "bpf", target_os = "linux")))]
 #[derive(Default)]
-pub(crate) struct SockOps;
+pub(crate) struct SockOps(());
 
 #[cfg(not(all(feature = "bpf", target_os = "linux")))]
 impl SockOps {

@@ -111,7 +111,7 @@ pub(crate) fn is_there(hands: &Hands) -> io::Result<bool> {
     Ok(text.lines().any(|line| line.trim() == ours))
 }
 
-/// Removes our table. Connections under way go on where another nat chain is there, which keeps the kernel translating
+/// Removes our table. Open connections go on where another nat chain is there, which keeps the kernel translating
 /// addresses: the operator's own for the default pool.
 pub(crate) fn remove(hands: &Hands) -> io::Result<()> {
     if !is_there(hands)? {

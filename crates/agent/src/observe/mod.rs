@@ -25,7 +25,7 @@ const MOST_TIMES: usize = 100_000;
 
 /// What is in force, and since when.
 #[derive(Clone, Debug)]
-pub(crate) struct InForce {
+pub(crate) struct Current {
     pub(crate) configuration: Configuration,
     pub(crate) since: SystemTime,
 }
@@ -56,7 +56,7 @@ impl Observer {
     ///
     /// # Errors
     /// The kernel does not list its sockets, or a log cannot be read.
-    pub(crate) fn look(&mut self, in_force: &InForce, plan: &Plan) -> io::Result<()> {
+    pub(crate) fn look(&mut self, in_force: &Current, plan: &Plan) -> io::Result<()> {
         for tail in &mut self.tails {
             let completion = self.completion;
             let (times_ms, bad) = (&mut self.times_ms, &mut self.bad_lines);
@@ -70,7 +70,7 @@ impl Observer {
     }
 
     /// All that was seen since the last call, by prefix; and what connections have that they should not.
-    pub(crate) fn take(&mut self, in_force: &InForce) -> (Vec<PrefixReport>, Vec<String>) {
+    pub(crate) fn take(&mut self, in_force: &Current) -> (Vec<PrefixReport>, Vec<String>) {
         let (mut reports, wrong) = self.paths.take(in_force);
         let version = in_force.configuration.version;
         for ((prefix, template), times_ms) in std::mem::take(&mut self.times_ms) {
@@ -91,7 +91,7 @@ impl Observer {
 }
 
 /// Notes one completion under the template in force, if that was in force all the time.
-fn note(times_ms: &mut BTreeMap<(Prefix, Name), Vec<f64>>, line: &Line, in_force: &InForce) {
+fn note(times_ms: &mut BTreeMap<(Prefix, Name), Vec<f64>>, line: &Line, in_force: &Current) {
     let began = SystemTime::now()
         .checked_sub(Duration::from_secs_f64(line.since_ms / 1000.0))
         .unwrap_or(SystemTime::UNIX_EPOCH);
@@ -124,11 +124,11 @@ fn prefix_of(client: IpAddr, configuration: &Configuration) -> Option<Prefix> {
 mod tests {
     use super::*;
 
-    fn in_force(prefixes: &str) -> InForce {
+    fn in_force(prefixes: &str) -> Current {
         let text = format!(
             r#"{{"format":1,"version":3,"templates":[{{"name":"far","knobs":{{"initial_window":40}}}}],"prefixes":{{{prefixes}}},"default":"default","made_at_ms":1}}"#
         );
-        InForce {
+        Current {
             configuration: Configuration::read(text.as_bytes()).unwrap(),
             since: SystemTime::now() - Duration::from_secs(10),
         }

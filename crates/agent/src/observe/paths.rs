@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use pathcast_control::{Configuration, Prefix, PrefixReport};
 use pathcast_probe::{SocketState, Sockets, TcpInfo};
 
-use super::{InForce, prefix_of};
+use super::{Current, prefix_of};
 use crate::hands::inside;
 use crate::plan::Plan;
 use crate::settings::{Connections, Settings};
@@ -55,7 +55,7 @@ impl Paths {
     }
 
     /// Looks at all sockets now.
-    pub(crate) fn look(&mut self, in_force: &InForce, plan: &Plan) -> io::Result<()> {
+    pub(crate) fn look(&mut self, in_force: &Current, plan: &Plan) -> io::Result<()> {
         let mut failed = None;
         for at in 0..self.namespaces.len() {
             if let Err(error) = self.look_into(at, in_force, plan) {
@@ -66,7 +66,7 @@ impl Paths {
         failed.map_or(Ok(()), Err)
     }
 
-    fn look_into(&mut self, at: usize, in_force: &InForce, plan: &Plan) -> io::Result<()> {
+    fn look_into(&mut self, at: usize, in_force: &Current, plan: &Plan) -> io::Result<()> {
         let (name, sockets) = &mut self.namespaces[at];
         if sockets.is_none() {
             *sockets = Some(inside(name.as_deref(), Sockets::open)?);
@@ -108,7 +108,7 @@ impl Paths {
         namespace: Option<&str>,
         state: &SocketState,
         gone: bool,
-        in_force: &InForce,
+        in_force: &Current,
         plan: &Plan,
     ) {
         let key = (at, state.cookie);
@@ -138,8 +138,12 @@ impl Paths {
         let Some(flow) = self.flows.get_mut(&key) else {
             return;
         };
-        flow.info = state.info;
         flow.gone |= gone;
+        // a socket that is closed by a reset (SO_LINGER of zero, as HAProxy does) ends with all its counts at zero
+        if state.info.bytes_sent < flow.info.bytes_sent {
+            return;
+        }
+        flow.info = state.info;
         if !state.info.app_limited && packets(&state.info) >= LEAST_PACKETS {
             flow.rate = flow
                 .rate
@@ -150,7 +154,7 @@ impl Paths {
     /// What was seen since the last call, by prefix; and connections that are not as they should be.
     pub(crate) fn take(
         &mut self,
-        in_force: &InForce,
+        in_force: &Current,
     ) -> (BTreeMap<Prefix, PrefixReport>, Vec<String>) {
         let mut by_prefix: BTreeMap<Prefix, Vec<&Flow>> = BTreeMap::new();
         for flow in self.flows.values() {
@@ -215,27 +219,36 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
+/// The 90 % quantile, nearest rank: flows share a path, and what most of them get is less than it carries.
+fn high(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let at = (values.len() * 9).div_ceil(10).checked_sub(1)?;
+    values.get(at).copied()
+}
+
 fn report(prefix: Prefix, flows: &[&Flow]) -> PrefixReport {
     let infos = || flows.iter().map(|flow| &flow.info);
     // all ones before the first sample
     let rtts = infos().filter_map(|info| info.min_rtt_us.filter(|rtt| *rtt > 0 && *rtt < u32::MAX));
     let jitters = infos().map(|info| f64::from(info.rttvar_us) / 1000.0);
     let rates = flows.iter().filter_map(|flow| flow.rate);
-    let (mut sent, mut again) = (0, 0);
+    // bytes of data: SYNs and FINs that are sent again say less of the path than of its end
+    let (mut packets_sent, mut sent, mut again) = (0, 0, 0);
     for flow in flows {
-        sent += packets(&flow.info).saturating_sub(packets(&flow.before));
-        again += u64::from(
-            flow.info
-                .total_retrans
-                .wrapping_sub(flow.before.total_retrans),
-        );
+        let more = |of: fn(&TcpInfo) -> Option<u64>| {
+            let (now, before) = (of(&flow.info), of(&flow.before));
+            now.unwrap_or(0).saturating_sub(before.unwrap_or(0))
+        };
+        packets_sent += packets(&flow.info).saturating_sub(packets(&flow.before));
+        sent += more(|info| info.bytes_sent);
+        again += more(|info| info.bytes_retrans);
     }
     PrefixReport {
         prefix,
         flows: flows.len() as u64,
         rtt_ms: median(rtts.map(|rtt| f64::from(rtt) / 1000.0).collect()),
-        loss: (sent >= LEAST_PACKETS).then(|| (again as f64 / sent as f64).min(1.0)),
-        bandwidth_mbps: median(rates.map(|rate| rate as f64 * 8e-6).collect()),
+        loss: (packets_sent >= LEAST_PACKETS).then(|| (again as f64 / sent as f64).min(1.0)),
+        bandwidth_mbps: high(rates.map(|rate| rate as f64 * 8e-6).collect()),
         jitter_ms: median(jitters.collect()),
         completions: Vec::new(),
     }
@@ -247,12 +260,12 @@ mod tests {
 
     #[test]
     fn a_report_has_medians_of_flows_and_the_loss_since_the_last_one() {
-        let flow = |rtt_us, rate, sent: u64, again| Flow {
+        let flow = |rtt_us, rate, sent: u64, again: u64| Flow {
             prefix: "10.1.2.0/24".parse().unwrap(),
             info: TcpInfo {
                 snd_mss: 1000,
                 bytes_sent: Some(sent * 1000),
-                total_retrans: again,
+                bytes_retrans: Some(again * 1000),
                 min_rtt_us: Some(rtt_us),
                 rttvar_us: 500,
                 ..TcpInfo::default()
@@ -260,7 +273,7 @@ mod tests {
             before: TcpInfo {
                 snd_mss: 1000,
                 bytes_sent: Some(100_000),
-                total_retrans: 5,
+                bytes_retrans: Some(5000),
                 ..TcpInfo::default()
             },
             rate,

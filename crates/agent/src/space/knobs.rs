@@ -50,7 +50,7 @@ fn values<const N: usize>(values: [&str; N]) -> Vec<String> {
 }
 
 fn windows(rig: Result<&Rig, &str>) -> Vec<Knob> {
-    let by_program = "tests/kernel of the agent try it: it needs the feature bpf";
+    let by_program = "not tried by this command; an agent with the feature bpf sets it";
     let schemes = rig.ok().and_then(|rig| try_out::schemes(rig).ok());
     let default = rig
         .ok()
