@@ -35,7 +35,7 @@ pub(crate) struct Observer {
     paths: Paths,
     tails: Vec<Tail>,
     completion: Completion,
-    times_ms: BTreeMap<(Prefix, Name), Vec<f64>>,
+    times_ms: BTreeMap<(Prefix, Name, u64), Vec<f64>>,
     /// Lines that were no entries, or not usable.
     pub(crate) bad_lines: u64,
 }
@@ -72,8 +72,7 @@ impl Observer {
     /// All that was seen since the last call, by prefix; and what connections have that they should not.
     pub(crate) fn take(&mut self, in_force: &Current) -> (Vec<PrefixReport>, Vec<String>) {
         let (mut reports, wrong) = self.paths.take(in_force);
-        let version = in_force.configuration.version;
-        for ((prefix, template), times_ms) in std::mem::take(&mut self.times_ms) {
+        for ((prefix, template, version), times_ms) in std::mem::take(&mut self.times_ms) {
             let completions = Completions::of(template, version, &times_ms);
             let report = reports.entry(prefix).or_insert_with(|| PrefixReport {
                 prefix,
@@ -91,7 +90,7 @@ impl Observer {
 }
 
 /// Notes one completion under the template in force, if that was in force all the time.
-fn note(times_ms: &mut BTreeMap<(Prefix, Name), Vec<f64>>, line: &Line, in_force: &Current) {
+fn note(times_ms: &mut BTreeMap<(Prefix, Name, u64), Vec<f64>>, line: &Line, in_force: &Current) {
     let began = SystemTime::now()
         .checked_sub(Duration::from_secs_f64(line.since_ms / 1000.0))
         .unwrap_or(SystemTime::UNIX_EPOCH);
@@ -102,7 +101,8 @@ fn note(times_ms: &mut BTreeMap<(Prefix, Name), Vec<f64>>, line: &Line, in_force
         return;
     }
     let template = in_force.configuration.template_of(line.client).clone();
-    let times = times_ms.entry((prefix, template)).or_default();
+    let version = in_force.configuration.version;
+    let times = times_ms.entry((prefix, template, version)).or_default();
     if times.len() < MOST_TIMES {
         times.push(line.ms);
     }
