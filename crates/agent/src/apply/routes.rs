@@ -431,27 +431,24 @@ impl Tables {
             let all: IpNet = if v6 { "::/0" } else { "0.0.0.0/0" }
                 .parse()
                 .expect("it is one");
-            let mut there = Vec::new();
+            let mut there = BTreeMap::new();
             for route in self.routes(hands, namespace, v6, table)? {
                 let net = network(&route.dst, all).ok_or_else(|| odd("destination", &route.dst))?;
-                there.push((net.to_string(), attributes(&route, &nothing)?));
+                there.insert(net.to_string(), attributes(&route, &nothing)?);
             }
             for line in expected {
                 let words: Vec<&str> = line.split(' ').collect();
-                let here = there
-                    .iter()
-                    .find(|(net, _)| words.get(1) == Some(&net.as_str()));
+                let here = words.get(1).and_then(|net| there.get(*net));
                 let kept = |attribute: &String| words.contains(&attribute.as_str());
                 let names = ["initcwnd", "initrwnd", "congctl"];
                 let asked = words.iter().filter(|word| names.contains(word)).count();
-                let has = here.map(|(_, has)| {
-                    has.iter()
-                        .filter(|one| names.contains(&one.as_str()))
-                        .count()
+                let has = here.map(|has| {
+                    let set = has.iter().filter(|one| names.contains(&one.as_str()));
+                    set.count()
                 });
-                let same = here.is_some_and(|(_, has)| has.iter().all(kept)) && has == Some(asked);
+                let same = here.is_some_and(|has| has.iter().all(kept)) && has == Some(asked);
                 if !same {
-                    let has = here.map_or_else(|| "no route".into(), |(_, has)| has.join(" "));
+                    let has = here.map_or_else(|| "no route".into(), |has| has.join(" "));
                     found.push(format!("table {table}: expected {line}; got {has}"));
                 }
             }
