@@ -19,6 +19,7 @@ PYTHON = ROOT / "python"
 MAY_USE = {
     "base": set(),
     "path": {"base"},
+    "agent": {"control", "netns", "probe"},
     "netns": set(),
     "kernel-schemes": set(),
     "window-law": set(),
@@ -33,6 +34,7 @@ MAY_USE = {
     "tcp": {"base", "congestion"},
     "page": {"path"},
     "page-model": {"path", "scenario", "window-law"},
+    "control": set(),
     "decide": {"analysis", "page-model", "path", "scenario", "transfer", "window-law"},
     "service": {"analysis", "decide", "scenario", "trace", "window-law"},
     "scenario": {"page", "path", "video"},
@@ -60,6 +62,7 @@ PURE = (
     "rates",
     "video",
     "decide",
+    "control",
     "congestion",
     "tcp",
     "window-law",

@@ -1,6 +1,6 @@
 //! The hosts of a testbed: network namespaces with devices whose packets we read and write.
 //!
-//! A [`Namespace`] has no name and is mounted nowhere; a [`Device`], be it a [`Tun`] device or a
+//! A [`Namespace`] that is created has no name and is mounted nowhere; a [`Device`], be it a [`Tun`] device or a
 //! [`Veth`] pair, lives as long as its descriptor. So nothing is left of either when the process ends,
 //! however it ends. A [`Host`] is both together, with its addresses and settings of TCP.
 //! [`enter_user_namespace`] gives a process without privileges those that all this needs.
@@ -36,7 +36,7 @@ pub use namespace::Namespace;
 pub use sequence::PayloadCount;
 pub use socket::{limit_receive_window, renew_receive_window, set_receive_buffer};
 pub use super_packet::{Join, Segment, Segments};
-pub use sys::set_tcp_option;
+pub use sys::{pace, set_tcp_option};
 pub use tun::Tun;
 pub use user::{enter_user_namespace, in_user_namespace};
 pub use veth::Veth;

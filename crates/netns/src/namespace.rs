@@ -1,16 +1,20 @@
-//! Network namespaces without names.
+//! Network namespaces, without names or with those of ip-netns(8).
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::sys::unshare_network;
 
-/// A network namespace that lives as long as this descriptor, its sockets and its devices: it is
-/// mounted nowhere, so that it goes with the process.
+/// Where ip-netns(8) mounts the namespaces that have names.
+const NAMED: &str = "/run/netns";
+
+/// A network namespace. One that was created here lives as long as this descriptor, its sockets and its
+/// devices: it is mounted nowhere, so that it goes with the process.
 pub struct Namespace {
     fd: OwnedFd,
 }
@@ -27,6 +31,19 @@ impl Namespace {
                 fd: File::open("/proc/thread-self/ns/net")?.into(),
             })
         })
+    }
+
+    /// The namespace that `ip netns add` made under this name.
+    ///
+    /// # Errors
+    /// There is none, or the name is not one of a file.
+    pub fn named(name: &str) -> io::Result<Self> {
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            let why = format!("got the namespace {name:?}, expected a name as ip netns list shows");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let file = File::open(Path::new(NAMED).join(name))?;
+        Ok(Self { fd: file.into() })
     }
 
     /// Runs `work` inside, on a thread of its own: the calling thread stays where it is.
@@ -57,4 +74,19 @@ fn on_own_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Re
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_not_a_path() {
+        for name in ["", "..", "a/b", "/proc/self/ns/net"] {
+            let error = Namespace::named(name).err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
+        }
+        let error = Namespace::named("no-such-namespace").err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
 }

@@ -132,11 +132,29 @@ const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>())
 /// # Errors
 /// The kernel has no such option or value.
 pub fn set_tcp_option(socket: BorrowedFd<'_>, option: libc::c_int, value: i32) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, option, value)
+}
+
+/// Paces what a socket sends, at this rate at most (`SO_MAX_PACING_RATE`).
+///
+/// # Errors
+/// What the kernel says.
+pub fn pace(socket: BorrowedFd<'_>, bytes_per_s: u32) -> io::Result<()> {
+    let value = i32::from_ne_bytes(bytes_per_s.to_ne_bytes());
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, value)
+}
+
+fn set_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: i32,
+) -> io::Result<()> {
     // SAFETY: the kernel reads the four bytes of `value`, whose size it is given.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
+            level,
             option,
             (&raw const value).cast(),
             size_of::<i32>() as libc::socklen_t,

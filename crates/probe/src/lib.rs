@@ -2,7 +2,7 @@
 //!
 //! [`Probe`] watches sockets of this process and gives [`pathcast_trace::Record`]s. [`Watch`] watches
 //! the flows of any process, found by port, process, cgroup or address, those that are there and those
-//! that come. Both use one of four [`Method`]s:
+//! that come. [`Sockets`] lists the sockets of a namespace, for who looks now and then. The first two use one of four [`Method`]s:
 //!
 //! | method | whose sockets | needs | a record for |
 //! |---|---|---|---|
@@ -45,6 +45,7 @@ mod sample;
 mod selection;
 mod sequence;
 mod sock_diag;
+mod sockets;
 mod source;
 // perf_event_open, its ring in shared memory, TCP_INFO and sched_setscheduler have no safe wrapper
 // in the libraries we use; all of them are called from here and nowhere else
@@ -72,6 +73,7 @@ pub use joining::Joining;
 pub use method::Method;
 pub use probe::{Observation, Options, Probe, Stopped};
 pub use selection::{Prefix, Selection};
+pub use sockets::{SocketState, Sockets};
 pub use tcp_info::TcpInfo;
 pub use tcp_probe::{Unavailable, tcp_probe_available};
 pub use watch::{Keep, Watch, WatchOptions, WatchProgress};

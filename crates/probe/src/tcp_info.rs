@@ -15,6 +15,8 @@ pub struct TcpInfo {
     pub snd_mss: u32,
     /// Smoothed round-trip time in microseconds.
     pub rtt_us: u32,
+    /// Mean deviation of the round-trip time in microseconds.
+    pub rttvar_us: u32,
     /// Slow-start threshold in packets, as the sender holds it.
     pub snd_ssthresh: u32,
     /// Congestion window in packets.
@@ -45,6 +47,8 @@ pub struct TcpInfo {
     pub min_rtt_us: Option<u32>,
     /// Last delivery rate in bytes a second.
     pub delivery_rate: Option<u64>,
+    /// Whether the application, and not the path, held that rate down.
+    pub app_limited: bool,
 }
 
 impl TcpInfo {
@@ -100,6 +104,7 @@ impl TcpInfo {
             rto_us: u32_at(8)?,
             snd_mss: u32_at(16)?,
             rtt_us: u32_at(68)?,
+            rttvar_us: u32_at(72)?,
             snd_ssthresh: u32_at(76)?,
             snd_cwnd: u32_at(80)?,
             total_retrans: u32_at(100)?,
@@ -115,6 +120,8 @@ impl TcpInfo {
             pacing_rate: u64_at(104),
             min_rtt_us: u32_at(148),
             delivery_rate: u64_at(160),
+            // the lowest bit of tcpi_delivery_rate_app_limited and its neighbors
+            app_limited: bytes.get(7).is_some_and(|flags| flags & 1 != 0),
         })
     }
 }

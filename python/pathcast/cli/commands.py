@@ -125,6 +125,13 @@ COMMANDS: dict[str, Command] = {
         "Answer questions of servers and players about their clients over HTTP, from samples of flows.",
         "--state state",
     ),
+    "agent": Command(
+        "agent",
+        "agent",
+        RUN,
+        "Apply a manager's configuration to this server, by client prefix, and report what clients get (Linux; root).",
+        "--manager https://manager.example.net --token-file token --dry-run",
+    ),
     "fit": Command(
         "fit",
         "fit",
@@ -249,7 +256,7 @@ COMMANDS: dict[str, Command] = {
         "configure",
         "app",
         COMPARE,
-        "Learn and evaluate configurations of servers by network condition.",
+        "Learn and evaluate configurations of servers by network condition, and list what can be configured.",
         None,
     ),
     # former names

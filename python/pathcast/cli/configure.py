@@ -18,13 +18,14 @@ from pathcast.experiments.engine.world import World
 from pathcast.files import write_beside
 
 app = typer.Typer(
-    help="Learn and evaluate configurations of servers by network condition.", no_args_is_help=True
+    help="Learn and evaluate configurations of servers by network condition, and list what can be configured.",
+    no_args_is_help=True,
 )
 
 
 @app.callback()
 def main() -> None:
-    """Learn and evaluate configurations of servers by network condition."""
+    """Learn and evaluate configurations of servers by network condition, and list what can be configured."""
 
 
 Pages = Annotated[
@@ -210,6 +211,33 @@ def evaluate(
         out.print(line, markup=False, soft_wrap=True)
     out.print(_table(found))
     out.print(f"report written to {written}")
+
+
+@app.command(name="space")
+def space(as_json: Json = False) -> None:
+    """List what can be configured on this machine, at which level, and whether it does anything here (Linux).
+
+    As root, each knob of the kernel is tried on real connections in network namespaces.
+
+    Example: pathcast configure space --json
+    """
+    from dataclasses import asdict
+
+    from pathcast.control.space import space as tried
+
+    knobs = tried()
+    if as_json:
+        print_json([asdict(one) for one in knobs])
+        return
+    table = Table("knob", "scope", "how", "effective", "seen")
+    for one in knobs:
+        for number, place in enumerate(one.places):
+            effective = {True: "yes", False: "no", None: "not tried"}[place.effective]
+            name = "" if number else f"{one.knob} (pruned)" if one.pruned else one.knob
+            table.add_row(name, place.scope, place.how, effective, place.seen)
+        if one.why:
+            table.add_row("", "", "", "", f"{one.knob}: {one.why}")
+    out.print(table)
 
 
 def _has_extra() -> bool:

@@ -1,0 +1,29 @@
+//! Server configuration by client prefix: what manager, agent and learner say to each other, and how the manager decides.
+//! The crate takes bytes, reports and times, and returns plain values: no I/O, clock or threads.
+//!
+//! | to do | call |
+//! |---|---|
+//! | read or write what the manager sends to agents | [`Configuration::read`], [`Configuration::to_json`] |
+//! | read or write what an agent reports | [`Report::read`], [`Report::to_json`] |
+//! | read or write what the learner makes | [`Model::read`], [`Model::to_json`] |
+//! | sign and verify bodies | [`Secret::sign`], [`Secret::verify`] |
+//!
+//! Unknown keys are refused, and a format above [`FORMAT`] is refused whole.
+
+pub mod configuration;
+pub mod error;
+pub mod knobs;
+pub mod model;
+pub mod prefix;
+pub mod report;
+pub mod signature;
+pub mod template;
+
+pub use configuration::Configuration;
+pub use error::{ControlError, FORMAT};
+pub use knobs::{HttpVersion, Knobs, Pacing, TlsVersion};
+pub use model::{Conditions, Feature, Model, Node};
+pub use prefix::Prefix;
+pub use report::{Applied, Completions, PrefixReport, Report};
+pub use signature::{SIGNATURE_HEADER, Secret};
+pub use template::{Name, Template};
