@@ -21,10 +21,12 @@ demo: build ## Measure a TCP flow, fit it, forecast it, write report.html.
 
 test: ## Lint and run all tests to their end; sum up.
 	-@scripts/system-packages pages
+	-@scripts/system-packages haproxy
 	FEATURES="$(FEATURES)" $(PYTHON) scripts/test
 
 test-full: ## The same, with the tests that repeat much and take long.
 	-@scripts/system-packages pages
+	-@scripts/system-packages haproxy
 	FEATURES="$(FEATURES)" $(PYTHON) scripts/test --full
 
 build: $(VENV)/built ## Make the Python environment and build the Rust part into it.

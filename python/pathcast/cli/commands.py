@@ -125,6 +125,21 @@ COMMANDS: dict[str, Command] = {
         "Answer questions of servers and players about their clients over HTTP, from samples of flows.",
         "--state state",
     ),
+    "feed": Command(
+        "feed",
+        "feed",
+        PREDICT,
+        "Send samples of this machine's flows, or of players that report by CMCD, to `pathcast serve`.",
+        "http://127.0.0.1:8080 --local-port 443",
+    ),
+    "steer": Command(
+        "steer",
+        "steer",
+        PREDICT,
+        "Route clients of HAProxy to the servers of the HTTP version that is best for their prefix.",
+        "http://127.0.0.1:8080 --socket /run/haproxy/admin.sock --map /etc/haproxy/prefix.map --page home "
+        "--pool h2=pool_h2 --pool http/1.1=pool_h1",
+    ),
     "fit": Command(
         "fit",
         "fit",
