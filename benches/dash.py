@@ -19,7 +19,7 @@ first two do not count. A version fits if at least half of its segments arrive w
 and goes up or down until the highest version that fits is known.
 
 Runs are kept in FOLDER/runs, and those that are there are not made again. A run whose emulator was late is kept as invalid,
-and made again. --table prints what is there.
+and made again. --table prints what is there; --again first asks the present service from the kept traces of the sessions.
 """
 
 import argparse
@@ -35,9 +35,10 @@ from pathlib import Path
 from pathcast import Watch, manifests
 from pathcast.experiments.pages import player
 from pathcast.experiments.pages.replica import HOST
-from pathcast.experiments.pages.rig import Rig, missing, program, use_scheme
+from pathcast.experiments.pages.rig import Rig, missing, pathcast, program, use_scheme
 from pathcast.experiments.pages.stream import dashjs, make_stream
 from pathcast.files import write_beside
+from pathcast.service.client import Client
 
 RTTS_MS = (50, 100, 150, 200)
 LOSS = 0.01
@@ -267,6 +268,37 @@ def make(job, folder):
     )
 
 
+def again(folder):
+    """Ask the service anew about each run that is there, from the kept trace of its session."""
+    process = subprocess.Popen(
+        pathcast("serve", "--listen", "127.0.0.1:0"), stderr=subprocess.PIPE, text=True
+    )
+    try:
+        said = next(json.loads(line) for line in process.stderr if '"started"' in line)
+        service = Client(f"http://{said['listen']}")
+        for number, file in enumerate(sorted((folder / "runs").glob("*.json"))):
+            run = json.loads(file.read_text())
+            # a prefix of its own, and a session that ends now
+            client = f"10.{number // 256}.{number % 256}.1"
+            begun_s = time.time() - run["history_s"]
+            status, answer = service.request(
+                "POST",
+                f"/v1/samples?client={client}&begun_s={begun_s}",
+                (folder / "traces" / f"{file.stem}.parquet").read_bytes(),
+                {"Content-Type": "application/vnd.apache.parquet"},
+            )
+            if status != 200:
+                raise SystemExit(f"{file}: the service answers {status}: {answer}")
+            found = {level: ask(service, client, run["sizes"], level) for level in (0.5, 0.9)}
+            run["chosen"]["Pathcast"] = found[0.5]["rung"]
+            run["chosen_at_0.9"] = found[0.9]["rung"]
+            run |= {key: found[0.5][key] for key in ("quantiles_bps", "features")}
+            write_beside(file, json.dumps(run) + "\n")
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
 def table(folder):
     """By case: the truths, and how often each was right, one version off, or more."""
     runs = [json.loads(file.read_text()) for file in sorted((folder / "runs").glob("*.json"))]
@@ -313,13 +345,18 @@ def main():
     parser.add_argument("--seeds", type=int, default=10, help="of each case; default 10")
     parser.add_argument("--parallel", type=int, default=2, help="runs at a time; default 2")
     parser.add_argument("--table", action="store_true", help="print what is there, and run nothing")
+    parser.add_argument(
+        "--again", action="store_true", help="ask the service again from kept traces; run nothing"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         rtt_ms, seed = map(int, given.one.split(","))
         print(json.dumps(one(rtt_ms, seed, given.folder)))
         return
-    if not given.table:
+    if given.again:
+        again(given.folder)
+    elif not given.table:
         if lacks := missing(("nginx", "chromium", "ffmpeg", "npm")):
             sys.exit(f"this machine lacks {', '.join(lacks)}; see scripts/system-packages")
         for name in ("runs", "traces"):

@@ -13,6 +13,10 @@ const STEP_S: f64 = 0.25;
 /// A flow that never has this share of its window in flight is limited by its application: the kernel lets a window grow
 /// to twice what was in flight.
 const FILLED: f64 = 1.0 / 3.0;
+/// Records that are so far apart, with nothing in flight at the later one, have a pause between them.
+const PAUSE_ROUND_TRIPS: f64 = 1.5;
+/// What is sent between two pauses in fewer round trips says nothing of the path's rate.
+const SHORT_ROUND_TRIPS: f64 = 2.0;
 /// Payload of a packet where the trace does not say it, bytes.
 const MSS_BYTES: u32 = 1448;
 
@@ -65,6 +69,8 @@ struct Flow {
     feed: CurveFeed,
     curve: Option<OnlineCurve>,
     last: Option<Record>,
+    /// What was sent since the last pause, until that is long enough to say something: time and bytes.
+    begun: Option<(f64, u64)>,
     /// Time in which the flow had data to send, seconds.
     busy_s: f64,
     acked_bytes: u64,
@@ -94,6 +100,7 @@ impl Flow {
             feed: CurveFeed::new(cc, None),
             curve: OnlineCurve::new(100.0).ok(),
             last: None,
+            begun: None,
             busy_s: 0.0,
             acked_bytes: 0,
             filled: 0.0,
@@ -158,7 +165,8 @@ impl Flow {
     }
 
     /// Adds the time since the last record, and what was acknowledged in it. While nothing is in flight the application
-    /// has nothing to send: of such a pause the last round trip counts, in which what follows was sent.
+    /// has nothing to send: of such a pause the last round trip counts, in which what follows was sent. What ends within
+    /// two round trips counts not at all: a window carries it, whatever the path's rate.
     fn pass(&mut self, record: &Record) {
         let last = self.last.replace(*record);
         let in_flight = |record: &Record| {
@@ -178,12 +186,27 @@ impl Flow {
         let bytes = acked(record).zip(acked(&last));
         let bytes = bytes.map_or(0, |(b, a)| b.saturating_sub(a));
         let mut seconds = (record.time_s - last.time_s).max(0.0);
-        if in_flight(&last) == Some(0) {
-            let round_trip_s = record.srtt_s.or(last.srtt_s).unwrap_or(seconds);
-            seconds = seconds.min(if bytes > 0 { round_trip_s } else { 0.0 });
+        let round_trip_s = record.srtt_s.or(last.srtt_s).unwrap_or(0.0);
+        if in_flight(record) == Some(0) && seconds > PAUSE_ROUND_TRIPS * round_trip_s {
+            // records of tcp_probe are older than what they report: the last of them had come before the pause
+            seconds = 0.0;
         }
-        self.busy_s += seconds;
-        self.acked_bytes += bytes;
+        if in_flight(&last) == Some(0) {
+            seconds = seconds.min(if bytes > 0 { round_trip_s } else { 0.0 });
+            self.begun = Some((0.0, 0));
+        }
+        let Some((begun_s, begun_bytes)) = self.begun else {
+            self.busy_s += seconds;
+            self.acked_bytes += bytes;
+            return;
+        };
+        let (begun_s, begun_bytes) = (begun_s + seconds, begun_bytes + bytes);
+        self.begun = Some((begun_s, begun_bytes));
+        if begun_s > SHORT_ROUND_TRIPS * round_trip_s {
+            self.busy_s += begun_s;
+            self.acked_bytes += begun_bytes;
+            self.begun = None;
+        }
     }
 }
 
@@ -280,6 +303,48 @@ mod tests {
         assert!(found[0] > 1.3e6, "{}", found[0]);
         // a window that is never half full says nothing of the path
         assert_eq!(rates(&segments(500.0)), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn a_pause_is_known_by_its_end_too() {
+        let mut late = segments(70.0);
+        // as tcp_probe has it: the state before the acknowledgment that comes
+        late.records
+            .retain(|record| record.snd_nxt_bytes != record.snd_una_bytes);
+        for segment in 1..20_u32 {
+            late.records.push(Record {
+                time_s: f64::from(segment) * 2.0,
+                cwnd_packets: 70.0,
+                srtt_s: Some(0.1),
+                snd_nxt_bytes: Some(u64::from(segment) * 100_000),
+                snd_una_bytes: Some(u64::from(segment) * 100_000),
+                ..Record::default()
+            });
+        }
+        late.records.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
+        let made = samples(&late, None, None, 1000.0);
+        let rates: Vec<f64> = made
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one.rate_bps)
+            .collect();
+        assert!(
+            rates.len() > 10 && rates.iter().all(|rate| *rate > 1.3e6),
+            "{rates:?}"
+        );
+    }
+
+    #[test]
+    fn what_one_window_carries_says_nothing_of_the_rate() {
+        let mut short = segments(10.0);
+        // all of it is acknowledged a round trip later
+        for record in &mut short.records {
+            record.snd_una_bytes = match record.snd_una_bytes {
+                Some(bytes) if bytes % 100_000 == 0 => Some(bytes),
+                _ => record.snd_nxt_bytes,
+            };
+        }
+        assert!(samples(&short, None, None, 1000.0).is_empty());
     }
 
     #[test]
