@@ -370,6 +370,7 @@ def test_steer_goes_on_where_the_service_fails_and_refuses_bad_options(haproxy):
     for wrong in (
         (*options, "--pool", "h2=pool_h2"),
         (*options, *pools, "--confidence", 1.5),
+        (*options, *pools, "--every", 0),
         ("--socket", file, "--map", file, "--page", "home", *pools),
     ):
         done = run("steer", "http://127.0.0.1:1", *wrong)

@@ -12,6 +12,7 @@ import typer
 from pathcast.cli.console import err, out, print_json
 from pathcast.cli.feed import service_of
 from pathcast.cli.watch import ended_by_sigterm
+from pathcast.exceptions import ServiceError
 from pathcast.service.haproxy import Haproxy
 from pathcast.service.steer import Change, Policy, Steering, follow, pools_of
 
@@ -57,6 +58,8 @@ def steer(
 
     The map is exchanged as a whole while HAProxy runs, and written to its file. If the service fails, the map stays.
     """
+    if not 0.1 <= every <= 3600:
+        raise ServiceError(f"got a look each {every} s; expected 0.1 to 3600")
     policy = Policy(page, pools_of(pool), confidence, keep)
     made = Steering(service_of(service, token_file, authorities), Haproxy(socket), map_file, policy)
 
