@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::app::App;
+use crate::cmsd::{Advice, CmsdQuestion};
 use crate::pages::{ClassPage, Kept};
 
 /// A rate that players and servers ask about holds for seconds; an HTTP decision takes the one over so many.
@@ -49,6 +50,9 @@ pub enum AnswerError {
     /// No page of this class.
     #[error("page is {0:?}, of which nothing is known; PUT /v1/pages/CLASS adds a page")]
     NoPage(String),
+    /// The name of the server does not fit into a header.
+    #[error("server is {0:?}, expected 1 to 64 characters of ASCII without quotes and backslashes")]
+    Server(String),
     /// Neither the client nor any group is known.
     #[error("nothing is known of {0}, nor of any client; POST /v1/samples adds samples")]
     Unknown(String),
@@ -75,12 +79,12 @@ pub struct ThroughputQuestion {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BitrateQuestion {
-    client: String,
+    pub(crate) client: String,
     #[serde(default = "four")]
-    segment_s: f64,
+    pub(crate) segment_s: f64,
     #[serde(default = "nine_tenths")]
-    confidence: f64,
-    ladder: Option<String>,
+    pub(crate) confidence: f64,
+    pub(crate) ladder: Option<String>,
 }
 
 /// Parameters of `/v1/transfer`.
@@ -287,6 +291,23 @@ impl App {
     /// # Errors
     /// [`AnswerError`] if a parameter is invalid, or nothing is known.
     pub fn bitrate(&self, question: &BitrateQuestion) -> Result<Vec<u8>, AnswerError> {
+        self.bitrate_and_advice(question).map(|(answer, _)| answer)
+    }
+
+    /// The same, and the header by which a server passes it on to a player.
+    ///
+    /// # Errors
+    /// [`AnswerError`] if a parameter is invalid, or nothing is known.
+    pub fn cmsd(&self, question: CmsdQuestion) -> Result<(Vec<u8>, String), AnswerError> {
+        let (server, question) = question.parts()?;
+        let (answer, advice) = self.bitrate_and_advice(&question)?;
+        Ok((answer, advice.header(&server)))
+    }
+
+    fn bitrate_and_advice(
+        &self,
+        question: &BitrateQuestion,
+    ) -> Result<(Vec<u8>, Advice), AnswerError> {
         let client = Client::parse(&question.client)?;
         let segment_s = in_range(
             "segment_s",
@@ -317,6 +338,11 @@ impl App {
             horizon_s: segment_s,
             propensity: 1.0,
         };
+        let advice = Advice {
+            rate_bps: rates.q50,
+            most_bps: chosen.bitrate_bps,
+            rtt_s: state.rtt_s,
+        };
         let about = Bitrate {
             segment_s,
             confidence,
@@ -324,7 +350,8 @@ impl App {
             quantiles_bps: rates,
         };
         let known = Known::of(&question.client, client, &asked, &state);
-        Ok(self.answer(&known, &decided, self.next_decision(), about))
+        let answer = self.answer(&known, &decided, self.next_decision(), about);
+        Ok((answer, advice))
     }
 
     /// The time of a transfer.

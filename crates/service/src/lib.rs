@@ -11,6 +11,7 @@
 mod answers;
 mod app;
 mod clock;
+mod cmsd;
 mod config;
 mod decision_log;
 mod error;

@@ -10,14 +10,16 @@ use pathcast_decide::path_state::BasisKind;
 /// Upper bounds of the latencies' classes, seconds.
 const BOUNDS_S: [f64; 10] = [5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 5e-3, 2e-2, 0.1, 1.0];
 /// Endpoints that are counted apart.
-pub const ENDPOINTS: [&str; 10] = [
+pub const ENDPOINTS: [&str; 12] = [
     "http",
     "bitrate",
+    "cmsd",
     "throughput",
     "transfer",
     "samples",
     "outcomes",
     "pages",
+    "prefixes",
     "status",
     "metrics",
     "other",

@@ -132,6 +132,21 @@ COMMANDS: dict[str, Command] = {
         "Apply a manager's configuration to this server, by client prefix, and report what clients get (Linux; root).",
         "--manager https://manager.example.net --token-file token --dry-run",
     ),
+    "feed": Command(
+        "feed",
+        "feed",
+        PREDICT,
+        "Send samples of this machine's flows, or of players that report by CMCD, to `pathcast serve`.",
+        "http://127.0.0.1:8080 --local-port 443",
+    ),
+    "steer": Command(
+        "steer",
+        "steer",
+        PREDICT,
+        "Route clients of HAProxy to the servers of the HTTP version that is best for their prefix.",
+        "http://127.0.0.1:8080 --socket /run/haproxy/admin.sock --map /etc/haproxy/prefix.map --page home "
+        "--pool h2=pool_h2 --pool http/1.1=pool_h1",
+    ),
     "fit": Command(
         "fit",
         "fit",

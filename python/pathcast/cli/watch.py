@@ -93,12 +93,12 @@ def watch(
 @contextlib.contextmanager
 def watching(duration_s: float | None) -> Iterator[WatchProgress]:
     """Show progress, and let SIGTERM end it as Ctrl-C does; None: no end of its own."""
-    with _ended_by_sigterm(), _progress(duration_s) as progress:
+    with ended_by_sigterm(), _progress(duration_s) as progress:
         yield progress
 
 
 @contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
+def ended_by_sigterm() -> Iterator[None]:
     """SIGTERM ends a watch as Ctrl-C does: the records are kept."""
 
     def end(*_: object) -> None:

@@ -10,6 +10,13 @@ use pathcast_window_law::Cc;
 
 /// Seconds of a sample.
 const STEP_S: f64 = 0.25;
+/// A flow that never has this share of its window in flight is limited by its application: the kernel lets a window grow
+/// to twice what was in flight.
+const FILLED: f64 = 1.0 / 3.0;
+/// Records that are so far apart, with nothing in flight at the later one, have a pause between them.
+const PAUSE_ROUND_TRIPS: f64 = 1.5;
+/// What is sent between two pauses in fewer round trips says nothing of the path's rate.
+const SHORT_ROUND_TRIPS: f64 = 2.0;
 /// Payload of a packet where the trace does not say it, bytes.
 const MSS_BYTES: u32 = 1448;
 
@@ -61,7 +68,14 @@ struct Flow {
     mss_bytes: f64,
     feed: CurveFeed,
     curve: Option<OnlineCurve>,
-    first: Option<Record>,
+    last: Option<Record>,
+    /// What was sent since the last pause, until that is long enough to say something: time and bytes.
+    begun: Option<(f64, u64)>,
+    /// Time in which the flow had data to send, seconds.
+    busy_s: f64,
+    acked_bytes: u64,
+    /// The largest share of the window that was in flight.
+    filled: f64,
     packets: f64,
     losses: f64,
     /// Packets times their window.
@@ -85,7 +99,11 @@ impl Flow {
             mss_bytes: trace.metadata.mss_bytes.unwrap_or(MSS_BYTES).max(1).into(),
             feed: CurveFeed::new(cc, None),
             curve: OnlineCurve::new(100.0).ok(),
-            first: None,
+            last: None,
+            begun: None,
+            busy_s: 0.0,
+            acked_bytes: 0,
+            filled: 0.0,
             packets: 0.0,
             losses: 0.0,
             windows: 0.0,
@@ -119,36 +137,82 @@ impl Flow {
             self.losses += f64::from(fed.losses);
             self.windows += fed.packets * record.cwnd_packets;
         }
-        let first = *self.first.get_or_insert(*record);
-        let seconds = record.time_s - first.time_s;
-        if seconds < STEP_S {
+        self.pass(record);
+        if self.busy_s < STEP_S {
             return None;
         }
-        self.first = Some(*record);
         let client = match &self.client {
             Ok(client) => client.clone().into(),
             Err(error) => return Some(Err(error.clone())),
         };
-        let acked = |record: &Record| record.snd_una_bytes.or(record.snd_nxt_bytes);
-        let bytes = acked(record)
-            .zip(acked(&first))
-            .map(|(b, a)| b.saturating_sub(a));
+        let has_bytes = acked(record).is_some();
         let has_packets = self.packets > 0.0;
         let report = Report {
             client,
             time_s: Some(begun_s + record.time_s),
-            rate_bps: bytes.map(|bytes| 8.0 * bytes as f64 / seconds),
+            rate_bps: has_bytes.then_some(8.0 * self.acked_bytes as f64 / self.busy_s),
             rtt_s: record.srtt_s.filter(|srtt_s| *srtt_s > 0.0),
             min_rtt_s: record.min_rtt_s.filter(|rtt_s| *rtt_s > 0.0),
             cwnd_packets: has_packets.then(|| self.windows / self.packets),
             packets: has_packets.then_some(self.packets),
             losses: has_packets.then_some(self.losses.max(0.0)),
             npc: Some(1),
-            app_limited: false,
+            app_limited: self.filled < FILLED,
         };
         (self.packets, self.losses, self.windows) = (0.0, 0.0, 0.0);
+        (self.busy_s, self.acked_bytes, self.filled) = (0.0, 0, 0.0);
         Some(Ok(report))
     }
+
+    /// Adds the time since the last record, and what was acknowledged in it. While nothing is in flight the application
+    /// has nothing to send: of such a pause the last round trip counts, in which what follows was sent. What ends within
+    /// two round trips counts not at all: a window carries it, whatever the path's rate.
+    fn pass(&mut self, record: &Record) {
+        let last = self.last.replace(*record);
+        let in_flight = |record: &Record| {
+            let sent = record.snd_nxt_bytes.zip(record.snd_una_bytes);
+            sent.map(|(next, acked)| next.saturating_sub(acked))
+        };
+        self.filled = match in_flight(record) {
+            Some(bytes) if record.cwnd_packets > 0.0 => {
+                let packets = bytes as f64 / self.mss_bytes;
+                self.filled.max(packets / record.cwnd_packets)
+            }
+            Some(_) => self.filled,
+            // nobody knows
+            None => 1.0,
+        };
+        let Some(last) = last else { return };
+        let bytes = acked(record).zip(acked(&last));
+        let bytes = bytes.map_or(0, |(b, a)| b.saturating_sub(a));
+        let mut seconds = (record.time_s - last.time_s).max(0.0);
+        let round_trip_s = record.srtt_s.or(last.srtt_s).unwrap_or(0.0);
+        if in_flight(record) == Some(0) && seconds > PAUSE_ROUND_TRIPS * round_trip_s {
+            // records of tcp_probe are older than what they report: the last of them had come before the pause
+            seconds = 0.0;
+        }
+        if in_flight(&last) == Some(0) {
+            seconds = seconds.min(if bytes > 0 { round_trip_s } else { 0.0 });
+            self.begun = Some((0.0, 0));
+        }
+        let Some((begun_s, begun_bytes)) = self.begun else {
+            self.busy_s += seconds;
+            self.acked_bytes += bytes;
+            return;
+        };
+        let (begun_s, begun_bytes) = (begun_s + seconds, begun_bytes + bytes);
+        self.begun = Some((begun_s, begun_bytes));
+        if begun_s > SHORT_ROUND_TRIPS * round_trip_s {
+            self.busy_s += begun_s;
+            self.acked_bytes += begun_bytes;
+            self.begun = None;
+        }
+    }
+}
+
+/// Payload bytes that arrived, as far as the trace says.
+fn acked(record: &Record) -> Option<u64> {
+    record.snd_una_bytes.or(record.snd_nxt_bytes)
 }
 
 /// The address of the far end in a flow's name, such as `192.0.2.7:443 > 198.51.100.23:5001`.
@@ -176,7 +240,7 @@ mod tests {
             time_s: f64::from(number) * 0.1,
             cwnd_packets: f64::from(10 + number % 20),
             srtt_s: Some(0.05),
-            snd_nxt_bytes: Some(u64::from(number) * 125_000 + 14_480),
+            snd_nxt_bytes: Some(u64::from(number) * 125_000 + 28_960),
             snd_una_bytes: Some(u64::from(number) * 125_000),
             ..Record::default()
         });
@@ -198,6 +262,89 @@ mod tests {
         assert_eq!(sample.client.prefix.to_string(), "2001:db8::/48");
         assert!((sample.rate_bps.unwrap() - 1e7).abs() < 1e5);
         assert!(sample.sent.unwrap().packets > 100.0);
+    }
+
+    /// 100 kB each 2 s, acknowledged within 0.5 s, and nothing in flight until the next.
+    fn segments(cwnd_packets: f64) -> Trace {
+        let mut trace = trace();
+        trace.records.clear();
+        for segment in 0..20_u32 {
+            for step in 0..=5_u32 {
+                let sent = u64::from(segment) * 100_000;
+                let acked = sent + u64::from(step) * 20_000;
+                trace.records.push(Record {
+                    time_s: f64::from(segment) * 2.0 + f64::from(step) * 0.1,
+                    cwnd_packets,
+                    srtt_s: Some(0.1),
+                    snd_nxt_bytes: Some(if step == 0 { sent } else { sent + 100_000 }),
+                    snd_una_bytes: Some(acked),
+                    ..Record::default()
+                });
+            }
+        }
+        trace
+    }
+
+    #[test]
+    fn pauses_of_the_application_do_not_lower_the_rate() {
+        let rates = |trace: &Trace| -> Vec<f64> {
+            let made = samples(trace, None, None, 1000.0);
+            let made = made.into_iter().flatten();
+            made.filter(|one| !one.app_limited)
+                .filter_map(|one| one.rate_bps)
+                .collect()
+        };
+        let mut found = rates(&segments(70.0));
+        assert!(found.len() > 20, "{}", found.len());
+        found.sort_unstable_by(f64::total_cmp);
+        // 100 kB in half a second
+        let middle = found[found.len() / 2];
+        assert!((1.5e6..=1.7e6).contains(&middle), "{middle}");
+        assert!(found[0] > 1.3e6, "{}", found[0]);
+        // a window that is never half full says nothing of the path
+        assert_eq!(rates(&segments(500.0)), Vec::<f64>::new());
+    }
+
+    #[test]
+    fn a_pause_is_known_by_its_end_too() {
+        let mut late = segments(70.0);
+        // as tcp_probe has it: the state before the acknowledgment that comes
+        late.records
+            .retain(|record| record.snd_nxt_bytes != record.snd_una_bytes);
+        for segment in 1..20_u32 {
+            late.records.push(Record {
+                time_s: f64::from(segment) * 2.0,
+                cwnd_packets: 70.0,
+                srtt_s: Some(0.1),
+                snd_nxt_bytes: Some(u64::from(segment) * 100_000),
+                snd_una_bytes: Some(u64::from(segment) * 100_000),
+                ..Record::default()
+            });
+        }
+        late.records.sort_by(|a, b| a.time_s.total_cmp(&b.time_s));
+        let made = samples(&late, None, None, 1000.0);
+        let rates: Vec<f64> = made
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one.rate_bps)
+            .collect();
+        assert!(
+            rates.len() > 10 && rates.iter().all(|rate| *rate > 1.3e6),
+            "{rates:?}"
+        );
+    }
+
+    #[test]
+    fn what_one_window_carries_says_nothing_of_the_rate() {
+        let mut short = segments(10.0);
+        // all of it is acknowledged a round trip later
+        for record in &mut short.records {
+            record.snd_una_bytes = match record.snd_una_bytes {
+                Some(bytes) if bytes % 100_000 == 0 => Some(bytes),
+                _ => record.snd_nxt_bytes,
+            };
+        }
+        assert!(samples(&short, None, None, 1000.0).is_empty());
     }
 
     #[test]

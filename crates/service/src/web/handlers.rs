@@ -16,6 +16,7 @@ use super::{Context, Web, json, problem};
 use crate::answers::{
     AnswerError, BitrateQuestion, HttpQuestion, ThroughputQuestion, TransferQuestion,
 };
+use crate::cmsd::CmsdQuestion;
 use crate::ingest::Intake;
 use crate::pages::is_class;
 
@@ -56,6 +57,25 @@ pub async fn bitrate(State(web): Context, question: Parameters<BitrateQuestion>)
         Ok(question) => answered(web.app.bitrate(&question)),
         Err(wrong) => wrong,
     }
+}
+
+/// `GET /v1/cmsd`: the answer has the header that a server adds to its own; without one if nothing is known, since
+/// servers take other codes for failures.
+pub async fn cmsd(State(web): Context, question: Parameters<CmsdQuestion>) -> Response {
+    let answer = match asked(question) {
+        Ok(question) => web.app.cmsd(question),
+        Err(wrong) => return wrong,
+    };
+    let (body, header) = match answer {
+        Err(AnswerError::Unknown(_)) => return StatusCode::NO_CONTENT.into_response(),
+        Err(error) => return answered(Err(error)),
+        Ok(answer) => answer,
+    };
+    let mut response = json(StatusCode::OK, body);
+    if let Ok(value) = header.parse() {
+        response.headers_mut().insert("cmsd-dynamic", value);
+    }
+    response
 }
 
 /// `GET /v1/transfer`.

@@ -4,6 +4,7 @@ mod access;
 mod body;
 mod handlers;
 mod listen;
+mod prefixes;
 mod status;
 mod tls;
 
@@ -133,6 +134,7 @@ pub fn router(web: &Arc<Web>) -> Router {
     Router::new()
         .route("/v1/http", get(handlers::http))
         .route("/v1/bitrate", get(handlers::bitrate))
+        .route("/v1/cmsd", get(handlers::cmsd))
         .route("/v1/throughput", get(handlers::throughput))
         .route("/v1/transfer", get(handlers::transfer))
         .route("/v1/samples", post(handlers::samples))
@@ -144,6 +146,7 @@ pub fn router(web: &Arc<Web>) -> Router {
         )
         .route("/v1/status", get(status::status))
         .route("/v1/prefix", get(status::prefix))
+        .route("/v1/prefixes", get(prefixes::prefixes))
         .route("/metrics", get(status::metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(handlers::ready))

@@ -34,6 +34,9 @@ _FLAGS = (
     "--disable-features=HttpsUpgrades,OptimizationHints,MediaRouter,Translate",
     "--ignore-certificate-errors",
     "--remote-debugging-pipe",
+    # videos without a user
+    "--autoplay-policy=no-user-gesture-required",
+    "--mute-audio",
 )
 #: Descriptors by which Chromium reads commands and writes answers.
 _READS, _WRITES = 3, 4
@@ -201,6 +204,24 @@ class Browser:
         finally:
             self._call("Target.disposeBrowserContext", browserContextId=context)
 
+    def open(self, url: str, timeout_s: float) -> Tab:
+        """Open a page, and leave it open.
+
+        Raises:
+            BrowserError: Chromium ended, or the page has no load event in time.
+
+        """
+        context = self._call("Target.createBrowserContext")["browserContextId"]
+        target = self._call("Target.createTarget", url="about:blank", browserContextId=context)
+        answer = self._call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        session = answer["sessionId"]
+        self._call("Page.enable", session)
+        self._events.clear()
+        self._call("Page.navigate", session, url=url)
+        if not self._wait(lambda event: event.get("method") == "Page.loadEventFired", timeout_s):
+            raise BrowserError(f"{url} has no load event within {timeout_s:g} s")
+        return Tab(self, session, context)
+
     def _load(self, session: str, url: str, timeout_s: float) -> Load:
         for domain in ("Network", "Page"):
             self._call(f"{domain}.enable", session)
@@ -285,3 +306,37 @@ class Browser:
             if not more:
                 raise BrowserError("Chromium ended")
             self._buffer += more
+
+
+class Tab:
+    """A page that is open."""
+
+    def __init__(self, browser: Browser, session: str, context: str) -> None:
+        self._browser = browser
+        self._session = session
+        self._context = context
+
+    def evaluate(self, code: str) -> Any:  # noqa: ANN401
+        """Return the value of an expression of JavaScript, as JSON has it.
+
+        Raises:
+            BrowserError: Chromium ended, or the code fails.
+
+        """
+        browser = self._browser
+        # what came in the meantime is of no use
+        browser._events.clear()
+        answer = browser._call(
+            "Runtime.evaluate",
+            self._session,
+            expression=code,
+            returnByValue=True,
+            awaitPromise=True,
+        )
+        if "exceptionDetails" in answer:
+            raise BrowserError(f"the page fails: {json.dumps(answer['exceptionDetails'])[:300]}")
+        return answer["result"].get("value")
+
+    def close(self) -> None:
+        """Close the page, and forget what it kept."""
+        self._browser._call("Target.disposeBrowserContext", browserContextId=self._context)
