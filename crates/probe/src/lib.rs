@@ -74,5 +74,5 @@ pub use probe::{Observation, Options, Probe, Stopped};
 pub use selection::{Prefix, Selection};
 pub use tcp_info::TcpInfo;
 pub use tcp_probe::{Unavailable, tcp_probe_available};
-pub use watch::{Keep, Watch, WatchOptions, WatchProgress};
+pub use watch::{Fed, Keep, Watch, WatchOptions, WatchProgress};
 pub use watched::FlowTotals;

@@ -21,6 +21,7 @@ mod metrics;
 mod pages;
 mod serve;
 mod store;
+mod watch;
 // a refusal is a response: it is made once and sent
 #[allow(clippy::result_large_err)]
 mod web;
@@ -29,3 +30,4 @@ mod workers;
 pub use config::{Access, Config, DecisionLog, Limits};
 pub use error::ServiceError;
 pub use serve::{Stop, serve};
+pub use watch::Ports;

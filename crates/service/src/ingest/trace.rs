@@ -1,4 +1,4 @@
-//! Samples from a trace: four a second of each flow.
+//! Samples from the records of flows: four a second of each flow. They come from a trace, or from a watch of this host.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,6 +10,8 @@ use pathcast_window_law::Cc;
 
 /// Seconds of a sample.
 const STEP_S: f64 = 0.25;
+/// A flow that fills less of its window is limited by its application.
+const FILLED: f64 = 0.5;
 /// Payload of a packet where the trace does not say it, bytes.
 const MSS_BYTES: u32 = 1448;
 
@@ -47,7 +49,7 @@ pub fn samples(
     for record in &trace.records {
         let flow = flows
             .entry(record.flow)
-            .or_insert_with(|| Flow::new(trace, record.flow, client));
+            .or_insert_with(|| of_trace(trace, record.flow, client));
         if let Some(report) = flow.take(record, begun_s) {
             made.push(report);
         }
@@ -55,8 +57,23 @@ pub fn samples(
     made
 }
 
+/// A flow of a trace.
+fn of_trace(trace: &Trace, number: u32, client: Option<Client>) -> Flow {
+    let named = || {
+        let name = trace.metadata.environment.get(&format!("flow {number}"));
+        far_end(name.map_or("", String::as_str))
+    };
+    let client = match client {
+        Some(client) => Ok(client.prefix.to_string()),
+        None => named(),
+    };
+    let scheme = trace.metadata.schemes.get(number as usize);
+    let scheme = scheme.map_or("", String::as_str);
+    Flow::new(client, scheme, trace.metadata.mss_bytes)
+}
+
 /// A flow, since its last sample.
-struct Flow {
+pub struct Flow {
     client: Result<String, SampleError>,
     mss_bytes: f64,
     feed: CurveFeed,
@@ -66,33 +83,41 @@ struct Flow {
     losses: f64,
     /// Packets times their window.
     windows: f64,
+    /// The largest part of the window that was in flight.
+    filled: f64,
 }
 
 impl Flow {
-    fn new(trace: &Trace, number: u32, client: Option<Client>) -> Self {
-        let named = || {
-            let name = trace.metadata.environment.get(&format!("flow {number}"));
-            far_end(name.map_or("", String::as_str))
-        };
-        let client = match client {
-            Some(client) => Ok(client.prefix.to_string()),
-            None => named(),
-        };
-        let scheme = trace.metadata.schemes.get(number as usize);
-        let cc = Cc::of(scheme.map_or("", String::as_str));
+    /// One to this client, by a congestion control with this name.
+    pub fn new(client: Result<String, SampleError>, scheme: &str, mss_bytes: Option<u32>) -> Self {
+        let cc = Cc::of(scheme);
         Self {
             client,
-            mss_bytes: trace.metadata.mss_bytes.unwrap_or(MSS_BYTES).max(1).into(),
+            mss_bytes: mss_bytes.unwrap_or(MSS_BYTES).max(1).into(),
             feed: CurveFeed::new(cc, None),
             curve: OnlineCurve::new(100.0).ok(),
             first: None,
             packets: 0.0,
             losses: 0.0,
             windows: 0.0,
+            filled: 0.0,
         }
     }
 
-    fn take(
+    /// The part of the window that is in flight: of the congestion window, or of the receiver's if that is smaller.
+    fn fills(&self, record: &Record) -> f64 {
+        let Some((next, acked)) = record.snd_nxt_bytes.zip(record.snd_una_bytes) else {
+            return 1.0;
+        };
+        let window = record.cwnd_packets * self.mss_bytes;
+        let window = record
+            .rwnd_bytes
+            .map_or(window, |rwnd| window.min(rwnd as f64));
+        next.saturating_sub(acked) as f64 / window.max(1.0)
+    }
+
+    /// Takes a record; a sample once a quarter of a second has passed. `begun_s` is when its times began.
+    pub fn take(
         &mut self,
         record: &Record,
         begun_s: f64,
@@ -119,6 +144,7 @@ impl Flow {
             self.losses += f64::from(fed.losses);
             self.windows += fed.packets * record.cwnd_packets;
         }
+        self.filled = self.filled.max(self.fills(record));
         let first = *self.first.get_or_insert(*record);
         let seconds = record.time_s - first.time_s;
         if seconds < STEP_S {
@@ -144,9 +170,11 @@ impl Flow {
             packets: has_packets.then_some(self.packets),
             losses: has_packets.then_some(self.losses.max(0.0)),
             npc: Some(1),
-            app_limited: false,
+            // a window that is never half full is not what limits the rate
+            app_limited: self.filled < FILLED,
         };
         (self.packets, self.losses, self.windows) = (0.0, 0.0, 0.0);
+        self.filled = self.fills(record);
         Some(Ok(report))
     }
 }
@@ -176,7 +204,7 @@ mod tests {
             time_s: f64::from(number) * 0.1,
             cwnd_packets: f64::from(10 + number % 20),
             srtt_s: Some(0.05),
-            snd_nxt_bytes: Some(u64::from(number) * 125_000 + 14_480),
+            snd_nxt_bytes: Some(u64::from(number) * 125_000 + 1448 * u64::from(10 + number % 20)),
             snd_una_bytes: Some(u64::from(number) * 125_000),
             ..Record::default()
         });
@@ -198,6 +226,19 @@ mod tests {
         assert_eq!(sample.client.prefix.to_string(), "2001:db8::/48");
         assert!((sample.rate_bps.unwrap() - 1e7).abs() < 1e5);
         assert!(sample.sent.unwrap().packets > 100.0);
+    }
+
+    #[test]
+    fn a_flow_that_waits_for_its_application_has_no_rate() {
+        let mut idle = trace();
+        for record in &mut idle.records {
+            record.snd_nxt_bytes = record.snd_una_bytes.map(|bytes| bytes + 1448);
+        }
+        for made in samples(&idle, None, None, 1000.0) {
+            let sample = made.unwrap().sample(1000.0, 60.0).unwrap();
+            assert_eq!(sample.rate_bps, None);
+            assert!(sample.rtt_s.is_some());
+        }
     }
 
     #[test]
