@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::error::ServiceError;
-use crate::watch::Ports;
+use crate::ports::Ports;
 
 /// All options. `docs/reference/serve.md` documents each.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -19,6 +19,7 @@ mod knowledge;
 mod log;
 mod metrics;
 mod pages;
+mod ports;
 mod serve;
 mod store;
 mod watch;
@@ -29,5 +30,5 @@ mod workers;
 
 pub use config::{Access, Config, DecisionLog, Limits};
 pub use error::ServiceError;
+pub use ports::Ports;
 pub use serve::{Stop, serve};
-pub use watch::Ports;
