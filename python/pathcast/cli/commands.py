@@ -125,6 +125,13 @@ COMMANDS: dict[str, Command] = {
         "Answer questions of servers and players about their clients over HTTP, from samples of flows.",
         "--state state",
     ),
+    "curves": Command(
+        "curves",
+        "app",
+        PREDICT,
+        "Export the loss curves of services as Parquet, and merge those of several.",
+        None,
+    ),
     "fit": Command(
         "fit",
         "fit",
