@@ -1,9 +1,11 @@
 """Speed, memory and recovery of the service of decisions.
 
 usage: python benches/serve.py [--seconds N] [--kills N] [--prefixes N]
+       python benches/serve.py --soak SECONDS [--rate N] [--questions N] [--prefixes N]
 
 Needs `cargo build --release --package pathcast-service --examples`. Prints JSON. Service and load share the machine's
-processors, so figures depend on what else runs; the load of the machine is printed beside them.
+processors, so figures depend on what else runs; the load of the machine is printed beside them. --soak sends samples and
+questions at a steady rate, and prints the service's memory over time.
 """
 
 import argparse
@@ -99,11 +101,39 @@ def kill_again_and_again(state, kills, prefixes):
     }
 
 
+def soak(address, process, options):
+    """Memory over time under a steady load, each twentieth of the time: seconds, resident MB, prefixes."""
+    prefixes = options.prefixes
+    until = time.monotonic() + options.soak
+    loads = [[LOAD, address, "samples", options.soak, options.rate, prefixes]]
+    if options.questions:
+        loads.append([LOAD, address, "decisions", options.soak, 2, options.questions, prefixes, 4])
+    running = [
+        subprocess.Popen(list(map(str, one)), stdout=subprocess.PIPE, text=True) for one in loads
+    ]
+    rows = []
+    while time.monotonic() < until:
+        time.sleep(min(options.soak / 20, max(0, until - time.monotonic())))
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        rss = next(int(line.split()[1]) for line in status.splitlines() if "VmRSS" in line)
+        at_s = options.soak - (until - time.monotonic())
+        rows.append([round(at_s), round(rss * 1024 / 1e6), int(metric(address, "prefixes"))])
+        print(json.dumps(rows[-1]), flush=True)
+    return {
+        "memory": rows,
+        "loads": [json.loads(one.communicate(timeout=60)[0]) for one in running],
+        "load_after": os.getloadavg(),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--prefixes", type=int, default=100_000)
+    parser.add_argument("--soak", type=float, metavar="SECONDS")
+    parser.add_argument("--rate", type=float, default=20_000, help="samples a second of a soak")
+    parser.add_argument("--questions", type=float, default=1000, help="a second, of a soak")
     options = parser.parse_args()
     found = {"processors": os.cpu_count(), "load_before": os.getloadavg()}
     with tempfile.TemporaryDirectory() as folder:
@@ -111,6 +141,13 @@ def main():
         process, address, _ = start(state)
         put = urllib.request.Request(f"http://{address}/v1/pages/home", PAGE.encode(), method="PUT")
         urllib.request.urlopen(put, timeout=30).read()
+        if options.soak:
+            found["soak"] = soak(address, process, options)
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+            process.stderr.close()
+            print(json.dumps(found, indent=1))
+            return
         seconds, prefixes = options.seconds, options.prefixes
         found["samples"] = load(address, "samples", seconds, 0, prefixes)
         found["samples_at_200000"] = load(address, "samples", seconds, 200_000, prefixes)

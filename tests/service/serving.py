@@ -61,11 +61,11 @@ class Service:
         return self.process.returncode
 
 
-def started(*arguments, listen="127.0.0.1:0", env=None):
-    """The process, its address, and how long it took until it said so."""
+def started(*arguments, listen="127.0.0.1:0", env=None, before=()):
+    """The process, its address, and how long it took until it said so; `before` are words of a command that runs it."""
     begin = time.monotonic()
     process = subprocess.Popen(
-        [str(PATHCAST), "serve", "--listen", listen, *map(str, arguments)],
+        [*before, str(PATHCAST), "serve", "--listen", listen, *map(str, arguments)],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **(env or {})},

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import re
 import resource
 import signal
@@ -96,6 +97,46 @@ def test_answers_are_those_of_the_interface(service):
     for path, methods in interface["paths"].items():
         if "get" in methods and path.startswith("/v1/"):
             assert service.get(path)[0] in (200, 400), path
+
+
+def test_a_bitrate_is_that_of_predict_bitrate(tmp_path):
+    rates = [
+        4e6 * (1 + 0.4 * math.sin(n / 9)) * (0.8 + 0.4 * (n * 7919 % 101) / 101) for n in range(200)
+    ]
+    series = tmp_path / "rates.csv"
+    series.write_text("duration_s,rate_bps\n" + "".join(f"1,{rate}\n" for rate in rates))
+    sizes = [500_000, 800_000, 1_100_000, 1_500_000, 2_000_000, 2_600_000]
+    chosen = set()
+    for segment_s, confidence in ((4, 0.9), (4, 0.6), (2, 0.8), (6, 0.95)):
+        of_segment = [round(size * segment_s / 4) for size in sizes]
+        words = ("--sizes", ",".join(map(str, of_segment)), "--trace", series, "--json")
+        more = ("--segment", segment_s, "--confidence", confidence)
+        done = run("predict", "bitrate", *words, *more)
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        with serving() as one:
+            end = time.time()
+            rows = [
+                {"client": "192.0.2.7", "time_s": end + n - len(rates), "rate_bps": rate}
+                for n, rate in enumerate(rates, 1)
+            ]
+            assert one.post(rows)[0] == 200
+            ladder = ",".join(f"{size}B" for size in of_segment)
+            path = question("bitrate", segment_s=segment_s, confidence=confidence, ladder=ladder)
+            status, answer = one.get(path)
+        assert status == 200, answer
+        assert answer["is_confident"] == (said["choice"] is not None)
+        if said["choice"] is not None:
+            assert answer["rung"] == said["choice"]["version"]
+        chosen.add(answer["rung"])
+        served = [rung["confidence"] for rung in answer["ladder"]]
+        predicted = [one["probability"] for one in said["versions"]]
+        assert served == pytest.approx(predicted, abs=1e-4)
+        quantiles = answer["quantiles_bps"].values()
+        assert list(quantiles) == pytest.approx(
+            list(said["rate"]["quantiles_bps"].values()), rel=1e-4
+        )
+    assert len(chosen) > 1
 
 
 def test_a_new_client_gets_its_neighbors_answer_and_is_told_so(service):

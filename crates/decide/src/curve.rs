@@ -12,6 +12,8 @@ const BIN: f64 = 0.1;
 const CELLS: usize = 48;
 /// Losses at one window that an answer takes at most.
 const LOSSES: f64 = 200.0;
+/// As many losses are assumed beside those at small windows, so that none is not never.
+const RARE: f64 = 0.05;
 /// Windows for which a model gets a probability, for each number of connections.
 const POINTS: usize = 8;
 
@@ -86,6 +88,24 @@ impl Counts {
         });
     }
 
+    /// Bytes of memory beyond its own size.
+    pub fn heap_bytes(&self) -> usize {
+        self.cells.capacity() * size_of::<Cell>()
+    }
+
+    /// Connections, window, packets and losses of each cell.
+    pub fn rows(&self) -> impl Iterator<Item = (u8, f64, f64, f64)> {
+        self.cells.iter().map(|cell| {
+            let of = |of: [f32; 2]| f64::from(of[0] + of[1]);
+            (
+                cell.npc,
+                window(cell.bin),
+                of(cell.packets),
+                of(cell.losses),
+            )
+        })
+    }
+
     /// Packets and losses in all.
     pub fn totals(&self) -> (f64, f64) {
         (self.cells.iter()).fold((0.0, 0.0), |sum, cell| {
@@ -98,6 +118,29 @@ impl Counts {
     pub fn loss(&self) -> Option<f64> {
         let (packets, losses) = self.totals();
         (packets > 0.0).then(|| ((losses + 0.5) / (packets + 1.0)).min(1.0))
+    }
+
+    /// The loss rate at the smaller windows, up to half of all packets: there, losses are the path's own. At the larger ones
+    /// a flow fills the queue until it drops, which a new transfer does not see. None without packets.
+    pub fn base_loss(&self) -> Option<f64> {
+        let mut cells: Vec<(u8, f64, f64)> = (self.cells.iter())
+            .map(|cell| {
+                let of = |of: [f32; 2]| f64::from(of[0] + of[1]);
+                (cell.bin, of(cell.packets), of(cell.losses))
+            })
+            .collect();
+        cells.sort_unstable_by_key(|cell| cell.0);
+        let half = 0.5 * self.totals().0;
+        let (mut packets, mut losses) = (0.0, 0.0);
+        for (_, of_packets, of_losses) in cells {
+            // the first one counts even if it has more than half
+            if packets > 0.0 && packets + of_packets > half {
+                break;
+            }
+            packets += of_packets;
+            losses += of_losses;
+        }
+        (packets > 0.0).then(|| ((losses + RARE) / (packets + 1.0)).min(1.0))
     }
 
     /// The curve of the crate analysis with these counts.
@@ -198,6 +241,24 @@ mod tests {
         assert_eq!(counts.totals(), (20.0, 0.0));
         counts.update(10.0, 300.0, &sent(20.0, 1, 10.0, 0.0));
         assert_eq!(counts.totals(), (30.0, 0.0), "the clock was set back");
+    }
+
+    #[test]
+    fn drops_of_the_flows_own_queue_are_not_the_paths_losses() {
+        let mut counts = Counts::default();
+        for window in 20..60 {
+            let losses = if window > 55 { 1.0 } else { 0.0 };
+            counts.update(0.0, 300.0, &sent(f64::from(window), 1, 100.0, losses));
+        }
+        assert!(counts.loss().unwrap() > 9e-4);
+        assert!(counts.base_loss().unwrap() < 5e-5);
+        // random losses are the same at all windows
+        let mut counts = Counts::default();
+        for window in 20..60 {
+            counts.update(0.0, 300.0, &sent(f64::from(window), 1, 1000.0, 5.0));
+        }
+        let base = counts.base_loss().unwrap();
+        assert!((base / 0.005 - 1.0).abs() < 0.05, "{base}");
     }
 
     #[test]

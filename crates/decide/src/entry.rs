@@ -13,6 +13,9 @@ const RTT_STEP_S: f64 = 0.5;
 /// A sample of a prefix counts for its groups once in so many seconds, so that no client outweighs the others.
 const SHARE_S: f64 = 5.0;
 
+/// What an entry takes at most, in bytes of memory.
+pub const ENTRY_BYTES: usize = 8 << 10;
+
 /// Round-trip times: the last ones, and the least of the sliding window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rtts {
@@ -103,6 +106,14 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Bytes of memory that it has, at most [`ENTRY_BYTES`].
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.rates.heap_bytes()
+            + self.counts.heap_bytes()
+            + self.waiting.capacity() * size_of::<Waiting>()
+    }
+
     /// Takes a sample; half the sliding window is `half_s` long. Calls `scored` with each decision whose outcome is
     /// known now. Returns whether the sample counts for the prefix's groups.
     pub fn update(
@@ -163,8 +174,7 @@ impl Entry {
         self.scores[outcome.kind.number()].add(&outcome);
         if outcome.kind == Kind::Throughput {
             let [low, _, high] = outcome.band;
-            self.rates
-                .score(outcome.horizon_s, low, high, outcome.truth);
+            self.rates.score(low, high, outcome.truth);
         }
         outcome
     }
@@ -185,5 +195,47 @@ impl Entry {
     pub fn waits(&mut self, id: u64) -> Option<Waiting> {
         let at = self.waiting.iter().position(|one| one.id == id)?;
         Some(self.waiting.swap_remove(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{Client, Sent};
+
+    #[test]
+    fn memory_is_bounded_whatever_comes() {
+        let client = Client::parse("192.0.2.7").unwrap();
+        let mut entry = Entry::default();
+        for number in 0..40_000_u32 {
+            let time_s = 0.3 * f64::from(number);
+            let sample = Sample {
+                client,
+                time_s,
+                rate_bps: Some(1e6 * f64::from(1 + number % 17)),
+                rtt_s: Some(0.05),
+                min_rtt_s: Some(0.04),
+                sent: Some(Sent {
+                    cwnd_packets: f64::from(1 + number * 7919 % 50_000),
+                    npc: (number % 7) as u8,
+                    packets: 100.0,
+                    losses: 1.0,
+                }),
+            };
+            entry.update(&sample, 300.0, |_| ());
+            let decision = Waiting {
+                id: number.into(),
+                kind: Kind::Http,
+                client: client.number,
+                made_s: time_s,
+                until_s: None,
+                band: [1.0; 3],
+                bound: None,
+                seen: (0.0, 0),
+            };
+            entry.wait(decision, time_s);
+        }
+        assert!(entry.bytes() <= ENTRY_BYTES, "{}", entry.bytes());
+        assert!(entry.bytes() > ENTRY_BYTES / 2, "{}", entry.bytes());
     }
 }

@@ -8,6 +8,7 @@ use pathcast_analysis::clusters::Prefix;
 use serde::{Deserialize, Serialize};
 
 use crate::curve::Counts;
+use crate::distribution::{LEVELS, RateDistribution};
 use crate::networks::Place;
 use crate::sample::Sample;
 
@@ -108,9 +109,16 @@ impl Members {
         }
     }
 
-    /// Quantiles of the members' rates.
-    pub fn rates<const N: usize>(&self, from_s: f64, levels: &[f64; N]) -> Option<[f64; N]> {
-        self.rates.quantiles(from_s, levels)
+    /// The distribution of the members' rates.
+    pub fn rates(&self, from_s: f64) -> Option<RateDistribution> {
+        self.rates
+            .quantiles(from_s, &LEVELS)
+            .map(RateDistribution::new)
+    }
+
+    /// Whether there are enough rates for an answer, or round-trip times if rates are not needed.
+    pub fn answers(&self, from_s: f64, needs_rate: bool) -> bool {
+        self.rates.len(from_s) >= LEAST || (!needs_rate && self.rtts.len(from_s) >= LEAST)
     }
 
     /// The median of the members' round-trip times.
@@ -255,7 +263,7 @@ mod tests {
         let median = |client: &str| {
             let prefix = Client::parse(client).unwrap().prefix;
             let place = table.place(prefix);
-            let answer = |members: &Members| members.rates(0.0, &[0.5]).map(|one| one[0]);
+            let answer = |members: &Members| members.rates(0.0).map(|one| one.quantile_bps(0.5));
             let (group, _, rate) = groups.closest(prefix, place, answer).unwrap();
             (group, rate)
         };

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | take a sample | [`sample::Report::sample`], [`table::Table::update`], [`group::Groups::update`] | outcomes of earlier decisions |
 //! | what is known of a client | [`path_state::PathState::own`], [`path_state::PathState::of_group`] | [`path_state::PathState`] |
-//! | the rate over the next seconds | [`rate::Rates::quantiles`] | quantiles |
+//! | the rate over the next seconds | [`rate::Rates::forecast`] | [`distribution::RateDistribution`] |
 //! | a bitrate | [`decision::bitrate::choose`] | [`decision::bitrate::Bitrate`] |
 //! | the time of a transfer | [`decision::transfer::times`] | [`path_state::Quantiles`] |
 //! | the version of HTTP | [`decision::http::choose`] | [`decision::http::Choice`] |
@@ -16,6 +16,7 @@
 
 pub mod curve;
 pub mod decision;
+pub mod distribution;
 pub mod entry;
 pub mod group;
 pub mod networks;
@@ -25,6 +26,7 @@ pub mod sample;
 pub mod score;
 pub mod table;
 
+pub use distribution::RateDistribution;
 pub use entry::Entry;
 pub use group::{Group, Groups};
 pub use networks::{Networks, Place};

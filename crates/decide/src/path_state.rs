@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::curve::Points;
+use crate::curve::{Counts, Points};
+use crate::distribution::RateDistribution;
 use crate::entry::Entry;
 use crate::group::{Group, Members};
 
@@ -40,6 +41,12 @@ impl From<[f64; 5]> for Quantiles {
             q75,
             q95,
         }
+    }
+}
+
+impl From<&RateDistribution> for Quantiles {
+    fn from(rates: &RateDistribution) -> Self {
+        LEVELS.map(|level| rates.quantile_bps(level)).into()
     }
 }
 
@@ -102,16 +109,18 @@ impl Basis {
 pub struct PathState {
     /// What it rests on.
     pub basis: Basis,
-    /// Quantiles of the mean rate over the horizon, bit/s of payload.
+    /// The distribution of the mean rate over the horizon, bit/s of payload.
+    pub rate: Option<RateDistribution>,
+    /// Its quantiles.
     pub rates_bps: Option<Quantiles>,
-    /// The rate at the level that was asked for, bit/s.
-    pub asked_bps: Option<f64>,
     /// Round-trip time: its median, seconds.
     pub rtt_s: Option<f64>,
     /// The least round-trip time, seconds.
     pub least_rtt_s: Option<f64>,
     /// Loss events a packet, over all windows.
     pub loss: Option<f64>,
+    /// The same at small windows: see [`crate::curve::Counts::base_loss`].
+    pub base_loss: Option<f64>,
 }
 
 /// What is to be known of a path.
@@ -123,8 +132,6 @@ pub struct Asked {
     pub window_s: f64,
     /// Over which the mean rate is forecast, seconds.
     pub horizon_s: f64,
-    /// A further level of its quantiles.
-    pub level: f64,
 }
 
 impl PathState {
@@ -134,15 +141,11 @@ impl PathState {
         if age_s > asked.window_s {
             return None;
         }
-        let [q05, q25, q50, q75, q95] = LEVELS;
-        let levels = [q05, q25, q50, q75, q95, asked.level];
-        let rates = entry
-            .rates
-            .newest_s()
-            .filter(|at_s| asked.now_s - at_s <= asked.window_s);
-        let rates =
-            rates.and_then(|_| (entry.rates).quantiles(asked.now_s, asked.horizon_s, &levels));
-        let state = Self::of(rates, entry.counts.loss());
+        let newest_s = entry.rates.newest_s();
+        let rates = newest_s
+            .filter(|at_s| asked.now_s - at_s <= asked.window_s)
+            .and_then(|_| entry.rates.forecast(asked.now_s, asked.horizon_s));
+        let state = Self::of(rates, &entry.counts);
         Some(Self {
             basis: Basis {
                 group: None,
@@ -159,9 +162,7 @@ impl PathState {
     /// From the samples of a group.
     pub fn of_group(group: Group, members: &Members, asked: &Asked) -> Self {
         let from_s = asked.now_s - asked.window_s;
-        let [q05, q25, q50, q75, q95] = LEVELS;
-        let levels = [q05, q25, q50, q75, q95, asked.level];
-        let state = Self::of(members.rates(from_s, &levels), members.counts.loss());
+        let state = Self::of(members.rates(from_s), &members.counts);
         let rtt_s = members.rtt_s(from_s);
         Self {
             basis: Basis {
@@ -176,7 +177,7 @@ impl PathState {
         }
     }
 
-    fn of(rates: Option<[f64; 6]>, loss: Option<f64>) -> Self {
+    fn of(rate: Option<RateDistribution>, counts: &Counts) -> Self {
         let basis = Basis {
             group: None,
             samples: 0,
@@ -185,11 +186,12 @@ impl PathState {
         };
         Self {
             basis,
-            rates_bps: rates.map(|[q05, q25, q50, q75, q95, _]| [q05, q25, q50, q75, q95].into()),
-            asked_bps: rates.map(|rates| rates[5]),
+            rates_bps: rate.as_ref().map(Quantiles::from),
+            rate,
             rtt_s: None,
             least_rtt_s: None,
-            loss,
+            loss: counts.loss(),
+            base_loss: counts.base_loss(),
         }
     }
 
@@ -203,6 +205,7 @@ impl PathState {
         self.rtt_s = self.rtt_s.or(other.rtt_s);
         self.least_rtt_s = self.least_rtt_s.or(other.least_rtt_s);
         self.loss = self.loss.or(other.loss);
+        self.base_loss = self.base_loss.or(other.base_loss);
     }
 
     /// The round-trip time; the usual one if it is not known, which the basis says then.
@@ -213,6 +216,6 @@ impl PathState {
 
     /// The curve of a path of which only the loss rate is known.
     pub fn flat_curve(&self) -> Points {
-        vec![(1, vec![(1.0, self.loss.unwrap_or(0.0))])]
+        vec![(1, vec![(1.0, self.base_loss.unwrap_or(0.0))])]
     }
 }

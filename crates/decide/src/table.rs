@@ -11,7 +11,7 @@ use crate::sample::Sample;
 use crate::score::{Kind, Outcome, WAITING, Waiting};
 
 /// Prefixes without samples whose decisions wait.
-const COLD: NonZeroUsize = NonZeroUsize::new(512).unwrap();
+const COLD: NonZeroUsize = NonZeroUsize::new(128).unwrap();
 
 /// Sums over decisions of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -76,5 +76,5 @@ pub use selection::{Prefix, Selection};
 pub use sockets::{SocketState, Sockets};
 pub use tcp_info::TcpInfo;
 pub use tcp_probe::{Unavailable, tcp_probe_available};
-pub use watch::{Keep, Watch, WatchOptions, WatchProgress};
+pub use watch::{Fed, Keep, Watch, WatchOptions, WatchProgress};
 pub use watched::FlowTotals;

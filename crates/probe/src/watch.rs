@@ -1,6 +1,6 @@
 //! Watches flows of any process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::time::SystemTime;
 
 use pathcast_base::clock::monotonic_ns;
 use pathcast_trace::{
-    Metadata, Record, Source, TableWriter, Trace, TraceError, WatchReport, write_beside,
-    write_parquet,
+    Metadata, Record, Source, TableWriter, Trace, TraceError, WatchReport, WatchedFlow,
+    write_beside, write_parquet,
 };
 use rustix::system::uname;
 
@@ -49,6 +49,18 @@ pub enum Keep {
     Memory,
     /// A trace in this file, written as they come; memory stays bounded.
     File(PathBuf),
+    /// They are handed to another thread four times a second. What does not fit into its queue is left out and counted as
+    /// lost. Own sockets are not handed over.
+    Feed(SyncSender<Fed>),
+}
+
+/// Records of a quarter of a second, for [`Keep::Feed`].
+#[derive(Clone, Debug)]
+pub struct Fed {
+    /// The flows of these records, with their numbers.
+    pub flows: Vec<(u32, WatchedFlow)>,
+    /// The records in order; their times count from [`Watch::began_unix_s`].
+    pub records: Vec<Record>,
 }
 
 /// How far a watch is.
@@ -185,6 +197,20 @@ impl Watch {
         self.method
     }
 
+    /// When it began, seconds since 1970.
+    pub const fn began_unix_s(&self) -> f64 {
+        self.began_unix_s
+    }
+
+    /// Whether it goes on: a watch ends itself if the kernel does not list its sockets any more.
+    pub fn is_running(&self) -> bool {
+        match &self.running {
+            Some(Running::Any(threads)) => !threads.reader.is_finished(),
+            Some(Running::Own(..)) => true,
+            None => false,
+        }
+    }
+
     /// How far it is.
     pub fn progress(&self) -> WatchProgress {
         WatchProgress {
@@ -223,7 +249,7 @@ impl Watch {
                 let metadata = metadata(&report, self.began_unix_s);
                 let trace = Trace { metadata, records };
                 match keep {
-                    Keep::Nothing => Ok((report, None)),
+                    Keep::Nothing | Keep::Feed(_) => Ok((report, None)),
                     Keep::Memory => Ok((report, Some(trace))),
                     Keep::File(file) => {
                         write_parquet(&file, &trace)?;
@@ -331,6 +357,9 @@ pub(crate) struct Output {
     kept: Option<Vec<Record>>,
     batch: Vec<Record>,
     messages: Option<SyncSender<Message>>,
+    feed: Option<SyncSender<Fed>>,
+    /// Records that the feed's queue had no room for.
+    lost: u64,
 }
 
 impl Output {
@@ -340,9 +369,15 @@ impl Output {
             kept: None,
             batch: Vec::new(),
             messages: None,
+            feed: None,
+            lost: 0,
         };
         match keep {
             Keep::Nothing => Ok((output, None)),
+            Keep::Feed(feed) => {
+                output.feed = Some(feed);
+                Ok((output, None))
+            }
             Keep::Memory => {
                 output.kept = Some(Vec::new());
                 Ok((output, None))
@@ -366,6 +401,9 @@ impl Output {
         if let Some(kept) = &mut self.kept {
             kept.push(record);
         }
+        if self.feed.is_some() {
+            self.batch.push(record);
+        }
         if self.messages.is_some() {
             self.batch.push(record);
             if self.batch.len() == BATCH {
@@ -382,7 +420,34 @@ impl Output {
         self.counts.ended.store(flows as u64, Ordering::Relaxed);
     }
 
+    /// Hands the records over, if somebody takes them; `flow` reports a flow.
+    pub(crate) fn hand_over(&mut self, flow: impl Fn(u32) -> WatchedFlow) {
+        let Some(feed) = &self.feed else { return };
+        let records = std::mem::take(&mut self.batch);
+        if records.is_empty() {
+            return;
+        }
+        let numbers: BTreeSet<u32> = records.iter().map(|record| record.flow).collect();
+        let flows = numbers.into_iter().map(|number| (number, flow(number)));
+        let count = records.len() as u64;
+        let fed = Fed {
+            flows: flows.collect(),
+            records,
+        };
+        if feed.try_send(fed).is_err() {
+            self.lost += count;
+        }
+    }
+
+    /// Records that nobody took in time.
+    pub(crate) const fn lost(&self) -> u64 {
+        self.lost
+    }
+
     fn flush(&mut self) {
+        if self.messages.is_none() {
+            return;
+        }
         let batch = std::mem::take(&mut self.batch);
         if let Some(messages) = &self.messages {
             let _ = messages.send(Message::Records(batch));

@@ -28,6 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const LOOK_FOR_EACH: Duration = Duration::from_micros(200);
 /// A flow in which nothing changed for so long is looked at with the whole list only.
 const QUIET_AFTER_NS: u64 = 1_000_000_000;
+/// How often records are handed over, if somebody takes them.
+const HAND_OVER_EVERY: Duration = Duration::from_millis(250);
 /// Processes are looked for no more often: all of their descriptors have to be read.
 const PROCESSES_EVERY: Duration = Duration::from_secs(1);
 /// Of records of several processors, those younger than this may not be all: they are put in order
@@ -130,6 +132,7 @@ pub(crate) struct Watcher {
     last_s: f64,
     listed: Instant,
     looked_up: Option<Instant>,
+    handed: Instant,
     report: WatchReport,
 }
 
@@ -158,6 +161,7 @@ impl Watcher {
             last_s: 0.0,
             listed: Instant::now(),
             looked_up: None,
+            handed: Instant::now(),
             report: WatchReport::default(),
         }
     }
@@ -187,6 +191,12 @@ impl Watcher {
             };
             if let Err(error) = self.turn(stop) {
                 failed.get_or_insert(error);
+            }
+            if stop || self.handed.elapsed() >= HAND_OVER_EVERY {
+                self.handed = Instant::now();
+                let (flows, began_ns) = (&self.flows, self.began_ns);
+                self.output
+                    .hand_over(|number| flows[number as usize].report(began_ns));
             }
             if stop || failed.is_some() {
                 return self.finish(failed);
@@ -483,11 +493,12 @@ impl Watcher {
         self.look_up_processes();
         let report = |flow: &Flow| flow.report(self.began_ns);
         let flows = self.flows.iter().map(report).collect();
+        let unfed = self.output.lost();
         let (records, kept) = self.output.finish();
         let report = WatchReport {
             flows,
             records,
-            records_lost: self.recording.map_or(0, |recording| recording.lost()),
+            records_lost: unfed + self.recording.map_or(0, |recording| recording.lost()),
             cpu_s: thread_cpu_s(),
             ..self.report
         };

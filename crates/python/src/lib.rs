@@ -80,7 +80,7 @@ mod _internal {
     #[pymodule_export]
     use crate::probing::{WindowLoop, simulate_probe};
     #[pymodule_export]
-    use crate::rates::RateForecaster;
+    use crate::rates::{RateForecaster, choose_bitrate};
     #[pymodule_export]
     use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
     #[pymodule_export]

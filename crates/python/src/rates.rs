@@ -1,6 +1,8 @@
 //! Forecasts of a path's rate.
 
 use numpy::PyReadonlyArray1;
+use pathcast_decide::decision::bitrate::{self, Ladder};
+use pathcast_decide::rate::Rates;
 use pathcast_rates::{Rate, RateForecaster as Inner};
 use pyo3::prelude::*;
 
@@ -79,4 +81,48 @@ impl RateForecaster {
     fn observed_s(&self) -> f64 {
         self.0.observed_s()
     }
+}
+
+/// A choice among versions of a video from a series of rates: see [`choose_bitrate`].
+type Chosen = (Option<usize>, Vec<f64>, Vec<f64>, f64);
+
+/// The choice of `pathcast serve` from a path's samples: the highest version whose next segment arrives in its duration with
+/// the confidence, if one does; the confidence of each; the mean rate over the segment at `levels`, in bit/s; and the seconds
+/// of all samples.
+#[pyfunction]
+pub fn choose_bitrate(
+    seconds: PyReadonlyArray1<'_, f64>,
+    bits: PyReadonlyArray1<'_, f64>,
+    segment_s: f64,
+    sizes_bytes: Vec<f64>,
+    confidence: f64,
+    levels: Vec<f64>,
+) -> PyResult<Chosen> {
+    let mut rates = Rates::default();
+    for (number, (seconds, bits)) in seconds.as_array().iter().zip(bits.as_array()).enumerate() {
+        rates
+            .observe(*seconds, *bits)
+            .map_err(|error| ModelError::new_err(format!("sample {number}: {error}")))?;
+    }
+    let now_s = rates.newest_s().unwrap_or(0.0);
+    let rate = rates.forecast(now_s, segment_s);
+    let rate = rate.ok_or_else(|| {
+        ModelError::new_err("the path was not observed yet, expected samples before a forecast")
+    })?;
+    let chosen = bitrate::choose(
+        &rate,
+        0.0,
+        segment_s,
+        confidence,
+        &Ladder::Sizes(sizes_bytes),
+    );
+    Ok((
+        chosen.rung.filter(|_| chosen.is_confident),
+        chosen.ladder.iter().map(|rung| rung.confidence).collect(),
+        levels
+            .iter()
+            .map(|level| rate.quantile_bps(*level))
+            .collect(),
+        now_s,
+    ))
 }

@@ -25,6 +25,7 @@ mod unix {
         py: Python<'_>,
         listen: Option<&str>,
         state: Option<PathBuf>,
+        watch: Option<&str>,
         config: Option<PathBuf>,
         tick: Py<PyAny>,
     ) -> PyResult<()> {
@@ -34,7 +35,9 @@ mod unix {
                 ServiceException::new_err(format!("--listen is {text:?}, {expected}"))
             })
         });
-        let config = Config::from_options(config.as_deref(), listen.transpose()?, state);
+        let watch = watch.map(str::parse).transpose();
+        let watch = watch.map_err(|error: pathcast_service::ServiceError| raised(&error))?;
+        let config = Config::from_options(config.as_deref(), listen.transpose()?, state, watch);
         let config = config.map_err(|error| raised(&error))?;
         let (stop, over) = (Stop::default(), AtomicBool::new(false));
         let mut problem = None;

@@ -1,5 +1,7 @@
 //! Simple forecasts of a rate, and their pool.
 
+use serde::{Deserialize, Serialize};
+
 use crate::recent::Recent;
 
 /// Half-lives of the exponentially weighted means, in seconds.
@@ -13,11 +15,11 @@ const MEMORY_S: f64 = 69.0;
 /// Errors count as this at most, in logarithms: a path that stops says little of experts.
 const WORST: f64 = 1.5;
 
-/// What each expert expects, in logarithms.
-pub(crate) type Said = [f64; EXPERTS];
+/// What each expert expects, in logarithms; in single precision, as all that is kept of a path: tables hold many paths.
+pub(crate) type Said = [f32; EXPERTS];
 
 /// An exponentially weighted mean over time, as players keep of rates: the first value counts as if it had always been so.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mean {
     half_life_s: f64,
     sum: f64,
@@ -55,7 +57,7 @@ impl Mean {
 }
 
 /// The experts of one path and horizon.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Experts {
     means: [Mean; HALF_LIVES_S.len()],
     losses: Said,
@@ -78,7 +80,7 @@ impl Experts {
 
     /// What each expects now; rates below `floor` count as that.
     pub(crate) fn say(&self, recent: &Recent, step_s: f64, horizon_s: f64, floor: f64) -> Said {
-        let mut said = [0.0; EXPERTS];
+        let mut said = [0.0_f64; EXPERTS];
         let last = recent.means(step_s, 1).next().unwrap_or(0.0);
         let (mut spans, mut over, mut lately) = (0.0, 0.0, last);
         for (number, mean) in recent.means(horizon_s, HARMONIC_SPANS).enumerate() {
@@ -92,27 +94,32 @@ impl Experts {
         for (place, mean) in said[3..].iter_mut().zip(&self.means) {
             *place = mean.get();
         }
-        said.map(|rate| libm::log(rate.max(floor)))
+        #[allow(clippy::cast_possible_truncation)] // a logarithm to seven digits
+        said.map(|rate| libm::log(rate.max(floor)) as f32)
     }
 
     /// What was said has come true, as `truth`; `seconds` after the one before.
     pub(crate) fn learn(&mut self, said: &Said, truth: f64, seconds: f64) {
         let keep = libm::exp2(-seconds / MEMORY_S);
         for (loss, one) in self.losses.iter_mut().zip(said) {
-            *loss = keep * *loss + seconds * (one - truth).abs().min(WORST);
+            let off = (f64::from(*one) - truth).abs().min(WORST);
+            #[allow(clippy::cast_possible_truncation)] // below the memory times the worst
+            let faded = (keep * f64::from(*loss) + seconds * off) as f32;
+            *loss = faded;
         }
     }
 
     /// The pooled value, and the standard deviation of what the experts say, by weight.
     pub(crate) fn pool(&self, said: &Said) -> (f64, f64) {
-        let least = self.losses.iter().copied().fold(f64::INFINITY, f64::min);
-        let weights = self.losses.map(|loss| libm::exp(least - loss));
+        let losses = self.losses.map(f64::from);
+        let least = losses.iter().copied().fold(f64::INFINITY, f64::min);
+        let weights = losses.map(|loss| libm::exp(least - loss));
         let total: f64 = weights.iter().sum();
         let mean = |value: &dyn Fn(f64) -> f64| {
             let parts = weights
                 .iter()
                 .zip(said)
-                .map(|(weight, one)| weight * value(*one));
+                .map(|(weight, one)| weight * value(f64::from(*one)));
             parts.sum::<f64>() / total
         };
         let point = mean(&|one| one);

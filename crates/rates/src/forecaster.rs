@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::experts::{Experts, HARMONIC_SPANS, Mean, Said};
 use crate::recent::Recent;
-use crate::spread::{Distribution, Errors};
+use crate::spread::{Distribution, Errors, KEPT};
 
 /// Rates below this part of the path's mean count as none.
 const FLOOR: f64 = 0.02;
@@ -43,14 +44,14 @@ pub enum BadTime {
 }
 
 /// A forecast that waits for its truth.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Pending {
     said: Said,
-    point: f64,
-    spread: f64,
+    point: f32,
+    spread: f32,
     /// Seconds and bits since.
-    seconds: f64,
-    bits: f64,
+    seconds: f32,
+    bits: f32,
 }
 
 /// How much one path carries over the next seconds, from samples of what it carried.
@@ -69,10 +70,12 @@ struct Pending {
 /// assert!(rate.quantile_bps(0.1) < rate.point_bps());
 /// # Ok::<(), pathcast_rates::BadTime>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RateForecaster {
     horizon_s: f64,
     step_s: f64,
+    /// Whether errors of other paths fade.
+    fades: bool,
     /// Of the step that is not whole yet.
     seconds: f64,
     bits: f64,
@@ -99,12 +102,24 @@ impl RateForecaster {
         if !(horizon_s > 0.0 && horizon_s <= 86_400.0) {
             return Err(BadTime::Horizon(horizon_s));
         }
-        Ok(Self {
+        let step_s = (horizon_s / STEPS).clamp(STEP_S.0, STEP_S.1);
+        Ok(Self::with_steps(horizon_s, step_s, false))
+    }
+
+    /// One of a valid horizon, with steps that are a quarter of it, however long: its memory is the same for each horizon. Its
+    /// bands become those of the path alone.
+    pub(crate) fn compact(horizon_s: f64) -> Self {
+        Self::with_steps(horizon_s, horizon_s / STEPS, true)
+    }
+
+    fn with_steps(horizon_s: f64, step_s: f64, fades: bool) -> Self {
+        Self {
             horizon_s,
-            step_s: (horizon_s / STEPS).clamp(STEP_S.0, STEP_S.1),
+            step_s,
+            fades,
             seconds: 0.0,
             bits: 0.0,
-            recent: Recent::new(horizon_s.max(STEP_S.1) * HARMONIC_SPANS as f64),
+            recent: Recent::new(horizon_s.max(step_s) * HARMONIC_SPANS as f64),
             experts: Experts::new(),
             pending: VecDeque::new(),
             errors: Errors::default(),
@@ -114,7 +129,7 @@ impl RateForecaster {
             total_bits: 0.0,
             largest_bps: 0.0,
             now: None,
-        })
+        }
     }
 
     /// The horizon in seconds.
@@ -173,31 +188,49 @@ impl RateForecaster {
         let (point, disagree) = self.experts.pool(&said);
         let spread = LEAST_SPREAD + SHARE * (self.varies.get() + disagree);
         self.now = Some((point, spread));
+        #[allow(clippy::cast_possible_truncation)] // logarithms to seven digits
         self.pending.push_back(Pending {
             said,
-            point,
-            spread,
+            point: point as f32,
+            spread: spread as f32,
             seconds: 0.0,
             bits: 0.0,
         });
+    }
+
+    /// Bytes of memory beyond its own size.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.recent.heap_bytes()
+            + self.pending.capacity() * size_of::<Pending>()
+            + self.errors.heap_bytes()
+    }
+
+    /// What was forecast is not compared with what comes: the path paused.
+    pub(crate) fn pause(&mut self) {
+        self.pending.clear();
     }
 
     /// A step was observed: some forecasts have come true.
     fn learn(&mut self, seconds: f64, bits: f64, floor: f64) {
         for one in &mut self.pending {
             // a long step may reach past the horizon
-            let part = ((self.horizon_s - one.seconds) / seconds).min(1.0);
-            one.seconds += part * seconds;
-            one.bits += part * bits;
+            let part = ((self.horizon_s - f64::from(one.seconds)) / seconds).clamp(0.0, 1.0);
+            #[allow(clippy::cast_possible_truncation)] // seven digits
+            {
+                one.seconds += (part * seconds) as f32;
+                one.bits += (part * bits) as f32;
+            }
         }
         while let Some(one) = self.pending.front()
-            && one.seconds >= self.horizon_s * (1.0 - 1e-9)
+            && f64::from(one.seconds) >= self.horizon_s * (1.0 - 1e-6)
             && let Some(one) = self.pending.pop_front()
         {
-            let truth = libm::log((one.bits / one.seconds).max(floor));
+            let came = f64::from(one.bits) / f64::from(one.seconds);
+            let truth = libm::log(came.max(floor));
             self.experts
                 .learn(&one.said, truth, seconds.min(self.horizon_s));
-            self.errors.push((truth - one.point) / one.spread);
+            let error = (truth - f64::from(one.point)) / f64::from(one.spread);
+            self.errors.push(error, KEPT);
         }
     }
 
@@ -209,7 +242,9 @@ impl RateForecaster {
             spread,
             none_below: 1.1 * self.floor(),
             ceiling: CEILING * self.largest_bps,
-            errors: self.errors.distribution(self.step_s, self.horizon_s),
+            errors: self
+                .errors
+                .distribution(self.step_s, self.horizon_s, self.fades),
         })
     }
 }

@@ -2,7 +2,8 @@
 //! plain structs out: no I/O, no clock, no threads, no randomness.
 //!
 //! [`RateForecaster`] takes samples of one path and gives the distribution of the mean rate over a horizon. It knows no
-//! senders: where a window law or a loss curve is known, `pathcast-forecast` has more to go by. Two parts:
+//! senders: where a window law or a loss curve is known, `pathcast-forecast` has more to go by. [`Horizons`] does so for any
+//! horizon, in some kilobytes, for tables of many paths. Two parts:
 //!
 //! - *experts*: the last sample, exponentially weighted means of several memories, a harmonic mean. They are pooled in
 //!   logarithms by how far off each was lately (Vovk's aggregating forecaster with a loss that fades).
@@ -14,8 +15,10 @@
 
 mod experts;
 mod forecaster;
+mod horizons;
 mod recent;
 mod spread;
 
 pub use experts::Mean;
 pub use forecaster::{BadTime, Rate, RateForecaster};
+pub use horizons::{HorizonRate, Horizons};

@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 /// Steps: seconds and bits of each, the newest last.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Recent {
-    steps: VecDeque<(f64, f64)>,
+    steps: VecDeque<(f32, f32)>,
     seconds: f64,
     /// Steps are kept for so long.
     keep_s: f64,
@@ -19,20 +21,28 @@ impl Recent {
         }
     }
 
+    #[allow(clippy::cast_possible_truncation)] // seven digits
     pub(crate) fn push(&mut self, seconds: f64, bits: f64) {
-        self.steps.push_back((seconds, bits));
-        self.seconds += seconds;
+        let seconds = seconds as f32;
+        self.steps.push_back((seconds, bits as f32));
+        self.seconds += f64::from(seconds);
         while let Some(&(oldest, _)) = self.steps.front()
-            && self.seconds - oldest >= self.keep_s
+            && self.seconds - f64::from(oldest) >= self.keep_s * (1.0 - 1e-6)
         {
             self.steps.pop_front();
-            self.seconds -= oldest;
+            self.seconds -= f64::from(oldest);
         }
+    }
+
+    /// Bytes of memory beyond its own size.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.steps.capacity() * size_of::<(f32, f32)>()
     }
 
     /// Mean rates over the last `count` spans of `span_s`, the newest first; the last one may be shorter.
     pub(crate) fn means(&self, span_s: f64, count: usize) -> impl Iterator<Item = f64> {
-        let mut steps = self.steps.iter().rev().copied();
+        let steps = self.steps.iter().rev();
+        let mut steps = steps.map(|(seconds, bits)| (f64::from(*seconds), f64::from(*bits)));
         let mut rest = steps.next();
         (0..count).map_while(move |_| {
             let (mut seconds, mut bits) = (0.0, 0.0);

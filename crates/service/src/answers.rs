@@ -230,12 +230,11 @@ fn in_range(
 }
 
 impl App {
-    fn asked(&self, horizon_s: f64, level: f64) -> Asked {
+    fn asked(&self, horizon_s: f64) -> Asked {
         Asked {
             now_s: self.clock.now_s(),
             window_s: self.config.window_s,
             horizon_s,
-            level,
         }
     }
 
@@ -265,7 +264,7 @@ impl App {
             (0.1, LONGEST_S),
             "0.1 to 3600",
         )?;
-        let asked = self.asked(horizon_s, 0.5);
+        let asked = self.asked(horizon_s);
         let state = self.state(&question.client, client, &asked, true)?;
         let rates = state
             .rates_bps
@@ -325,12 +324,13 @@ impl App {
             Some(text) => Ladder::parse(text)?,
             None => Ladder::Any,
         };
-        let asked = self.asked(segment_s, 1.0 - confidence);
+        let asked = self.asked(segment_s);
         let state = self.state(&question.client, client, &asked, true)?;
-        let chosen = bitrate::choose(&state, segment_s, &ladder);
-        let (Some(rates), Some(chosen)) = (state.rates_bps, chosen) else {
+        let (Some(rate), Some(rates)) = (&state.rate, state.rates_bps) else {
             return Err(AnswerError::Unknown(question.client.clone()));
         };
+        let rtt_s = state.rtt_s.unwrap_or(0.0);
+        let chosen = bitrate::choose(rate, rtt_s, segment_s, confidence, &ladder);
         let decided = Decided {
             kind: Kind::Bitrate,
             band: rates.band(),
@@ -362,14 +362,9 @@ impl App {
         let client = Client::parse(&question.client)?;
         let bytes = question.bytes;
         in_range("bytes", bytes as f64, (1.0, MOST_BYTES as f64), "1 to 2^50")?;
-        let first = self.state(
-            &question.client,
-            client,
-            &self.asked(PAGE_HORIZON_S, 0.5),
-            false,
-        )?;
+        let first = self.state(&question.client, client, &self.asked(PAGE_HORIZON_S), false)?;
         let horizon_s = transfer::about_s(&first, bytes);
-        let asked = self.asked(horizon_s, 0.5);
+        let asked = self.asked(horizon_s);
         let mut state = self.state(&question.client, client, &asked, false)?;
         state.rtt_or_assumed();
         let lossy = transfer::key(&state, bytes).and_then(|key| {
@@ -404,7 +399,7 @@ impl App {
         let page = self.pages.get(&question.page);
         let page =
             page.ok_or_else(|| AnswerError::NoPage(question.page.chars().take(64).collect()))?;
-        let asked = self.asked(PAGE_HORIZON_S, 0.5);
+        let asked = self.asked(PAGE_HORIZON_S);
         let mut state = self.state(&question.client, client, &asked, false)?;
         state.rtt_or_assumed();
         let (kept, refinement) = match self.pages.kept(&page, http::key(&state)) {

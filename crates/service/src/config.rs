@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::error::ServiceError;
+use crate::ports::Ports;
 
 /// All options. `docs/reference/serve.md` documents each.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -15,6 +16,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Folder of the state; none: nothing is kept.
     pub state: Option<PathBuf>,
+    /// Sockets of this host whose flows are samples; none: samples are sent.
+    pub watch: Option<Ports>,
     /// Length of the sliding window, seconds.
     pub window_s: f64,
     /// Most client prefixes that are kept.
@@ -88,6 +91,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             state: None,
+            watch: None,
             window_s: 600.0,
             prefixes: 100_000,
             threads: 0,
@@ -135,6 +139,7 @@ impl Config {
         file: Option<&Path>,
         listen: Option<SocketAddr>,
         state: Option<PathBuf>,
+        watch: Option<Ports>,
     ) -> Result<Self, ServiceError> {
         let mut config = match file {
             Some(file) => Self::parse(file)?,
@@ -142,6 +147,7 @@ impl Config {
         };
         config.listen = listen.unwrap_or(config.listen);
         config.state = state.or(config.state);
+        config.watch = watch.or(config.watch);
         config.check()?;
         Ok(config)
     }
@@ -272,6 +278,8 @@ mod tests {
             ("[limits]\nbody = 7", "unknown field"),
             ("prefixes = 0", "prefixes is 0"),
             ("window_s = nan", "window_s is NaN"),
+            ("watch = 'https'", "expected a port"),
+            ("watch = 0", "expected a port"),
             ("listen = 'here'", "listen"),
             ("listen = '0.0.0.0:80'", "other machines"),
             (

@@ -7,11 +7,14 @@ use std::sync::{Mutex, PoisonError};
 
 /// Most bytes that wait to be written.
 const WAITING: usize = 32 << 20;
+/// Memory that is kept for the next lines, bytes: to grow it anew each time takes milliseconds under the lock.
+const SPARE: usize = 8 << 20;
 
 /// The log.
 #[derive(Debug)]
 pub struct DecisionLog {
     noted: Mutex<Vec<u8>>,
+    spare: Mutex<Vec<u8>>,
     file: Mutex<Option<(File, u64)>>,
     path: PathBuf,
     most_bytes: u64,
@@ -22,6 +25,7 @@ impl DecisionLog {
     pub fn new(path: PathBuf, most_bytes: u64) -> Self {
         Self {
             noted: Mutex::default(),
+            spare: Mutex::default(),
             file: Mutex::default(),
             path,
             most_bytes: most_bytes.max(4096),
@@ -41,12 +45,23 @@ impl DecisionLog {
 
     /// Writes what was noted; whether the disk took it.
     pub fn write(&self) -> bool {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines = std::mem::take(&mut *noted);
-        drop(noted);
-        if lines.is_empty() {
-            return true;
+        let spare = {
+            let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *spare)
+        };
+        let mut lines = {
+            let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *noted, spare)
+        };
+        let written = lines.is_empty() || self.append(&lines);
+        if lines.capacity() <= SPARE {
+            lines.clear();
+            *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = lines;
         }
+        written
+    }
+
+    fn append(&self, lines: &[u8]) -> bool {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if file
             .as_ref()
@@ -68,7 +83,7 @@ impl DecisionLog {
         match file.as_mut() {
             Some((opened, length)) => {
                 *length += lines.len() as u64;
-                opened.write_all(&lines).is_ok()
+                opened.write_all(lines).is_ok()
             }
             None => false,
         }

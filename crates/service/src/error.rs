@@ -19,6 +19,12 @@ pub enum ServiceError {
     /// The state folder cannot be read or written.
     #[error("{0}: {1}")]
     State(PathBuf, String),
+    /// The sockets of this host cannot be watched.
+    #[error(
+        "--watch: {0}; the kernel refuses where sockets of the family AF_NETLINK are forbidden, for example by \
+         RestrictAddressFamilies of a systemd unit: allow that, or send samples by POST /v1/samples"
+    )]
+    Watch(String),
     /// The address cannot be listened on.
     #[error("cannot listen on {0}: {1}")]
     Listen(std::net::SocketAddr, String),

@@ -11,7 +11,7 @@ use pathcast_decide::{
 };
 
 /// Parts of the prefixes. A part is locked while it is stored, so it is small.
-pub const PARTS: usize = 256;
+pub const PARTS: usize = 512;
 /// Most groups.
 const GROUPS: NonZeroUsize = NonZeroUsize::new(16_384).unwrap();
 
@@ -39,15 +39,16 @@ pub fn part_of(prefix: Prefix) -> usize {
     let bits = prefix.bits();
     #[allow(clippy::cast_possible_truncation)] // folded
     let folded = (bits as u64) ^ ((bits >> 64) as u64);
-    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % PARTS
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % PARTS
 }
 
 impl Knowledge {
     /// Nothing yet; at most about `prefixes`.
     pub fn new(prefixes: usize, window_s: f64, networks: Networks) -> Self {
-        // prefixes are not spread evenly over the parts: an eighth more
+        // prefixes are not spread evenly over the parts: three standard deviations more
         let most = prefixes.div_ceil(PARTS);
-        let most = NonZeroUsize::new(most + most.div_ceil(8)).unwrap_or(NonZeroUsize::MIN);
+        let more = 3 * most.isqrt();
+        let most = NonZeroUsize::new(most + more).unwrap_or(NonZeroUsize::MIN);
         let part = || {
             let table = Table::new(most, window_s);
             Mutex::new(Part { table, batch: 0 })
@@ -139,10 +140,7 @@ impl Knowledge {
         let place = self.networks.place(client.prefix);
         let from_s = asked.now_s - self.window_s;
         let closest = |needs_rate: bool| {
-            let is_enough = |members: &Members| {
-                let has_rate = members.rates(from_s, &[0.5]).is_some();
-                (has_rate || (!needs_rate && members.rtt_s(from_s).is_some())).then_some(())
-            };
+            let is_enough = |members: &Members| members.answers(from_s, needs_rate).then_some(());
             let (group, members, ()) = groups.0.closest(client.prefix, place, is_enough)?;
             Some(PathState::of_group(group, members, asked))
         };
@@ -157,10 +155,10 @@ impl Knowledge {
                 let mut group = closest(needs_rate)?;
                 if let Some(own) = own {
                     // its own round-trip time and losses are better than the group's
-                    let rates = (group.rates_bps, group.asked_bps, group.basis);
+                    let rates = (group.rates_bps, group.rate, group.basis);
                     let mut mixed = own;
                     mixed.fill(&group);
-                    (mixed.rates_bps, mixed.asked_bps, mixed.basis) = rates;
+                    (mixed.rates_bps, mixed.rate, mixed.basis) = rates;
                     group = mixed;
                 }
                 Some(group)

@@ -20,8 +20,10 @@ mod knowledge;
 mod log;
 mod metrics;
 mod pages;
+mod ports;
 mod serve;
 mod store;
+mod watch;
 // a refusal is a response: it is made once and sent
 #[allow(clippy::result_large_err)]
 mod web;
@@ -29,4 +31,5 @@ mod workers;
 
 pub use config::{Access, Config, DecisionLog, Limits};
 pub use error::ServiceError;
+pub use ports::Ports;
 pub use serve::{Stop, serve};

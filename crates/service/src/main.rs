@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use pathcast_service::{Config, ServiceError, Stop, serve};
+use pathcast_service::{Config, Ports, ServiceError, Stop, serve};
 
 const HELP: &str = "\
 Answer questions of servers and players about their clients, from samples of flows.
 
-usage: pathcast-serve [--listen ADDRESS:PORT] [--state DIR] [--config FILE]
+usage: pathcast-serve [--listen ADDRESS:PORT] [--state DIR] [--watch PORT|all] [--config FILE]
 
   --listen ADDRESS:PORT  where to listen; default: 127.0.0.1:8080, this machine only
   --state DIR            folder of the state; default: nothing is kept
+  --watch PORT|all       take samples from sockets of this host: those of a port, or all
   --config FILE          configuration in TOML
   --version              print the version
   --help                 print this
@@ -28,7 +29,7 @@ enum Asked {
 
 fn asked(mut arguments: impl Iterator<Item = String>) -> Result<Asked, ServiceError> {
     let wrong = |message: String| ServiceError::Config(message);
-    let (mut listen, mut state, mut file) = (None, None, None);
+    let (mut listen, mut state, mut watch, mut file) = (None, None, None, None);
     while let Some(argument) = arguments.next() {
         let (name, value) = match argument.split_once('=') {
             Some((name, value)) => (name.to_string(), Some(value.to_string())),
@@ -37,7 +38,7 @@ fn asked(mut arguments: impl Iterator<Item = String>) -> Result<Asked, ServiceEr
         match name.as_str() {
             "--help" | "-h" => return Ok(Asked::Print(HELP.into())),
             "--version" => return Ok(Asked::Print(format!("{}\n", env!("CARGO_PKG_VERSION")))),
-            "--listen" | "--state" | "--config" => {}
+            "--listen" | "--state" | "--watch" | "--config" => {}
             _ => {
                 return Err(wrong(format!(
                     "got {name:?}; pathcast-serve --help lists the options"
@@ -56,10 +57,11 @@ fn asked(mut arguments: impl Iterator<Item = String>) -> Result<Asked, ServiceEr
                 })?);
             }
             "--state" => state = Some(PathBuf::from(value)),
+            "--watch" => watch = Some(value.parse::<Ports>()?),
             _ => file = Some(PathBuf::from(value)),
         }
     }
-    Config::from_options(file.as_deref(), listen, state)
+    Config::from_options(file.as_deref(), listen, state, watch)
         .map(|config| Asked::Serve(Box::new(config)))
 }
 

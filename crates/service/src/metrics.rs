@@ -43,6 +43,10 @@ pub struct Metrics {
     responses: [[AtomicU64; CLASSES.len()]; ENDPOINTS.len()],
     /// Samples that were taken.
     pub samples: AtomicU64,
+    /// Samples from this host's sockets, and records that came too fast for them.
+    pub watched: AtomicU64,
+    /// See `watched`.
+    pub watch_lost: AtomicU64,
     /// Samples that were refused, by reason.
     pub refused: [AtomicU64; REASONS.len()],
     /// Decisions by kind and basis.
@@ -123,6 +127,16 @@ impl Metrics {
                 "samples_refused_total",
                 "Samples that were refused.",
                 refused.collect(),
+            ),
+            Family::counter(
+                "watched_samples_total",
+                "Samples from this host's sockets.",
+                one(&self.watched),
+            ),
+            Family::counter(
+                "watch_records_lost_total",
+                "Records of sockets that came too fast.",
+                one(&self.watch_lost),
             ),
             Family::counter("decisions_total", "Decisions.", decisions.collect()),
             Family::counter(

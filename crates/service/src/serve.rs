@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
+use tokio::sync::watch as signal_of;
 
 use crate::app::{App, Shared};
 use crate::config::Config;
 use crate::error::ServiceError;
 use crate::log::log;
+use crate::store::SNAPSHOT_VERSION;
+use crate::watch::watch;
 use crate::web::{Web, listen};
 
 /// What waits for the disk is written so often, and synced each fifth time.
@@ -58,6 +60,7 @@ pub fn serve(
     for warning in warnings {
         log("warning", "a page was left out", &[("why", warning.into())]);
     }
+    warn_of_other_version(&app);
     let web = Arc::new(Web::new(Arc::clone(&app))?);
     let failed = |error: std::io::Error| ServiceError::Listen(address, error.to_string());
     let listener = {
@@ -65,8 +68,12 @@ pub fn serve(
         bind(address).map_err(failed)?
     };
     let address = listener.local_addr().map_err(failed)?;
-    let (stopper, stopped) = watch::channel(false);
+    let (stopper, stopped) = signal_of::channel(false);
     let over = Arc::new(AtomicBool::new(false));
+    let watcher = match app.config.watch {
+        Some(ports) => Some(watch(&app, ports, address, &over)?),
+        None => None,
+    };
     let keepers = [
         keeper("writer", &app, &over, write),
         keeper("snapshots", &app, &over, write_snapshots),
@@ -95,7 +102,7 @@ pub fn serve(
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     over.store(true, Relaxed);
-    for keeper in keepers.into_iter().flatten() {
+    for keeper in keepers.into_iter().flatten().chain(watcher) {
         let _ = keeper.join();
     }
     app.write(true);
@@ -108,6 +115,23 @@ pub fn serve(
         &[("seconds", begin.elapsed().as_secs_f64().into())],
     );
     served
+}
+
+/// Says that a snapshot was left out because of its version.
+fn warn_of_other_version(app: &App) {
+    let Some(store) = &app.store else { return };
+    let version = store.counters.other_version.load(Relaxed);
+    if version != 0 {
+        log(
+            "warning",
+            "the snapshot is of another version of pathcast and was left out, the log of samples was read",
+            &[
+                ("folder", store.folder().display().to_string().into()),
+                ("version", version.into()),
+                ("expected", SNAPSHOT_VERSION.into()),
+            ],
+        );
+    }
 }
 
 fn runtime(config: &Config) -> Result<Runtime, ServiceError> {
@@ -142,7 +166,7 @@ fn raise_descriptors() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-async fn wait_for_stop(stop: Stop, signals: bool, stopper: watch::Sender<bool>) {
+async fn wait_for_stop(stop: Stop, signals: bool, stopper: signal_of::Sender<bool>) {
     let signal = async {
         use tokio::signal::unix::{SignalKind, signal};
         let (Ok(mut terminate), Ok(mut interrupt)) = (

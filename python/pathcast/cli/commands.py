@@ -147,6 +147,13 @@ COMMANDS: dict[str, Command] = {
         "http://127.0.0.1:8080 --socket /run/haproxy/admin.sock --map /etc/haproxy/prefix.map --page home "
         "--pool h2=pool_h2 --pool http/1.1=pool_h1",
     ),
+    "curves": Command(
+        "curves",
+        "app",
+        PREDICT,
+        "Export the loss curves of services as Parquet, and merge those of several.",
+        None,
+    ),
     "fit": Command(
         "fit",
         "fit",

@@ -12,14 +12,14 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from pathcast import models
+from pathcast import _internal, models
 from pathcast.cli.console import err, mbps, out, print_json, progress_bar, styled
 from pathcast.cli.options import Flows, Json, PathOrTrace, Seed
 from pathcast.cli.what_if import read_path
-from pathcast.exceptions import ModelError
+from pathcast.exceptions import ModelError, translated
 from pathcast.flows import read_flows
 from pathcast.manifests import read_manifest
-from pathcast.rates import LEVELS, RateForecaster, read_rates, says_rates
+from pathcast.rates import LEVELS, read_rates, says_rates
 from pathcast.video import SEGMENTS, Arrival, Ladder, arrivals
 
 
@@ -82,9 +82,16 @@ def bitrate(
             found = arrivals(
                 ladder, source, scheme=scheme, sessions=sessions, seed=seed, progress=show
             )
+    elif trace is not None and says_rates(trace):
+        if chosen:
+            raise ModelError(f"--flow: {trace} is a series of rates, which has no flows")
+        rate, found = _of_rates(trace, ladder, confidence)
     elif trace is not None:
         rate = _rate_of(trace, chosen, ladder.segment_s, 1 - confidence)
-        found = [_arrival(ladder, version, rate) for version in range(len(ladder.bitrates_bps))]
+        found = [
+            _arrival(ladder, version, rate, 1 - rate.below(_rate_needed(ladder, version)))
+            for version in range(len(ladder.bitrates_bps))
+        ]
     else:
         raise ModelError("expected --path or --trace")
     fits = [one for one in found if one.probability >= confidence - 1e-9]
@@ -166,15 +173,6 @@ class _Rate:
 
 def _rate_of(file: FilePath, chosen: Sequence[str] | None, horizon_s: float, level: float) -> _Rate:
     """Forecast the mean rate over the next segment's duration."""
-    if says_rates(file):
-        if chosen:
-            raise ModelError(f"--flow: {file} is a series of rates, which has no flows")
-        series = read_rates(file)
-        forecaster = RateForecaster(horizon_s)
-        forecaster.observe(series.seconds, series.bits)
-        levels = sorted({*np.linspace(0.005, 0.995, 199).tolist(), level})
-        forecast = forecaster.forecast(levels)
-        return _Rate(tuple(levels), forecast.quantiles_bps, forecast.point_bps, forecast.observed_s)
     flows = [(one, flow) for one in read_flows(file, chosen) for flow in one.flows]
     if len(flows) != 1:
         raise ModelError(f"{file}: got {len(flows)} flows; expected one, see --flow")
@@ -203,7 +201,26 @@ def _rate_of(file: FilePath, chosen: Sequence[str] | None, horizon_s: float, lev
     )
 
 
-def _arrival(ladder: Ladder, version: int, rate: _Rate) -> Arrival:
+def _of_rates(file: FilePath, ladder: Ladder, confidence: float) -> tuple[_Rate, list[Arrival]]:
+    """From a series of rates, as `pathcast serve` chooses from samples of a client."""
+    series = read_rates(file)
+    versions = range(len(ladder.bitrates_bps))
+    sizes = [float(ladder.bytes(version, 0)) for version in versions]
+    levels = sorted({*LEVELS, 1 - confidence, *(1 - level for level in LEVELS)})
+    with translated():
+        _, confidences, rates, observed_s = _internal.choose_bitrate(
+            series.seconds, series.bits, ladder.segment_s, sizes, confidence, levels
+        )
+    rate = _Rate(tuple(levels), tuple(rates), rates[levels.index(0.5)], observed_s)
+    return rate, [_arrival(ladder, version, rate, confidences[version]) for version in versions]
+
+
+def _rate_needed(ladder: Ladder, version: int) -> float:
+    """The mean rate by which the next segment arrives in its duration."""
+    return 8 * ladder.bytes(version, 0) / ladder.segment_s
+
+
+def _arrival(ladder: Ladder, version: int, rate: _Rate, probability: float) -> Arrival:
     """Of the next segment, by the distribution of the rate."""
     bits = 8 * ladder.bytes(version, 0)
     slowest = [rate.at(1 - level) for level in LEVELS]
@@ -211,7 +228,7 @@ def _arrival(ladder: Ladder, version: int, rate: _Rate) -> Arrival:
         version,
         ladder.bitrates_bps[version],
         bits / 8,
-        1 - rate.below(bits / ladder.segment_s),
+        probability,
         tuple(bits / one if one > 0 else math.inf for one in slowest),
     )
 

@@ -27,6 +27,13 @@ def serve(
             help="Folder of the state, made if it is not there; default: nothing is kept.",
         ),
     ] = None,
+    watch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PORT|all",
+            help="Take samples from sockets of this host: those of a port, or all (Linux); needs no privilege.",
+        ),
+    ] = None,
     config: Annotated[
         FilePath | None, typer.Option(metavar="FILE", help="Configuration in TOML.")
     ] = None,
@@ -48,7 +55,7 @@ def serve(
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         with translated():
-            _internal.serve_decisions(listen, state, config, tick)
+            _internal.serve_decisions(listen, state, watch, config, tick)
     except _StoppedError:
         pass
     finally:

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::path_state::{LEVELS, PathState};
+use crate::distribution::RateDistribution;
 
 /// Most rungs of a ladder.
 pub const RUNGS: usize = 64;
@@ -86,84 +86,76 @@ pub struct Bitrate {
     pub needed_bps: f64,
 }
 
-/// Chooses for a segment of `segment_s` seconds. The state's horizon is the segment's duration, and its asked level one
-/// minus the confidence. None if no rate is known.
-pub fn choose(state: &PathState, segment_s: f64, ladder: &Ladder) -> Option<Bitrate> {
-    let (sure_bps, rates) = (state.asked_bps?, state.rates_bps?);
-    // the request takes a round trip
-    let left_s = (segment_s - state.rtt_s.unwrap_or(0.0)).max(0.05 * segment_s);
+/// Chooses for a segment of `segment_s` seconds: the highest bitrate whose segment arrives in time with at least this
+/// confidence. `rate` is the distribution of the mean rate over the segment's duration, and the request takes `rtt_s`, which
+/// is 0 if it is not known.
+pub fn choose(
+    rate: &RateDistribution,
+    rtt_s: f64,
+    segment_s: f64,
+    confidence: f64,
+    ladder: &Ladder,
+) -> Bitrate {
+    let left_s = (segment_s - rtt_s).max(0.05 * segment_s);
     let part = left_s / segment_s;
     let bitrates = match ladder {
         Ladder::Any => {
-            return Some(Bitrate {
+            let sure_bps = rate.quantile_bps(1.0 - confidence);
+            return Bitrate {
                 bitrate_bps: sure_bps * part,
                 rung: None,
                 is_confident: true,
                 ladder: Vec::new(),
                 needed_bps: sure_bps,
-            });
+            };
         }
         Ladder::Bitrates(bitrates) => bitrates.clone(),
         Ladder::Sizes(sizes) => sizes.iter().map(|bytes| 8.0 * bytes / segment_s).collect(),
     };
-    let fits = bitrates.iter().rposition(|rate| *rate <= sure_bps * part);
+    let rungs: Vec<Rung> = bitrates
+        .iter()
+        .map(|&bitrate_bps| Rung {
+            bitrate_bps,
+            confidence: rate.at_least(bitrate_bps / part),
+        })
+        .collect();
+    let fits = rungs
+        .iter()
+        .rposition(|rung| rung.confidence >= confidence - 1e-9);
     let chosen = fits.unwrap_or(0);
-    let rungs = bitrates.iter().map(|&bitrate_bps| Rung {
+    // a ladder has a rung
+    let bitrate_bps = bitrates.get(chosen).copied().unwrap_or(0.0);
+    Bitrate {
         bitrate_bps,
-        confidence: above(&rates.values(), bitrate_bps / part),
-    });
-    Some(Bitrate {
-        bitrate_bps: *bitrates.get(chosen)?,
         rung: Some(chosen),
         is_confident: fits.is_some(),
-        ladder: rungs.collect(),
-        needed_bps: bitrates[chosen] / part,
-    })
-}
-
-/// The chance that a rate is at least `rate`, by its quantiles: on a line between two of them, in logarithms.
-fn above(quantiles: &[f64; 5], rate: f64) -> f64 {
-    let ln = |value: f64| value.max(1.0).ln();
-    if rate <= quantiles[0] {
-        // beyond the outermost quantile: halfway to certainty
-        return 1.0 - LEVELS[0] * (rate / quantiles[0].max(1.0)).clamp(0.0, 1.0);
+        ladder: rungs,
+        needed_bps: bitrate_bps / part,
     }
-    for (values, levels) in quantiles.windows(2).zip(LEVELS.windows(2)) {
-        if rate <= values[1] {
-            let part = (ln(rate) - ln(values[0])) / (ln(values[1]) - ln(values[0])).max(1e-9);
-            return 1.0 - levels[0] - part.clamp(0.0, 1.0) * (levels[1] - levels[0]);
-        }
-    }
-    (1.0 - LEVELS[4]) * (quantiles[4] / rate)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Entry;
-    use crate::path_state::Asked;
+    use crate::rate::Rates;
 
-    fn state() -> PathState {
-        let asked = Asked {
-            now_s: 100.0,
-            window_s: 600.0,
-            horizon_s: 4.0,
-            level: 0.1,
-        };
-        let mut entry = Entry::default();
-        entry.newest_s = 100.0;
+    fn rate() -> RateDistribution {
+        let mut rates = Rates::default();
         for i in 0..200 {
-            entry
-                .rates
-                .update(f64::from(i) * 0.5, 1e7 * (1.0 + 0.2 * f64::from(i % 3)));
+            rates.update(f64::from(i) * 0.5, 1e7 * (1.0 + 0.2 * f64::from(i % 3)));
         }
-        PathState::own(&entry, &asked).unwrap()
+        rates.forecast(100.0, 4.0).unwrap()
+    }
+
+    fn chosen(ladder: &str) -> Bitrate {
+        choose(&rate(), 0.0, 4.0, 0.9, &Ladder::parse(ladder).unwrap())
     }
 
     #[test]
     fn the_highest_bitrate_that_is_sure_enough_is_chosen() {
-        let ladder = Ladder::parse("1000000,3e6,6e6,9e6,20e6").unwrap();
-        let chosen = choose(&state(), 4.0, &ladder).unwrap();
+        let sizes = chosen("500kB,4500kB,10000kB");
+        assert_eq!(sizes.rung, Some(1));
+        let chosen = chosen("1000000,3e6,6e6,9e6,20e6");
         assert_eq!((chosen.bitrate_bps, chosen.rung), (9e6, Some(3)));
         assert!(chosen.is_confident);
         assert!(
@@ -173,15 +165,22 @@ mod tests {
                 .all(|two| two[0].confidence >= two[1].confidence)
         );
         assert!(chosen.ladder[4].confidence < 0.1);
-        let sizes = Ladder::parse("500kB,4500kB,10000kB").unwrap();
-        assert_eq!(choose(&state(), 4.0, &sizes).unwrap().rung, Some(1));
     }
 
     #[test]
     fn if_nothing_fits_the_lowest_is_chosen_and_that_is_said() {
-        let chosen = choose(&state(), 4.0, &Ladder::Bitrates(vec![1e8, 2e8])).unwrap();
+        let chosen = chosen("1e8,2e8");
         assert_eq!(chosen.rung, Some(0));
         assert!(!chosen.is_confident);
+    }
+
+    #[test]
+    fn any_bitrate_is_the_rate_less_the_time_of_the_request() {
+        let (near, far) = [0.0, 1.0]
+            .map(|rtt_s| choose(&rate(), rtt_s, 4.0, 0.9, &Ladder::Any))
+            .into();
+        assert_eq!(near.bitrate_bps, rate().quantile_bps(0.1));
+        assert_eq!(far.bitrate_bps, 0.75 * near.bitrate_bps);
     }
 
     #[test]

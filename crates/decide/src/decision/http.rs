@@ -47,7 +47,7 @@ pub fn key(state: &PathState) -> Key {
             )
         }),
         cell(state.rtt_s.unwrap_or(0.1), WIDTH),
-        cell(state.loss.unwrap_or(0.0).max(1e-5), LOSS_WIDTH),
+        cell(state.base_loss.unwrap_or(0.0).max(1e-5), LOSS_WIDTH),
     ]
 }
 
@@ -163,7 +163,8 @@ fn model(state: &PathState, curves: &Points, scheme: &str, number: usize) -> Mod
         .clamp(1e-4, 10.0);
     let rate_bps = state.rates_bps.map(|rates| {
         let rate = rates.values()[ORDER[number]].max(1e4);
-        let loss = state.loss.unwrap_or(0.0);
+        // a flow that fills its queue has losses that its rate does not come from
+        let loss = state.base_loss.unwrap_or(0.0);
         let by_losses = MATHIS * 8.0 * 1448.0 / (rtt_s * loss.max(1e-9).sqrt());
         // headers are on the link too
         let link = rate * 1500.0 / 1448.0;
@@ -225,10 +226,11 @@ mod tests {
                 assumed_rtt: false,
             },
             rates_bps: Some([rate_bps; 5].into()),
-            asked_bps: None,
+            rate: None,
             rtt_s: Some(0.05),
             least_rtt_s: Some(0.05),
             loss: Some(loss),
+            base_loss: Some(loss),
         }
     }
 

@@ -18,6 +18,8 @@ const LEAST_BPS: f64 = 1000.0;
 const WIDTH: f64 = 0.1;
 const LOSS_WIDTH: f64 = 0.3;
 const RTT_WIDTH: f64 = 0.4;
+/// At each level, the part of the way from the least round-trip time to the median, in logarithms.
+const QUEUED: [f64; 5] = [0.0, 0.0, 0.1, 0.4, 1.0];
 /// Transfers that lose a packet less often have no losses.
 const UNLIKELY: f64 = 1e-3;
 const INITIAL_WINDOW: f64 = 10.0;
@@ -27,7 +29,7 @@ pub type Key = [u16; 4];
 
 /// The key of a transfer over a path; none if losses are unlikely.
 pub fn key(state: &PathState, bytes: u64) -> Option<Key> {
-    let (loss, rtt_s) = (state.loss.unwrap_or(0.0), rtt_s(state));
+    let (loss, rtt_s) = (state.base_loss.unwrap_or(0.0), rtt_s(state));
     let packets = 8.0 * bytes as f64 / PACKET_BITS;
     (loss * (packets + 1.0) > UNLIKELY).then(|| {
         [
@@ -41,8 +43,15 @@ pub fn key(state: &PathState, bytes: u64) -> Option<Key> {
     })
 }
 
+/// The round-trip time of a transfer in whose way no queue stands.
 fn rtt_s(state: &PathState) -> f64 {
-    state.rtt_s.unwrap_or(0.1)
+    state.least_rtt_s.or(state.rtt_s).unwrap_or(0.1)
+}
+
+/// Round-trip times at the levels. Samples were taken while flows filled queues, which may be there or not.
+fn rtts_s(state: &PathState) -> [f64; 5] {
+    let (least, median) = (rtt_s(state), state.rtt_s.unwrap_or(0.1));
+    QUEUED.map(|part| least * (median / least).max(1.0).powf(part))
 }
 
 /// About how long it takes, seconds: the horizon over which its rate is to be forecast.
@@ -65,7 +74,7 @@ pub fn with_losses(state: &PathState, bytes: u64, cc: Cc) -> Result<[f64; 5], La
     });
     let path = LatencyPath {
         rtt_s: rtt_s(state),
-        loss: Loss::Constant(state.loss.unwrap_or(0.0)),
+        loss: Loss::Constant(state.base_loss.unwrap_or(0.0)),
         capacity_packets_per_s: state.rates_bps.map_or(f64::INFINITY, |rates| {
             rates.q95.max(LEAST_BPS) / PACKET_BITS
         }),
@@ -78,13 +87,16 @@ pub fn with_losses(state: &PathState, bytes: u64, cc: Cc) -> Result<[f64; 5], La
 /// Quantiles of the time from the request to the last byte over an open connection that has sent nothing yet, seconds;
 /// `with_losses` is that of [`with_losses`], if the transfer has a key.
 pub fn times(state: &PathState, bytes: u64, with_losses: Option<[f64; 5]>) -> Quantiles {
-    let rtt_s = rtt_s(state);
-    let mut times = with_losses.map_or([0.0; 5], |times| times.map(|time| time * rtt_s));
+    let rtts_s = rtts_s(state);
+    let mut times = with_losses.unwrap_or([0.0; 5]);
+    for (time, rtt_s) in times.iter_mut().zip(rtts_s) {
+        *time *= rtt_s;
+    }
     let packets = (8.0 * bytes as f64 / PACKET_BITS).max(1.0);
     let unlimited = Quantiles::from([f64::INFINITY; 5]);
     let rates = state.rates_bps.unwrap_or(unlimited).values();
     // the slowest rate makes the longest time
-    for (time, rate_bps) in times.iter_mut().zip(rates.into_iter().rev()) {
+    for ((time, rate_bps), rtt_s) in times.iter_mut().zip(rates.into_iter().rev()).zip(rtts_s) {
         let capacity = rate_bps.max(LEAST_BPS) / PACKET_BITS;
         *time = time.max(without_losses(packets, rtt_s, capacity));
     }
@@ -116,10 +128,11 @@ mod tests {
                 assumed_rtt: false,
             },
             rates_bps: rates.map(Quantiles::from),
-            asked_bps: None,
+            rate: None,
             rtt_s: Some(rtt_s),
             least_rtt_s: None,
             loss: Some(loss),
+            base_loss: Some(loss),
         }
     }
 

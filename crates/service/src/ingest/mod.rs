@@ -1,6 +1,6 @@
 //! Samples from the bodies of requests: lines of JSON, or a trace as Parquet.
 
-mod trace;
+pub mod trace;
 
 use std::io::Read;
 use std::sync::atomic::Ordering::Relaxed;
@@ -136,7 +136,7 @@ impl App {
             match sample {
                 Ok(sample) => samples.push(sample),
                 Err(error) => {
-                    self.metrics.refused[reason(&error)].fetch_add(1, Relaxed);
+                    self.refuse(&error);
                     intake.refuse(number, error.to_string());
                 }
             }
@@ -169,7 +169,7 @@ impl App {
             match made.and_then(|report| report.sample(now_s, self.config.window_s)) {
                 Ok(sample) => samples.push(sample),
                 Err(error) => {
-                    self.metrics.refused[reason(&error)].fetch_add(1, Relaxed);
+                    self.refuse(&error);
                     intake.refuse(number, error.to_string());
                 }
             }
@@ -212,6 +212,13 @@ impl App {
         let outcome = outcome.ok_or("the decision does not wait for its outcome any more")?;
         self.log_outcome(&client.prefix.to_string(), self.clock.now_s(), &outcome);
         Ok(())
+    }
+}
+
+impl App {
+    /// Counts a sample that was refused.
+    pub fn refuse(&self, error: &SampleError) {
+        self.metrics.refused[reason(error)].fetch_add(1, Relaxed);
     }
 }
 

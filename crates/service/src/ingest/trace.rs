@@ -1,4 +1,4 @@
-//! Samples from a trace: four a second of each flow.
+//! Samples from the records of flows: four a second of each flow. They come from a trace, or from a watch of this host.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -54,7 +54,7 @@ pub fn samples(
     for record in &trace.records {
         let flow = flows
             .entry(record.flow)
-            .or_insert_with(|| Flow::new(trace, record.flow, client));
+            .or_insert_with(|| of_trace(trace, record.flow, client));
         if let Some(report) = flow.take(record, begun_s) {
             made.push(report);
         }
@@ -62,8 +62,23 @@ pub fn samples(
     made
 }
 
+/// A flow of a trace.
+fn of_trace(trace: &Trace, number: u32, client: Option<Client>) -> Flow {
+    let named = || {
+        let name = trace.metadata.environment.get(&format!("flow {number}"));
+        far_end(name.map_or("", String::as_str))
+    };
+    let client = match client {
+        Some(client) => Ok(client.prefix.to_string()),
+        None => named(),
+    };
+    let scheme = trace.metadata.schemes.get(number as usize);
+    let scheme = scheme.map_or("", String::as_str);
+    Flow::new(client, scheme, trace.metadata.mss_bytes)
+}
+
 /// A flow, since its last sample.
-struct Flow {
+pub struct Flow {
     client: Result<String, SampleError>,
     mss_bytes: f64,
     feed: CurveFeed,
@@ -83,20 +98,12 @@ struct Flow {
 }
 
 impl Flow {
-    fn new(trace: &Trace, number: u32, client: Option<Client>) -> Self {
-        let named = || {
-            let name = trace.metadata.environment.get(&format!("flow {number}"));
-            far_end(name.map_or("", String::as_str))
-        };
-        let client = match client {
-            Some(client) => Ok(client.prefix.to_string()),
-            None => named(),
-        };
-        let scheme = trace.metadata.schemes.get(number as usize);
-        let cc = Cc::of(scheme.map_or("", String::as_str));
+    /// One to this client, by a congestion control with this name.
+    pub fn new(client: Result<String, SampleError>, scheme: &str, mss_bytes: Option<u32>) -> Self {
+        let cc = Cc::of(scheme);
         Self {
             client,
-            mss_bytes: trace.metadata.mss_bytes.unwrap_or(MSS_BYTES).max(1).into(),
+            mss_bytes: mss_bytes.unwrap_or(MSS_BYTES).max(1).into(),
             feed: CurveFeed::new(cc, None),
             curve: OnlineCurve::new(100.0).ok(),
             last: None,
@@ -110,7 +117,21 @@ impl Flow {
         }
     }
 
-    fn take(
+    /// The part of the window that is in flight: of the congestion window, or of the receiver's if that is smaller;
+    /// 1 where nobody knows.
+    fn fills(&self, record: &Record) -> f64 {
+        let Some((next, acked)) = record.snd_nxt_bytes.zip(record.snd_una_bytes) else {
+            return 1.0;
+        };
+        let window = record.cwnd_packets * self.mss_bytes;
+        let window = record
+            .rwnd_bytes
+            .map_or(window, |rwnd| window.min(rwnd as f64));
+        next.saturating_sub(acked) as f64 / window.max(1.0)
+    }
+
+    /// Takes a record; a sample once a quarter of a second has passed. `begun_s` is when its times began.
+    pub fn take(
         &mut self,
         record: &Record,
         begun_s: f64,
@@ -173,15 +194,7 @@ impl Flow {
             let sent = record.snd_nxt_bytes.zip(record.snd_una_bytes);
             sent.map(|(next, acked)| next.saturating_sub(acked))
         };
-        self.filled = match in_flight(record) {
-            Some(bytes) if record.cwnd_packets > 0.0 => {
-                let packets = bytes as f64 / self.mss_bytes;
-                self.filled.max(packets / record.cwnd_packets)
-            }
-            Some(_) => self.filled,
-            // nobody knows
-            None => 1.0,
-        };
+        self.filled = self.filled.max(self.fills(record));
         let Some(last) = last else { return };
         let bytes = acked(record).zip(acked(&last));
         let bytes = bytes.map_or(0, |(b, a)| b.saturating_sub(a));
@@ -345,6 +358,19 @@ mod tests {
             };
         }
         assert!(samples(&short, None, None, 1000.0).is_empty());
+    }
+
+    #[test]
+    fn a_flow_that_waits_for_its_application_has_no_rate() {
+        let mut idle = trace();
+        for record in &mut idle.records {
+            record.snd_nxt_bytes = record.snd_una_bytes.map(|bytes| bytes + 1448);
+        }
+        for made in samples(&idle, None, None, 1000.0) {
+            let sample = made.unwrap().sample(1000.0, 60.0).unwrap();
+            assert_eq!(sample.rate_bps, None);
+            assert!(sample.rtt_s.is_some());
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::frame;
@@ -15,6 +16,7 @@ const WAITING: usize = 64 << 20;
 pub struct LogFile {
     file: File,
     length: u64,
+    written: Arc<AtomicU64>,
     is_broken: bool,
 }
 
@@ -25,6 +27,8 @@ pub struct Log {
     /// Memory to note the next in.
     spare: Vec<u8>,
     file: Arc<Mutex<LogFile>>,
+    /// Bytes in the file. Its lock is held while the disk syncs, which takes long.
+    written: Arc<AtomicU64>,
 }
 
 impl Log {
@@ -38,20 +42,24 @@ impl Log {
             .truncate(true)
             .write(true)
             .open(path)?;
+        let written = Arc::<AtomicU64>::default();
         Ok(Self {
             noted: Vec::new(),
             spare: Vec::new(),
             file: Arc::new(Mutex::new(LogFile {
                 file,
                 length: 0,
+                written: Arc::clone(&written),
                 is_broken: false,
             })),
+            written,
         })
     }
 
     /// Goes on with the file of another log.
     pub fn replace(&mut self, new: Self) {
         self.file = new.file;
+        self.written = new.written;
     }
 
     /// Notes a frame; whether there was room.
@@ -82,10 +90,7 @@ impl Log {
 
     /// Bytes in the file.
     pub fn written(&self) -> u64 {
-        self.file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .length
+        self.written.load(Ordering::Relaxed)
     }
 
     /// Writes frames. A write that fails leaves no part of a frame.
@@ -104,6 +109,7 @@ impl Log {
                 return Err(error);
             }
             file.length += bytes.len() as u64;
+            file.written.store(file.length, Ordering::Relaxed);
         }
         if sync { file.file.sync_data() } else { Ok(()) }
     }

@@ -17,7 +17,7 @@ mod stored;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pathcast_decide::Sample;
@@ -26,6 +26,7 @@ use rustix::fs::FlockOperation;
 use crate::error::ServiceError;
 use crate::knowledge::Knowledge;
 use log::Log;
+pub use snapshot::VERSION as SNAPSHOT_VERSION;
 use stored::StoredSample;
 
 /// The log is replaced when it is longer: reading it takes a second at most.
@@ -50,6 +51,8 @@ pub struct StoreCounters {
     pub log_bytes: AtomicU64,
     /// Frames that could not be read at the start.
     pub damaged: AtomicU64,
+    /// The version of a snapshot that another version wrote; such a snapshot is left out. 0: none.
+    pub other_version: AtomicU32,
     /// Batches whose log was left out: the disk was too slow, or full.
     pub left_out: AtomicU64,
     /// Time that reading took at the start, microseconds.

@@ -27,15 +27,24 @@ pub fn read(folder: &Path, knowledge: &Knowledge, counters: &StoreCounters) -> i
     let snapshots = generations(folder, "snapshot");
     let from = snapshots.last().copied();
     if let Some(generation) = from {
-        let file = File::open(snapshot_file(folder, generation))?;
+        let mut file = File::open(snapshot_file(folder, generation))?;
         let put = |content: Vec<u8>| {
             if !restore(&content, knowledge) {
                 damaged();
             }
         };
-        let whole = in_parallel(file, &put, &damaged)?;
-        if !whole {
-            damaged();
+        // what another version wrote has another layout: none of it is read
+        match version(&frame::next(&mut file)?) {
+            Some(VERSION) => {
+                let whole = in_parallel(file, &put, &damaged)?;
+                if !whole {
+                    damaged();
+                }
+            }
+            Some(other) => counters.other_version.store(other, Ordering::Relaxed),
+            None => {
+                damaged();
+            }
         }
     }
     let logs = generations(folder, "log");
@@ -50,10 +59,20 @@ pub fn read(folder: &Path, knowledge: &Knowledge, counters: &StoreCounters) -> i
     Ok(newest.copied().unwrap_or(0))
 }
 
+/// The version that the first frame of a snapshot says.
+fn version(first: &Frame) -> Option<u32> {
+    let Frame::Whole(content) = first else {
+        return None;
+    };
+    match postcard::from_bytes(content) {
+        Ok(Piece::Begin(version)) => Some(version),
+        _ => None,
+    }
+}
+
 /// Puts back one piece; whether it was valid.
 fn restore(content: &[u8], knowledge: &Knowledge) -> bool {
     match postcard::from_bytes(content) {
-        Ok(Piece::Begin(version)) => version == VERSION,
         Ok(Piece::Part(number, batch, entries)) if usize::from(number) < PARTS => {
             knowledge.restore_part(number.into(), batch, entries);
             true
@@ -148,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::error::ServiceError;
-    use crate::store::Store;
+    use crate::store::{Store, snapshot};
 
     fn knowledge() -> Knowledge {
         Knowledge::new(1000, 600.0, Networks::default())
@@ -257,6 +276,41 @@ mod tests {
             "{:?}",
             after.totals()
         );
+    }
+
+    #[test]
+    fn a_snapshot_of_another_version_is_left_out_and_the_log_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = knowledge();
+        let store = Store::open(folder.path(), &before).unwrap();
+        take(&store, &before, 1);
+        store.snapshot(&before);
+        take(&store, &before, 2);
+        store.write(true);
+        drop(store);
+        let file = snapshot_file(folder.path(), 2);
+        let bytes = std::fs::read(&file).unwrap();
+        let mut other = Vec::new();
+        frame::append(&mut other, |content| {
+            let begin = snapshot::Written::Begin(VERSION - 1);
+            content.extend(postcard::to_stdvec(&begin).unwrap());
+        });
+        // the frames that follow are as they were: only the version keeps them from being read
+        let first = 8 + usize::from(bytes[0]);
+        other.extend(&bytes[first..]);
+        std::fs::write(&file, other).unwrap();
+        let after = knowledge();
+        let again = Store::open(folder.path(), &after).unwrap();
+        let counters = &again.counters;
+        assert_eq!(counters.other_version.load(Ordering::Relaxed), VERSION - 1);
+        assert_eq!(counters.damaged.load(Ordering::Relaxed), 0);
+        let only_log = knowledge();
+        only_log.update(2, &samples(200), |_, _| ());
+        assert_eq!(after.totals().0, only_log.totals().0);
+        assert_eq!(after.last_batch(), 2);
+        // the next snapshot replaces it
+        again.snapshot(&after);
+        assert!(!file.exists());
     }
 
     #[test]

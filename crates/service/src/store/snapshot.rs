@@ -12,14 +12,18 @@ use super::frame;
 use crate::knowledge::{Knowledge, PARTS};
 
 /// What is read and written; another version is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A frame that is written.
 #[derive(Serialize)]
-enum Written<'a> {
+pub enum Written<'a> {
+    /// The version.
     Begin(u32),
+    /// A part: its number, the last batch that it has, its prefixes.
     Part(u16, u64, Vec<(StoredPrefix, &'a Entry)>),
+    /// The groups, with the last batch that they have.
     Groups(u64, Vec<StoredGroup>),
+    /// The snapshot is whole.
     End,
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod body;
+mod curves;
 mod handlers;
 mod listen;
 mod prefixes;
@@ -147,6 +148,7 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/v1/status", get(status::status))
         .route("/v1/prefix", get(status::prefix))
         .route("/v1/prefixes", get(prefixes::prefixes))
+        .route("/v1/curves", get(curves::curves))
         .route("/metrics", get(status::metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(handlers::ready))

@@ -154,7 +154,8 @@ pub async fn prefix(
     apart(move || {
         let now_s = app.clock.now_s();
         let forecasts = HORIZONS_S.iter().map(|&horizon_s| {
-            let quantiles = entry.rates.quantiles(now_s, horizon_s, &LEVELS);
+            let rate = entry.rates.forecast(now_s, horizon_s);
+            let quantiles = rate.map(|rate| LEVELS.map(|level| rate.quantile_bps(level)));
             json!({ "horizon_s": horizon_s, "quantiles_bps": quantiles })
         });
         let scores = Kind::ALL.iter().map(|kind| {
