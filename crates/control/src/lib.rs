@@ -14,6 +14,7 @@
 //! Unknown keys are refused, and a format above [`FORMAT`] is refused whole.
 
 pub mod agents;
+pub mod cluster;
 pub mod configuration;
 pub mod error;
 pub mod fleet;

@@ -299,7 +299,7 @@ impl Trial {
         })
     }
 
-    /// Notes that a prefix rolled back after the promotion. Says whether so many did that all shall.
+    /// Notes that a prefix rolled back after the promotion. Says whether so many did that all must.
     pub(crate) fn alarm(
         &mut self,
         placed: usize,

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::reduce;
 use crate::configuration::Configuration;
 use crate::error::FORMAT;
 use crate::guard::{Alarm, Guard};
@@ -26,10 +27,12 @@ use crate::trial::{Trial, draw};
 
 pub use operate::OperateError;
 
-/// Salt of the hold-out group: it stays the same for ever.
+/// Salt of the hold-out group: it never changes.
 const HOLD_OUT: u64 = 0x686f_6c64;
 /// Most reasons of one version.
 const REASONS: usize = 20;
+/// A model of fewer templates is made anew so often, milliseconds.
+const REDUCED_EACH_MS: u64 = 600_000;
 /// 95 % of the normal law.
 const Z: f64 = 1.96;
 
@@ -122,6 +125,10 @@ pub struct Fleet {
     /// Entries whose mode changed, and those that were only observed, since they were last drained.
     changed: BTreeSet<Prefix>,
     observed: BTreeSet<Prefix>,
+    /// Trials that changed since they were last drained.
+    tried: BTreeSet<u64>,
+    /// The model in use, with fewer templates if the settings ask for that, and when it was made.
+    reduced: Option<(Model, u64)>,
     /// Reports of prefixes beyond the limit.
     pub beyond_limit: u64,
     /// Prefixes that rolled back.
@@ -185,6 +192,11 @@ impl Fleet {
     /// Trials by number.
     pub fn trials(&self) -> &BTreeMap<u64, Trial> {
         &self.trials
+    }
+
+    /// Number of prefixes that call for a template and do not have it.
+    pub fn waiting(&self, template: &Name) -> usize {
+        self.candidates.get(template).map_or(0, BTreeSet::len)
     }
 
     /// The templates in force by prefix.
@@ -281,6 +293,39 @@ impl Fleet {
             drained.push(prefix);
         }
         drained
+    }
+
+    /// Trials to store, those that changed. They are returned once.
+    pub fn drain_trials(&mut self) -> Vec<Trial> {
+        let tried = std::mem::take(&mut self.tried);
+        tried
+            .iter()
+            .filter_map(|id| self.trials.get(id))
+            .cloned()
+            .collect()
+    }
+
+    /// Makes the model of fewer templates anew each ten minutes, where the settings limit them.
+    fn reduce_model(&mut self, now_ms: u64) {
+        let is_old = |made_ms: u64| now_ms.saturating_sub(made_ms) > REDUCED_EACH_MS;
+        let is_due = self
+            .reduced
+            .as_ref()
+            .is_none_or(|(_, made_ms)| is_old(*made_ms));
+        if self.settings.templates > 0
+            && is_due
+            && let Some(model) = &self.head.model
+        {
+            let entries = self.entries.iter();
+            let known = entries.filter_map(|(_, entry)| entry.observed.conditions(&self.settings));
+            self.reduced = Some((reduce(model, known, self.settings.templates), now_ms));
+        }
+    }
+
+    fn trial_mut(&mut self, id: u64) -> Option<&mut Trial> {
+        let trial = self.trials.get_mut(&id)?;
+        self.tried.insert(id);
+        Some(trial)
     }
 
     fn entry_mut(&mut self, prefix: Prefix) -> Option<&mut Entry> {

@@ -84,7 +84,10 @@ impl Fleet {
 
     /// Places all prefixes anew by what is known of their conditions.
     fn replace_all(&mut self, now_ms: u64) {
-        let Some(model) = self.head.model.clone() else {
+        self.reduced = None;
+        self.reduce_model(now_ms);
+        let reduced = self.reduced.as_ref().map(|(model, _)| model);
+        let Some(model) = reduced.or(self.head.model.as_ref()).cloned() else {
             return;
         };
         for number in 0..self.entries.len() {

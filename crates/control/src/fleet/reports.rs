@@ -64,7 +64,7 @@ impl Fleet {
         let Some(id) = trial.and_then(|template| self.trial_of(&template)) else {
             return;
         };
-        let Some(trial) = self.trials.get_mut(&id) else {
+        let Some(trial) = self.trial_mut(id) else {
             return;
         };
         for completions in &one.completions {
@@ -140,9 +140,7 @@ impl Fleet {
         );
         let placed = self.placed.get(in_force).copied().unwrap_or(0);
         let settings = self.settings.clone();
-        let trial = self
-            .trial_of(in_force)
-            .and_then(|id| self.trials.get_mut(&id));
+        let trial = self.trial_of(in_force).and_then(|id| self.trial_mut(id));
         let verdict =
             trial.and_then(|trial| Some((trial.id, trial.alarm(placed, now_ms, &settings)?)));
         if let Some((id, verdict)) = verdict {
@@ -166,7 +164,9 @@ impl Fleet {
             self.set_mode(prefix, Mode::Observed, None);
             self.apply(prefix, None);
         }
-        let Some(model) = &self.head.model else {
+        self.reduce_model(now_ms);
+        let reduced = self.reduced.as_ref().map(|(model, _)| model);
+        let Some(model) = reduced.or(self.head.model.as_ref()) else {
             return;
         };
         let entry = &mut self.entries[number].1;
@@ -194,6 +194,7 @@ impl Fleet {
             self.head.next_trial = id + 1;
             let trial = Trial::new(id, target.clone(), self.head.model_number, now_ms);
             self.trials.insert(id, trial);
+            self.tried.insert(id);
             id
         });
         let Some(trial) = self.trials.get(&id) else {
@@ -239,7 +240,7 @@ impl Fleet {
     pub(super) fn join(&mut self, id: u64, prefix: Prefix) {
         let control = self.map.get(&prefix).cloned();
         self.set_mode(prefix, Mode::Trial, None);
-        if let Some(trial) = self.trials.get_mut(&id) {
+        if let Some(trial) = self.trial_mut(id) {
             trial.members.insert(prefix, control);
         }
     }
@@ -271,9 +272,7 @@ impl Fleet {
         if let Some(waiting) = self.candidates.get_mut(target) {
             waiting.remove(&prefix);
         }
-        let trial = self
-            .trial_of(target)
-            .and_then(|id| self.trials.get_mut(&id));
+        let trial = self.trial_of(target).and_then(|id| self.trial_mut(id));
         let member = trial.and_then(|trial| trial.members.remove(&prefix));
         if let Some(control) = member
             && self
@@ -287,7 +286,7 @@ impl Fleet {
 
     /// Ends a trial, or takes it to another stage, and does what follows for its prefixes.
     pub(super) fn conclude(&mut self, id: u64, verdict: Verdict, now_ms: u64) {
-        let Some(trial) = self.trials.get_mut(&id) else {
+        let Some(trial) = self.trial_mut(id) else {
             return;
         };
         let (template, stage) = (trial.template.clone(), verdict.stage);

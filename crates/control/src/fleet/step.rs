@@ -32,7 +32,7 @@ impl Fleet {
     /// Takes a trial to its next stage, if it is time.
     fn advance(&mut self, id: u64, now_ms: u64) {
         let settings = self.settings.clone();
-        let Some(trial) = self.trials.get_mut(&id) else {
+        let Some(trial) = self.trial_mut(id) else {
             return;
         };
         if trial.stage == Stage::Shadow {
@@ -50,7 +50,7 @@ impl Fleet {
 
     /// Begins the canary of a trial.
     pub(super) fn start_canary(&mut self, id: u64, reason: String, now_ms: u64) {
-        if let Some(trial) = self.trials.get_mut(&id) {
+        if let Some(trial) = self.trial_mut(id) {
             trial.enter(
                 Verdict {
                     stage: Stage::Canary,
@@ -86,10 +86,11 @@ impl Fleet {
     /// Puts the arms of a new slot in force.
     fn begin_slot(&mut self, id: u64, now_ms: u64) {
         let next = self.head.version + 1;
-        let Some(trial) = self.trials.get_mut(&id) else {
+        let settings = self.settings.clone();
+        let Some(trial) = self.trial_mut(id) else {
             return;
         };
-        let slot = trial.slot_at(now_ms, &self.settings);
+        let slot = trial.slot_at(now_ms, &settings);
         if trial.stage != Stage::Canary || trial.members.is_empty() || trial.slot == Some(slot) {
             return;
         }
@@ -116,7 +117,9 @@ impl Fleet {
         } else {
             self.head.version
         };
-        trial.begin_slot(slot, version);
+        if let Some(trial) = self.trial_mut(id) {
+            trial.begin_slot(slot, version);
+        }
         for (prefix, name) in arms {
             if self.map.get(&prefix) != name.as_ref() {
                 self.apply(prefix, name);
