@@ -16,7 +16,6 @@ mod decision_log;
 mod error;
 mod ingest;
 mod knowledge;
-mod log;
 mod metrics;
 mod pages;
 mod serve;
@@ -26,6 +25,7 @@ mod store;
 mod web;
 mod workers;
 
-pub use config::{Access, Config, DecisionLog, Limits};
+pub use config::{Config, DecisionLog};
 pub use error::ServiceError;
-pub use serve::{Stop, serve};
+pub use pathcast_web::{Access, Limits, Stop};
+pub use serve::serve;
