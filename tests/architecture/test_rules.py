@@ -36,6 +36,7 @@ MAY_USE = {
     "control": set(),
     "decide": {"analysis", "page-model", "path", "scenario", "transfer", "window-law"},
     "web": set(),
+    "manager": {"control", "web"},
     "service": {"analysis", "decide", "scenario", "trace", "web", "window-law"},
     "scenario": {"page", "path", "video"},
     "probe": {"base", "trace"},

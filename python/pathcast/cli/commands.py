@@ -125,6 +125,13 @@ COMMANDS: dict[str, Command] = {
         "Answer questions of servers and players about their clients over HTTP, from samples of flows.",
         "--state state",
     ),
+    "manager": Command(
+        "manager",
+        "manager",
+        RUN,
+        "Decide which server configuration each client prefix gets, from reports of agents, and roll back what is worse.",
+        "--state sqlite://state.sqlite",
+    ),
     "fit": Command(
         "fit",
         "fit",
