@@ -46,7 +46,11 @@ fn report(numbers: &[usize], sequence: u64, fleet: &Fleet) -> Report {
     let of = |number: &usize| {
         let prefix = prefix(*number);
         let template = fleet.map().get(&prefix).cloned().unwrap_or_default();
-        let loss = if number % 2 == 0 { 0.05 } else { 0.001 };
+        let loss = if number.is_multiple_of(2) {
+            0.05
+        } else {
+            0.001
+        };
         PrefixReport {
             prefix,
             flows: 30,

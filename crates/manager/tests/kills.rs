@@ -71,7 +71,7 @@ fn drive(manager: &Manager, agent: &mut Agent, seen: &AtomicU64, over: &AtomicBo
         if agent.send(manager, &report) == Some(200) {
             answered = report.sequence;
         }
-        let template = if agent.sequence % 2 == 0 {
+        let template = if agent.sequence.is_multiple_of(2) {
             "lossy"
         } else {
             "default"
