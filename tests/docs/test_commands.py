@@ -43,6 +43,7 @@ LEFT_OUT = {
     r"(attainable-rate --world |calibrate --)live": "a second host; tests/cli/test_live.py runs it between namespaces",
     r"cargo run .*--example emulate": "a build of its own; tests/parity runs the same",
     r"pathcast agent|configure space|examples/cdn/run": "root, a manager and minutes; tests/agent runs the same",
+    r"^pathcast manager|127\.0\.0\.1:8090": "a program of its own; crates/manager/tests runs the same requests",
     r"tcpdump": "until Ctrl-C; a capture that is there already is converted",
 }
 

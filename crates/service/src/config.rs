@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use pathcast_web::{Access, Limits};
 use serde::Deserialize;
 
 use crate::error::ServiceError;
@@ -42,40 +43,6 @@ pub struct Config {
     pub decision_log: DecisionLog,
 }
 
-/// Limits of requests and connections.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// Most connections at a time.
-    pub connections: usize,
-    /// Most bytes of a request's body.
-    pub body_bytes: usize,
-    /// Most bytes of a body once it is unpacked.
-    pub unpacked_bytes: usize,
-    /// Longest time until a request's header is complete; idle connections are closed after it too.
-    pub header_timeout_s: f64,
-    /// Longest time until a body is complete.
-    pub body_timeout_s: f64,
-    /// Most requests a second of one token, or without tokens of one address; 0: no limit.
-    pub requests_per_s: f64,
-    /// Longest time that running requests may take once the service stops.
-    pub stop_timeout_s: f64,
-}
-
-/// Who may ask.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Access {
-    /// File of tokens, one a line.
-    pub tokens: Option<PathBuf>,
-    /// Certificate chain of the service, PEM.
-    pub certificate: Option<PathBuf>,
-    /// Its private key, PEM.
-    pub key: Option<PathBuf>,
-    /// Authorities that sign the certificates of clients, PEM: clients must have one (mTLS).
-    pub client_authorities: Option<PathBuf>,
-}
-
 /// The log of decisions.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -103,20 +70,6 @@ impl Default for Config {
             limits: Limits::default(),
             access: Access::default(),
             decision_log: DecisionLog::default(),
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 20_000,
-            body_bytes: 16 << 20,
-            unpacked_bytes: 64 << 20,
-            header_timeout_s: 60.0,
-            body_timeout_s: 30.0,
-            requests_per_s: 0.0,
-            stop_timeout_s: 5.0,
         }
     }
 }
@@ -175,24 +128,9 @@ impl Config {
     /// [`ServiceError::Config`] names the first that is out of range, or what is missing to listen beyond this machine.
     pub fn check(&self) -> Result<(), ServiceError> {
         let wrong = |message: String| Err(ServiceError::Config(message));
-        let limits = &self.limits;
         for (name, value, least, most) in [
             ("window_s", self.window_s, 1.0, 1e7),
             ("explore", self.explore, 0.0, 1.0),
-            (
-                "limits.header_timeout_s",
-                limits.header_timeout_s,
-                0.1,
-                86_400.0,
-            ),
-            (
-                "limits.body_timeout_s",
-                limits.body_timeout_s,
-                0.1,
-                86_400.0,
-            ),
-            ("limits.requests_per_s", limits.requests_per_s, 0.0, 1e9),
-            ("limits.stop_timeout_s", limits.stop_timeout_s, 0.0, 600.0),
         ] {
             if !(least..=most).contains(&value) {
                 return wrong(format!("{name} is {value}, expected {least} to {most}"));
@@ -202,14 +140,6 @@ impl Config {
             ("prefixes", self.prefixes, 1, 100_000_000),
             ("threads", self.threads, 0, 1024),
             ("loads", self.loads, 1, 1000),
-            ("limits.connections", limits.connections, 1, 1_000_000),
-            ("limits.body_bytes", limits.body_bytes, 1024, 1 << 30),
-            (
-                "limits.unpacked_bytes",
-                limits.unpacked_bytes,
-                1024,
-                4 << 30,
-            ),
         ] {
             if !(least..=most).contains(&value) {
                 return wrong(format!("{name} is {value}, expected {least} to {most}"));
@@ -224,28 +154,8 @@ impl Config {
         if self.protocols.is_empty() {
             return wrong("protocols is empty, expected some of http/1.1, h2, h3".into());
         }
-        self.check_access()
-    }
-
-    fn check_access(&self) -> Result<(), ServiceError> {
-        let wrong = |message: &str| Err(ServiceError::Config(message.into()));
-        let access = &self.access;
-        if access.certificate.is_some() != access.key.is_some() {
-            return wrong("access.certificate and access.key go together, one is missing");
-        }
-        if access.client_authorities.is_some() && access.key.is_none() {
-            return wrong("access.client_authorities needs access.certificate and access.key");
-        }
-        let is_known = access.tokens.is_some() || access.client_authorities.is_some();
-        let is_safe = is_known && access.key.is_some();
-        if !(is_safe || self.listen.ip().is_loopback()) {
-            return Err(ServiceError::Config(format!(
-                "listen is {}, which other machines can reach; expected access.certificate, access.key, and \
-                 access.tokens or access.client_authorities, or an address such as 127.0.0.1:8080",
-                self.listen
-            )));
-        }
-        Ok(())
+        self.limits.check()?;
+        Ok(self.access.check(self.listen)?)
     }
 }
 

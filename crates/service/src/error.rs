@@ -29,3 +29,9 @@ pub enum ServiceError {
     #[error("cannot listen on {0}: {1}")]
     Listen(std::net::SocketAddr, String),
 }
+
+impl From<pathcast_web::WebError> for ServiceError {
+    fn from(error: pathcast_web::WebError) -> Self {
+        Self::Config(error.0)
+    }
+}

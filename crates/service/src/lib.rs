@@ -17,7 +17,6 @@ mod decision_log;
 mod error;
 mod ingest;
 mod knowledge;
-mod log;
 mod metrics;
 mod pages;
 mod ports;
@@ -29,7 +28,8 @@ mod watch;
 mod web;
 mod workers;
 
-pub use config::{Access, Config, DecisionLog, Limits};
+pub use config::{Config, DecisionLog};
 pub use error::ServiceError;
+pub use pathcast_web::{Access, Limits, Stop};
 pub use ports::Ports;
-pub use serve::{Stop, serve};
+pub use serve::serve;

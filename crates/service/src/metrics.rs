@@ -1,11 +1,13 @@
 //! Counters, in Prometheus' text format.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use pathcast_decide::Kind;
 use pathcast_decide::path_state::BasisKind;
+use pathcast_web::{Connections, Family};
 
 /// Upper bounds of the latencies' classes, seconds.
 const BOUNDS_S: [f64; 10] = [5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 5e-3, 2e-2, 0.1, 1.0];
@@ -59,12 +61,8 @@ pub struct Metrics {
     pub cached: AtomicU64,
     /// Lines that the log of decisions left out.
     pub unlogged: AtomicU64,
-    /// Connections now, since the beginning, and refused.
-    pub connections: AtomicU64,
-    /// See `connections`.
-    pub accepted: AtomicU64,
-    /// See `connections`.
-    pub turned_away: AtomicU64,
+    /// Connections.
+    pub connections: Arc<Connections>,
     /// Requests refused: no valid token, and too many.
     pub unauthorized: AtomicU64,
     /// See `unauthorized`.
@@ -159,16 +157,20 @@ impl Metrics {
                 "Lines that the log of decisions lacks.",
                 one(&self.unlogged),
             ),
-            Family::gauge("connections", "Open connections.", one(&self.connections)),
+            Family::gauge(
+                "connections",
+                "Open connections.",
+                one(&self.connections.open),
+            ),
             Family::counter(
                 "connections_accepted_total",
                 "Connections.",
-                one(&self.accepted),
+                one(&self.connections.accepted),
             ),
             Family::counter(
                 "connections_refused_total",
                 "Connections beyond the limit.",
-                one(&self.turned_away),
+                one(&self.connections.refused),
             ),
             Family::counter(
                 "requests_unauthorized_total",
@@ -227,53 +229,4 @@ impl Metrics {
             let _ = writeln!(text, "{name}_count{{endpoint=\"{endpoint}\"}} {sum}");
         }
     }
-}
-
-/// Samples of one metric.
-#[derive(Debug)]
-pub struct Family {
-    name: &'static str,
-    help: &'static str,
-    kind: &'static str,
-    /// Labels and values.
-    samples: Vec<(String, f64)>,
-}
-
-impl Family {
-    /// A counter.
-    pub fn counter(name: &'static str, help: &'static str, samples: Vec<(String, f64)>) -> Self {
-        Self {
-            name,
-            help,
-            kind: "counter",
-            samples,
-        }
-    }
-
-    /// A gauge.
-    pub fn gauge(name: &'static str, help: &'static str, samples: Vec<(String, f64)>) -> Self {
-        Self {
-            kind: "gauge",
-            ..Self::counter(name, help, samples)
-        }
-    }
-
-    fn write(&self, text: &mut String) {
-        let name = self.name;
-        let _ = writeln!(text, "# HELP pathcast_{name} {}", self.help);
-        let _ = writeln!(text, "# TYPE pathcast_{name} {}", self.kind);
-        for (labels, value) in &self.samples {
-            let _ = match labels.as_str() {
-                "" => writeln!(text, "pathcast_{name} {value}"),
-                labels => writeln!(text, "pathcast_{name}{{{labels}}} {value}"),
-            };
-        }
-    }
-}
-
-/// Bytes of memory that the process has.
-pub fn memory_bytes() -> Option<f64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: f64 = statm.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as f64)
 }

@@ -6,39 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::net::TcpListener;
+use pathcast_web::{Stop, bind, listen, log, raise_descriptors, wait_for_stop};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch as signal_of;
 
 use crate::app::{App, Shared};
 use crate::config::Config;
 use crate::error::ServiceError;
-use crate::log::log;
 use crate::store::SNAPSHOT_VERSION;
 use crate::watch::watch;
-use crate::web::{Web, listen};
+use crate::web::{Web, router};
 
 /// What waits for the disk is written so often, and synced each fifth time.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 const SYNC_EACH: u32 = 5;
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 4096;
-
-/// What stops a service from another thread, or from a signal's handler.
-#[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Asks the service to stop.
-    pub fn stop(&self) {
-        self.0.store(true, Relaxed);
-    }
-
-    /// Whether it was asked to.
-    pub fn is_stopped(&self) -> bool {
-        self.0.load(Relaxed)
-    }
-}
 
 /// Serves until `stop`; SIGTERM and SIGINT stop it too if `signals`. Calls `started` with the address once requests may
 /// come.
@@ -98,7 +79,10 @@ pub fn serve(
             let _ = ending.wait_for(|stop| *stop).await;
             ready.is_ready.store(false, Relaxed);
         });
-        listen(listener, web, stopped).await
+        let config = &app.config;
+        let shared = (&config.limits, &config.access);
+        let connections = Arc::clone(&app.metrics.connections);
+        Ok(listen(listener, router(&web), shared, connections, stopped).await?)
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     over.store(true, Relaxed);
@@ -141,61 +125,6 @@ fn runtime(config: &Config) -> Result<Runtime, ServiceError> {
     }
     let built = builder.max_blocking_threads(4).enable_all().build();
     built.map_err(|error| ServiceError::Config(format!("no thread starts: {error}")))
-}
-
-fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    use socket2::{Domain, Protocol, Socket, Type};
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    // a service that starts anew need not wait for its former connections
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
-}
-
-/// Each connection is a descriptor: as many as are allowed.
-fn raise_descriptors() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit);
-}
-
-async fn wait_for_stop(stop: Stop, signals: bool, stopper: signal_of::Sender<bool>) {
-    let signal = async {
-        use tokio::signal::unix::{SignalKind, signal};
-        let (Ok(mut terminate), Ok(mut interrupt)) = (
-            signal(SignalKind::terminate()),
-            signal(SignalKind::interrupt()),
-        ) else {
-            return std::future::pending().await;
-        };
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
-    let asked = async {
-        while !stop.is_stopped() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    if signals {
-        tokio::select! {
-            () = signal => {}
-            () = asked => {}
-        }
-    } else {
-        asked.await;
-    }
-    let _ = stopper.send(true);
-    // the receivers may come later
-    std::future::pending::<()>().await;
 }
 
 /// A thread that does something again and again until all is over.

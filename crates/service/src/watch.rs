@@ -25,7 +25,7 @@ mod linux {
     use super::*;
     use crate::app::{App, Shared};
     use crate::ingest::trace::Flow;
-    use crate::log::log;
+    use pathcast_web::log;
 
     /// Batches of records that may wait.
     const WAITING: usize = 64;

@@ -154,6 +154,13 @@ COMMANDS: dict[str, Command] = {
         "Export the loss curves of services as Parquet, and merge those of several.",
         None,
     ),
+    "manager": Command(
+        "manager",
+        "manager",
+        RUN,
+        "Decide which server configuration each client prefix gets, from reports of agents, and roll back what is worse.",
+        "--state sqlite://state.sqlite",
+    ),
     "fit": Command(
         "fit",
         "fit",

@@ -8,11 +8,12 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use pathcast_web::{json, problem, whole};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::body::{self, Kind};
-use super::{Context, Web, json, problem};
+use super::{Context, Web};
 use crate::answers::{
     AnswerError, BitrateQuestion, HttpQuestion, ThroughputQuestion, TransferQuestion,
 };
@@ -164,7 +165,7 @@ pub async fn samples(
         }
         let packing = body::packing(&headers)?;
         let limits = &web.app.config.limits;
-        let body = body::whole(body, limits).await?;
+        let body = whole(body, limits).await?;
         let most = limits.unpacked_bytes;
         apart(&web, move |web| {
             let unpacked = packing.unpack(&body, most).map_err(|(message, is_large)| {
@@ -198,7 +199,7 @@ pub async fn outcomes(State(web): Context, headers: HeaderMap, body: Body) -> Re
             let message = "outcomes are lines of JSON, expected application/x-ndjson";
             return Err(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
-        let body = body::whole(body, &web.app.config.limits).await?;
+        let body = whole(body, &web.app.config.limits).await?;
         apart(&web, move |web| taken(&web.app.take_outcomes(&body))).await
     };
     work.await.unwrap_or_else(|wrong| wrong)
@@ -219,7 +220,7 @@ pub async fn put_page(
         let packing = body::packing(&headers)?;
         let limits = &web.app.config.limits;
         let most = limits.unpacked_bytes;
-        let body = body::whole(body, limits).await?;
+        let body = whole(body, limits).await?;
         apart(&web, move |web| {
             let read = packing.unpack(&body, most).map_err(|(message, _)| message);
             match read.and_then(|content| web.app.pages.put(&class, &content)) {

@@ -1,13 +1,10 @@
 //! The service's HTTP interface.
 
-mod access;
 mod body;
 mod curves;
 mod handlers;
-mod listen;
 mod prefixes;
 mod status;
-mod tls;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,14 +17,13 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
+use pathcast_web::access::{self, Asker, Rates, Role, Tokens};
+use pathcast_web::{Peer, json, problem};
 
 use crate::app::Shared;
 use crate::error::ServiceError;
 use crate::metrics::ENDPOINTS;
 use crate::workers::Workers;
-use access::{Asker, Rates, Role, Tokens};
-
-pub use listen::listen;
 
 /// The page that a browser shows; it has no other files.
 const PAGE: &str = include_str!("page.html");
@@ -36,10 +32,6 @@ const OPENAPI: &str = include_str!("openapi.json");
 /// What the page may do: nothing but ask this service.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// The address of a connection's other end.
-#[derive(Debug, Clone, Copy)]
-pub struct Peer(pub IpAddr);
 
 /// What all requests share.
 pub struct Web {
@@ -208,19 +200,7 @@ async fn page() -> Response {
     response
 }
 
-/// A response of JSON.
-fn json(status: StatusCode, body: Vec<u8>) -> Response {
-    let kind = HeaderValue::from_static("application/json");
-    (status, [(header::CONTENT_TYPE, kind)], body).into_response()
-}
-
 fn json_text(text: &'static str) -> Response {
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], text).into_response()
-}
-
-/// A response that says what is wrong.
-fn problem(status: StatusCode, message: &str) -> Response {
-    let text = serde_json::json!({ "error": message });
-    json(status, text.to_string().into_bytes())
 }

@@ -10,13 +10,13 @@ use axum::response::{IntoResponse, Response};
 use pathcast_decide::curve::Counts;
 use pathcast_decide::path_state::LEVELS;
 use pathcast_decide::{Client, Entry, Kind};
+use pathcast_web::{Family, memory_bytes, problem};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Context, problem};
+use super::Context;
 use crate::app::App;
 use crate::knowledge::PARTS;
-use crate::metrics::{Family, memory_bytes};
 
 /// Prefixes that are named as the worst.
 const WORST: usize = 20;

@@ -10,13 +10,13 @@ use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::Access;
-use crate::error::ServiceError;
+use crate::error::WebError;
 
 /// What accepts connections by TLS, if the configuration has a certificate.
 ///
 /// # Errors
-/// [`ServiceError::Config`] if a file cannot be read, or does not fit.
-pub fn acceptor(access: &Access) -> Result<Option<TlsAcceptor>, ServiceError> {
+/// [`WebError`] if a file cannot be read, or does not fit.
+pub fn acceptor(access: &Access) -> Result<Option<TlsAcceptor>, WebError> {
     let (Some(certificate), Some(key)) = (&access.certificate, &access.key) else {
         return Ok(None);
     };
@@ -45,7 +45,7 @@ pub fn acceptor(access: &Access) -> Result<Option<TlsAcceptor>, ServiceError> {
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ServiceError> {
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, WebError> {
     let read = CertificateDer::pem_file_iter(file).map_err(|error| wrong(file, &error))?;
     let read: Vec<_> = read
         .collect::<Result<_, _>>()
@@ -56,6 +56,6 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ServiceErro
     }
 }
 
-fn wrong(file: &Path, error: &dyn std::fmt::Display) -> ServiceError {
-    ServiceError::Config(format!("{}: {error}", file.display()))
+fn wrong(file: &Path, error: &dyn std::fmt::Display) -> WebError {
+    WebError(format!("{}: {error}", file.display()))
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use blake2::{Blake2s256, Digest};
 use lru::LruCache;
 
-use crate::error::ServiceError;
+use crate::error::WebError;
 
 /// Those whose requests are counted, at a time.
 const COUNTED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
@@ -50,9 +50,9 @@ impl Tokens {
     /// Reads a file: a token a line, and `read` or `write` after it. Lines that begin with `#` are skipped.
     ///
     /// # Errors
-    /// [`ServiceError::Config`] if the file cannot be read, others than its owner may read it, or a line is invalid.
-    pub fn read(file: &Path) -> Result<Self, ServiceError> {
-        let wrong = |message: &str| ServiceError::Config(format!("{}: {message}", file.display()));
+    /// [`WebError`] if the file cannot be read, others than its owner may read it, or a line is invalid.
+    pub fn read(file: &Path) -> Result<Self, WebError> {
+        let wrong = |message: &str| WebError(format!("{}: {message}", file.display()));
         let text = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
         check_rights(file).map_err(|message| wrong(&message))?;
         let mut tokens = HashMap::new();
@@ -163,7 +163,7 @@ impl Rates {
 mod tests {
     use super::*;
 
-    fn tokens(text: &str) -> Result<Tokens, ServiceError> {
+    fn tokens(text: &str) -> Result<Tokens, WebError> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         Tokens::read(file.path())

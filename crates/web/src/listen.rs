@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::Router;
@@ -17,8 +17,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
-use super::{Peer, Web, router, tls};
-use crate::error::ServiceError;
+use crate::config::{Access, Limits};
+use crate::error::WebError;
+use crate::tls;
 
 /// Longest time of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -29,30 +30,46 @@ const STREAMS: u32 = 250;
 /// Largest header of a request.
 const HEADER_BYTES: usize = 32 << 10;
 
+/// The address of a connection's other end.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub IpAddr);
+
+/// Counts of connections.
+#[derive(Debug, Default)]
+pub struct Connections {
+    /// Open now.
+    pub open: AtomicU64,
+    /// Since the beginning.
+    pub accepted: AtomicU64,
+    /// Closed because too many were open.
+    pub refused: AtomicU64,
+}
+
 /// What connections share.
 struct Shared {
     router: Router,
     builder: Builder<TokioExecutor>,
     tls: Option<TlsAcceptor>,
-    web: Arc<Web>,
+    connections: Arc<Connections>,
 }
 
 /// Accepts connections until `stop` says so, then ends those that are open.
 ///
 /// # Errors
-/// [`ServiceError`] if the certificate is invalid.
+/// [`WebError`] if the certificate is invalid.
 pub async fn listen(
     listener: TcpListener,
-    web: Arc<Web>,
+    router: Router,
+    (limits, access): (&Limits, &Access),
+    connections: Arc<Connections>,
     mut stop: watch::Receiver<bool>,
-) -> Result<(), ServiceError> {
-    let limits = web.app.config.limits.clone();
+) -> Result<(), WebError> {
     let permits = Arc::new(Semaphore::new(limits.connections));
     let shared = Arc::new(Shared {
-        router: router(&web),
+        router,
         builder: builder(limits.header_timeout_s),
-        tls: tls::acceptor(&web.app.config.access)?,
-        web,
+        tls: tls::acceptor(access)?,
+        connections,
     });
     let graceful = GracefulShutdown::new();
     loop {
@@ -64,17 +81,17 @@ pub async fn listen(
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let metrics = &shared.web.app.metrics;
+        let counts = &shared.connections;
         let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
-            metrics.turned_away.fetch_add(1, Relaxed);
+            counts.refused.fetch_add(1, Relaxed);
             continue;
         };
-        metrics.accepted.fetch_add(1, Relaxed);
-        metrics.connections.fetch_add(1, Relaxed);
+        counts.accepted.fetch_add(1, Relaxed);
+        counts.open.fetch_add(1, Relaxed);
         let (shared, watcher) = (Arc::clone(&shared), graceful.watcher());
         tokio::spawn(async move {
             shared.serve(stream, peer.ip(), permit, watcher).await;
-            shared.web.app.metrics.connections.fetch_sub(1, Relaxed);
+            shared.connections.open.fetch_sub(1, Relaxed);
         });
     }
     drop(listener);
