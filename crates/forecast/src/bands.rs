@@ -167,8 +167,8 @@ const MOST_USUAL: f64 = 0.15;
 const RESIDUAL_MAX: f64 = 20.0;
 /// An end of the band moves outward by this part of its distance from the median, in logarithms, when a truth was
 /// beyond it, times the level; see [`Bands::learn`]. At horizon H it is divided by 1 + H / [`STEP_HORIZON_S`].
-const STEP: f64 = 0.1;
-const STEP_HORIZON_S: f64 = 30.0;
+const STEP: f64 = 0.06;
+const STEP_HORIZON_S: f64 = 10.0;
 /// No end is moved further than this, in logarithms.
 const MOVED_MAX: f64 = 1.0;
 

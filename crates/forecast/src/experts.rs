@@ -13,6 +13,8 @@ const ERROR_MEMORY_S: f64 = 500.0;
 /// Weight of an expert: (geometric mean of its errors)^-10 at horizon 0; the power is divided by 1 + H/20, for long
 /// horizons overlap.
 const SHARPNESS: (f64, f64) = (10.0, 20.0);
+/// What the power is multiplied by where it is asked how far the experts disagree.
+const DOUBT: f64 = 0.4;
 /// Smaller errors count as this: one packet in three thousand.
 const ERROR_FLOOR: f64 = 3e-4;
 /// How many errors the prior counts as at horizon 0, and in addition per second of horizon:
@@ -249,11 +251,20 @@ impl Pool {
 
     /// Weights from errors, assumed and known; what was assumed fades as errors do.
     pub(crate) fn weights(&self) -> ByExpert {
-        self.weights_without(&[])
+        self.weights_of(&[], 1.0)
     }
 
     /// The same among the others than these.
     pub(crate) fn weights_without(&self, left_out: &[Expert]) -> ByExpert {
+        self.weights_of(left_out, 1.0)
+    }
+
+    /// The same, but more even: how far experts disagree that did nearly as well is what nobody knows.
+    pub(crate) fn doubtful_weights(&self) -> ByExpert {
+        self.weights_of(&[], DOUBT)
+    }
+
+    fn weights_of(&self, left_out: &[Expert], part: f64) -> ByExpert {
         let mut allowed = self.used;
         for &expert in left_out {
             allowed[expert as usize] = false;
@@ -261,7 +272,7 @@ impl Pool {
         let ln_error = self.ln_errors();
         let used = || ln_error.into_iter().zip(allowed).filter(|(_, used)| *used);
         let best = used().map(|(error, _)| error).fold(f64::INFINITY, f64::min);
-        let sharpness = SHARPNESS.0 / (1.0 + self.horizon_s / SHARPNESS.1);
+        let sharpness = part * SHARPNESS.0 / (1.0 + self.horizon_s / SHARPNESS.1);
         let weights: ByExpert = std::array::from_fn(|e| {
             if allowed[e] {
                 (sharpness * (best - ln_error[e])).exp()

@@ -16,7 +16,7 @@ pub(crate) use network::outlook;
 pub(crate) const OVER_S: f64 = 100.0;
 /// The age at which it has half a part, in seconds, where it and the flow's own past have done equally well: at a horizon
 /// of 1 s, and the power by which this grows with the horizon.
-const HALF_S: (f64, f64) = (4.0, 0.1);
+const HALF_S: (f64, f64) = (5.0, 0.3);
 /// How fast the part falls around that age.
 const STEEPNESS: f64 = 3.0;
 

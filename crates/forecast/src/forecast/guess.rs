@@ -253,7 +253,7 @@ impl Forecaster {
         let mut ln_point = middle(&ln_value, &weights);
         let disagreement: f64 = ln_value
             .iter()
-            .zip(&weights)
+            .zip(horizon.pool.doubtful_weights())
             .map(|(v, w)| w * (v - ln_point).abs().min(DISAGREEMENT_MAX).powi(2))
             .sum();
         let own = weights[0] * by_state.spread;
