@@ -95,25 +95,6 @@ impl Metrics {
         self.write_requests(&mut text);
         let refused = (REASONS.iter().zip(&self.refused))
             .map(|(reason, count)| (format!("reason=\"{reason}\""), count.load(Relaxed) as f64));
-        let kinds = [
-            BasisKind::Prefix,
-            BasisKind::WiderPrefix,
-            BasisKind::Network,
-            BasisKind::Region,
-            BasisKind::All,
-        ];
-        let names = ["prefix", "wider_prefix", "network", "region", "all"];
-        let decisions = Kind::ALL.iter().flat_map(|kind| {
-            kinds.iter().map(move |basis| {
-                let count = self.decisions[kind.number()][*basis as usize].load(Relaxed);
-                let labels = format!(
-                    "kind=\"{}\",basis=\"{}\"",
-                    kind.name(),
-                    names[*basis as usize]
-                );
-                (labels, count as f64)
-            })
-        });
         let one = |count: &AtomicU64| vec![(String::new(), count.load(Relaxed) as f64)];
         let families = [
             Family::counter(
@@ -136,7 +117,7 @@ impl Metrics {
                 "Records of sockets that came too fast.",
                 one(&self.watch_lost),
             ),
-            Family::counter("decisions_total", "Decisions.", decisions.collect()),
+            Family::counter("decisions_total", "Decisions.", self.decided()),
             Family::counter(
                 "decisions_unknown_total",
                 "Questions about clients without any basis.",
@@ -192,6 +173,30 @@ impl Metrics {
             family.write(&mut text);
         }
         text
+    }
+
+    /// Decisions by kind and basis.
+    fn decided(&self) -> Vec<(String, f64)> {
+        let kinds = [
+            BasisKind::Prefix,
+            BasisKind::WiderPrefix,
+            BasisKind::Network,
+            BasisKind::Region,
+            BasisKind::All,
+        ];
+        let names = ["prefix", "wider_prefix", "network", "region", "all"];
+        let decisions = Kind::ALL.iter().flat_map(|kind| {
+            kinds.iter().map(move |basis| {
+                let count = self.decisions[kind.number()][*basis as usize].load(Relaxed);
+                let labels = format!(
+                    "kind=\"{}\",basis=\"{}\"",
+                    kind.name(),
+                    names[*basis as usize]
+                );
+                (labels, count as f64)
+            })
+        });
+        decisions.collect()
     }
 
     fn write_requests(&self, text: &mut String) {

@@ -168,23 +168,15 @@ impl Forecaster {
         }
     }
 
-    /// All experts' forecasts for one horizon, pooled, with other flows' beginnings.
-    pub(super) fn guess(
+    /// What each expert says of one horizon, but the regression, which needs the others.
+    fn values(
         &self,
         horizon: &Horizon,
         state: &FlowState,
         now_s: f64,
-        early: Option<&Early>,
-    ) -> (Pending, ByExpert) {
+        by_state: &Summary,
+    ) -> ByExpert {
         let now_worth = self.reward.of(state.cwnd_packets);
-        let by_state = match &horizon.table {
-            Some(table) => summarize(&table.forecast(self.law(), state, now_s)),
-            None => Summary {
-                median: now_worth,
-                likely: now_worth,
-                spread: ASSUMED_SPREAD,
-            },
-        };
         let (front, back) = self.samples.as_slices();
         let samples: Vec<f64>;
         let samples = if back.is_empty() {
@@ -212,7 +204,7 @@ impl Forecaster {
             }
         });
         let short = &samples[samples.len().saturating_sub(SHORT_SAMPLES)..];
-        let value: ByExpert = [
+        [
             by_state.median,
             by_state.median * horizon.pool.bias().exp(),
             by_state.likely,
@@ -233,7 +225,27 @@ impl Forecaster {
             followed.several,
             followed.growth,
             or_lately(self.by_bursts(now_s, horizon.horizon_s)),
-        ];
+        ]
+    }
+
+    /// All experts' forecasts for one horizon, pooled, with other flows' beginnings.
+    pub(super) fn guess(
+        &self,
+        horizon: &Horizon,
+        state: &FlowState,
+        now_s: f64,
+        early: Option<&Early>,
+    ) -> (Pending, ByExpert) {
+        let now_worth = self.reward.of(state.cwnd_packets);
+        let by_state = match &horizon.table {
+            Some(table) => summarize(&table.forecast(self.law(), state, now_s)),
+            None => Summary {
+                median: now_worth,
+                likely: now_worth,
+                spread: ASSUMED_SPREAD,
+            },
+        };
+        let value = self.values(horizon, state, now_s, &by_state);
         let mut ln_value = value.map(|value| value.max(VALUE_FLOOR).ln());
         let mut ln_queue = ln_value[Expert::Now as usize] - now_worth.max(VALUE_FLOOR).ln();
         if self.ablation.has_no_window() {
