@@ -39,9 +39,9 @@ def agent(
 
     Runs the program pathcast-agent, which works without Python too.
     """
-    from pathcast.control.agent import program
+    from pathcast.control.programs import program
 
-    words = [program()]
+    words = [program("agent")]
     for option, value in (
         ("--manager", manager),
         ("--token-file", token_file),

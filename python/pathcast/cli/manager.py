@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from pathlib import Path as FilePath
 from typing import Annotated
 
 import typer
-
-from pathcast.exceptions import PathcastError
-
-#: Names the program where it is not on the path.
-_VARIABLE = "PATHCAST_MANAGER"
 
 
 def manager(
@@ -39,22 +32,10 @@ def manager(
 
     Runs the program pathcast-manager, which works without Python too. / shows a page.
     """
-    words = [_program()]
+    from pathcast.control.programs import program
+
+    words = [program("manager")]
     for option, value in (("--listen", listen), ("--state", state), ("--config", config)):
         if value is not None:
             words.append(f"{option}={value}")
     os.execv(words[0], words)  # noqa: S606 - our own program, with a vector of arguments
-
-
-def _program() -> str:
-    """The program `pathcast-manager`: the one that PATHCAST_MANAGER names, beside Python, or on the path."""
-    given = os.environ.get(_VARIABLE)
-    beside = FilePath(sys.executable).with_name("pathcast-manager")
-    found = given or (str(beside) if beside.exists() else shutil.which("pathcast-manager"))
-    if found is None or not os.access(found, os.X_OK):
-        message = (
-            f"got no program pathcast-manager ({found or 'not on the path'}); expected it beside Python, on the path, or "
-            f"named by {_VARIABLE}: cargo install --locked --path crates/manager"
-        )
-        raise PathcastError(message)
-    return found

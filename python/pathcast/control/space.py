@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
-from pathcast.control.agent import program
+from pathcast.control.programs import program
 from pathcast.exceptions import PathcastError
 
 #: The experiments take about 10 s; a busy machine takes longer.
@@ -65,7 +65,7 @@ def space() -> tuple[Knob, ...]:
         PathcastError: the program pathcast-agent is not there, or fails.
 
     """
-    words = [program(), "--space"]
+    words = [program("agent"), "--space"]
     try:
         done = subprocess.run(  # noqa: S603 - our own program
             words, capture_output=True, text=True, timeout=_PATIENCE_S, check=True
