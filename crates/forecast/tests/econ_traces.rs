@@ -3,8 +3,8 @@
 mod common;
 
 use pathcast_analysis::{FitOptions, fit, guess_cc};
-use pathcast_forecast::score::{Role, Verdict};
-use pathcast_forecast::{EvaluateOptions, Model, evaluate};
+use pathcast_forecast::score::{Ratio, Role, Verdict, error_pct};
+use pathcast_forecast::{EvaluateOptions, HorizonScore, Model, evaluate};
 use pathcast_window_law::Cc;
 
 fn cc(trace: &str) -> Cc {
@@ -72,6 +72,7 @@ fn no_forecast_is_worse_than_the_best_by_hindsight_and_bands_hold() {
         let series = common::series(&folder, trace);
         let options = EvaluateOptions {
             cc: Some(cc(trace)),
+            keep_predictions: true,
             ..EvaluateOptions::default()
         };
         let evaluation = evaluate(&series, &options).unwrap();
@@ -94,15 +95,18 @@ fn no_forecast_is_worse_than_the_best_by_hindsight_and_bands_hold() {
             assert!((0.85..=0.97).contains(&coverage), "{at}");
             assert_ne!(best.ratio.verdict, Verdict::Worse, "{at}");
             better += u32::from(best.ratio.verdict == Verdict::Better);
-            // the law and the flow's state are what Reno's sawtooth is foreseen by
+            // Reno's sawtooth is foreseen by the law and the flow's state, and by analogs of its past: either alone
             if cc(trace) == Cc::Reno {
-                let state = skill(Role::NoState).ratio;
-                let most = if [5.0, 10.0].contains(&horizon_s) {
-                    0.5
-                } else {
-                    1.0
-                };
-                assert!(state.interval95[1] < most, "{at}: {state:?}");
+                for alone in [Model::NoAnalogs, Model::NoState] {
+                    let ratio = beside(horizon, alone, Model::HistoryPool);
+                    let at = format!("{alone:?}, {at}: {ratio:?}");
+                    match horizon_s {
+                        // within what makes no difference
+                        1.0 => assert!(horizon.median_error_pct[alone].unwrap() < 0.05, "{at}"),
+                        5.0 | 10.0 => assert!(ratio.interval95[1] < 0.5, "{at}"),
+                        _ => assert!(ratio.interval95[1] < 1.0, "{at}"),
+                    }
+                }
             }
             without_curve += u32::from(skill(Role::FlatCurve).ratio.verdict == Verdict::Worse);
         }
@@ -111,4 +115,15 @@ fn no_forecast_is_worse_than_the_best_by_hindsight_and_bands_hold() {
     assert!(better >= 8, "better in {better} of 20 alone");
     // with windows as many as here, one probability for all is a little better for CUBIC
     assert!(without_curve <= 4, "{without_curve}");
+}
+
+/// The errors of one model beside those of another.
+fn beside(horizon: &HorizonScore, ours: Model, theirs: Model) -> Ratio {
+    let [ours, theirs] = [ours, theirs].map(|model| {
+        let predictions = horizon.predictions.as_ref().unwrap().iter();
+        let errors =
+            predictions.map(|p| error_pct(p.forecast[model], p.truth, horizon.error_floor));
+        errors.collect::<Vec<f64>>()
+    });
+    Ratio::of(&ours, &theirs, horizon.horizon_s).unwrap()
 }
