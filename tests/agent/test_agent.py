@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from servers import command, net, program, state  # noqa: F401 - net is a fixture
 from wire import inside, listening
-
-from conftest import command, program, state
 
 FAR = {"congestion_control": "reno", "initial_window": 33}
 CLIENTS = "10.9.1.2", "10.9.2.2"

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import os
 import platform
 import shutil
 import socket
@@ -59,8 +60,15 @@ def test_flows_of_a_port_are_samples_without_any_privilege():
     words = ["unshare", "--user", "--map-root-user", "--net"]
     if missing or subprocess.run([*words, "true"], check=False).returncode != 0:
         pytest.skip(f"needs ip, setpriv, unshare and user namespaces; missing: {missing}")
+    # as pytest has it: the helpers of all tests, and those of this folder
+    path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
-        [*words, sys.executable, __file__], capture_output=True, text=True, timeout=60, check=False
+        [*words, sys.executable, __file__],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stderr
     rate_bps, (status, answer), (_, known), other, watched = json.loads(done.stdout)

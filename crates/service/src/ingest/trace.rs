@@ -190,9 +190,12 @@ impl Flow {
     /// two round trips counts not at all: a window carries it, whatever the path's rate.
     fn pass(&mut self, record: &Record) {
         let last = self.last.replace(*record);
-        let in_flight = |record: &Record| {
+        let is_idle = |record: &Record| {
             let sent = record.snd_nxt_bytes.zip(record.snd_una_bytes);
-            sent.map(|(next, acked)| next.saturating_sub(acked))
+            // a receiver that takes no more is no pause of the application
+            let may_send =
+                (record.rwnd_bytes).is_none_or(|rwnd| rwnd as f64 >= 2.0 * self.mss_bytes);
+            may_send && sent.is_some_and(|(next, acked)| next == acked)
         };
         self.filled = self.filled.max(self.fills(record));
         let Some(last) = last else { return };
@@ -200,11 +203,11 @@ impl Flow {
         let bytes = bytes.map_or(0, |(b, a)| b.saturating_sub(a));
         let mut seconds = (record.time_s - last.time_s).max(0.0);
         let round_trip_s = record.srtt_s.or(last.srtt_s).unwrap_or(0.0);
-        if in_flight(record) == Some(0) && seconds > PAUSE_ROUND_TRIPS * round_trip_s {
+        if is_idle(record) && seconds > PAUSE_ROUND_TRIPS * round_trip_s {
             // records of tcp_probe are older than what they report: the last of them had come before the pause
             seconds = 0.0;
         }
-        if in_flight(&last) == Some(0) {
+        if is_idle(&last) {
             seconds = seconds.min(if bytes > 0 { round_trip_s } else { 0.0 });
             self.begun = Some((0.0, 0));
         }

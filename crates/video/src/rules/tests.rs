@@ -88,7 +88,13 @@ fn a_path_that_gets_slow_lowers_the_bitrate_before_the_buffer_is_empty() {
 #[test]
 fn a_path_that_varies_gets_less_with_more_confidence() {
     // seconds of 1 and of 7 Mbit/s, in an order of their own
-    let rate = |now: f64| if (now * 7.3).sin() > 0.2 { 7e6 } else { 1e6 };
+    let rate = |now: f64| {
+        if (now * 3.1).sin() + (now * 1.37).sin() > 0.2 {
+            7e6
+        } else {
+            1e6
+        }
+    };
     let bitrates: Vec<f64> = ["confident:0.5", "confident:0.9", "confident:0.99"]
         .map(|rule| watch(rule, rate).mean_bitrate_bps())
         .to_vec();
