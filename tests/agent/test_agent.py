@@ -11,8 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from servers import command, net, program, state  # noqa: F401 - net is a fixture
+from servers import command, program, state
 from wire import inside, listening
+
+#: The fixture `net`.
+pytest_plugins = ["servers"]
 
 FAR = {"congestion_control": "reno", "initial_window": 33}
 CLIENTS = "10.9.1.2", "10.9.2.2"

@@ -6,9 +6,12 @@ import threading
 import time
 
 import pytest
-from servers import command, net, state  # noqa: F401 - net is a fixture
+from servers import command, state
 from test_agent import connect
 from wire import inside, listening
+
+#: The fixture `net`.
+pytest_plugins = ["servers"]
 
 CLIENTS = "10.9.1.2", "10.9.2.2", "10.9.3.2"
 OLD, NEW = "10.9.1.0/24", "10.9.2.0/24"
