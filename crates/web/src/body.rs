@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 
@@ -14,6 +14,21 @@ use crate::config::Limits;
 pub fn json(status: StatusCode, body: Vec<u8>) -> Response {
     let kind = HeaderValue::from_static("application/json");
     (status, [(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+/// What a page may do: nothing but ask its own service.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+    connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A page for browsers that has no other files; its scripts and styles are within.
+pub fn page(html: &'static str) -> Response {
+    let policy = HeaderValue::from_static(PAGE_POLICY);
+    let as_said = HeaderValue::from_static("nosniff");
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, as_said),
+    ];
+    (headers, Html(html)).into_response()
 }
 
 /// A response that says what is wrong.

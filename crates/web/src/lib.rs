@@ -6,7 +6,7 @@
 //! | listen, raise the limit of descriptors, wait for signals | [`bind`], [`raise_descriptors`], [`wait_for_stop`] |
 //! | serve connections, by TLS or not | [`listen()`] |
 //! | tokens, names of this machine, rates of requests | [`access`] |
-//! | bodies and responses | [`whole`], [`json`], [`problem`] |
+//! | bodies and responses | [`whole`], [`json`], [`page`], [`problem`] |
 //! | metrics and log | [`Family`], [`log()`] |
 
 pub mod access;
@@ -21,7 +21,7 @@ mod log;
 mod metrics;
 mod tls;
 
-pub use body::{json, problem, whole};
+pub use body::{json, page, problem, whole};
 pub use config::{Access, Limits};
 pub use error::WebError;
 pub use life::{Stop, bind, raise_descriptors, wait_for_stop};

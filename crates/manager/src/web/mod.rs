@@ -12,10 +12,10 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{delete, get, post};
 use pathcast_web::access::{Asker, Rates, Role, Tokens, is_local};
-use pathcast_web::{Peer, json, problem};
+use pathcast_web::{Peer, json, page, problem};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -28,9 +28,6 @@ use crate::store::Store;
 
 /// The page that a browser shows; it has no other files.
 const PAGE: &str = include_str!("page.html");
-/// What the page may do: nothing but ask this manager.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-    connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What all requests share.
 pub struct Web {
@@ -233,7 +230,7 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/metrics", get(views::metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(views::ready))
-        .route("/", get(page))
+        .route("/", get(|| async { page(PAGE) }))
         .fallback(|| async {
             problem(
                 StatusCode::NOT_FOUND,
@@ -253,18 +250,4 @@ async fn around(State(web): Context, request: Request, next: Next) -> Response {
         Ok(()) => next.run(request).await,
         Err(refused) => refused,
     }
-}
-
-async fn page() -> Response {
-    let mut response = axum::response::Html(PAGE).into_response();
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(PAGE_POLICY),
-    );
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    response
 }

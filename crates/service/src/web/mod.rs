@@ -18,7 +18,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use pathcast_web::access::{self, Asker, Rates, Role, Tokens};
-use pathcast_web::{Peer, json, problem};
+use pathcast_web::{Peer, json, page, problem};
 
 use crate::app::Shared;
 use crate::error::ServiceError;
@@ -29,9 +29,6 @@ use crate::workers::Workers;
 const PAGE: &str = include_str!("page.html");
 /// The interface in OpenAPI.
 const OPENAPI: &str = include_str!("openapi.json");
-/// What the page may do: nothing but ask this service.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-    connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What all requests share.
 pub struct Web {
@@ -145,7 +142,7 @@ pub fn router(web: &Arc<Web>) -> Router {
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(handlers::ready))
         .route("/openapi.json", get(|| async { json_text(OPENAPI) }))
-        .route("/", get(page))
+        .route("/", get(|| async { page(PAGE) }))
         .fallback(|| async {
             problem(
                 StatusCode::NOT_FOUND,
@@ -184,20 +181,6 @@ fn endpoint(path: &str) -> usize {
     let name = name.split('/').next().unwrap_or("");
     let found = ENDPOINTS.iter().position(|endpoint| *endpoint == name);
     found.unwrap_or(ENDPOINTS.len() - 1)
-}
-
-async fn page() -> Response {
-    let mut response = axum::response::Html(PAGE).into_response();
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(PAGE_POLICY),
-    );
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    response
 }
 
 fn json_text(text: &'static str) -> Response {
