@@ -1,16 +1,18 @@
 """Forecasts of flows that have just begun: what the network of `crates/forecast/src/cold_start` is made with.
 
-usage: .venv/bin/python benches/cold_start.py draw FILE.npz [--flows 8000] [--seed 1] [--workers 2]
-       .venv/bin/python benches/cold_start.py train FILE.npz [-o crates/forecast/src/cold_start/weights.bin]
-       .venv/bin/python benches/cold_start.py measure [--flows 400] [--seed 7000] [--workers 2]
+usage: .venv/bin/python benches/cold_start.py draw FILE.npz [--siblings] [--flows 8000] [--seed 1] [--workers 2]
+       .venv/bin/python benches/cold_start.py train FILE.npz [-o crates/forecast/src/cold_start/weights.bin] [--epochs 80]
+       .venv/bin/python benches/cold_start.py measure [--siblings] [--flows 400] [--seed 7000] [--workers 2]
 
 `draw` simulates flows over paths drawn at random and keeps, at random moments and horizons, the numbers that the forecaster
 sees and the rate that followed. `train` fits the network to them: quantiles by pinball loss, Adam, the flows of every
 tenth path for choosing when to stop. Build again afterwards, for the weights are compiled in. `measure` forecasts flows of
-other seeds at fixed moments, beside what the window and the last second say.
+other seeds at fixed moments, beside what the window and the last second say. With --siblings each flow has one to four
+earlier flows over the same path, before it or beside it; of every twentieth flow they crossed another path.
 """
 
 import argparse
+import dataclasses
 import itertools
 import math
 import multiprocessing
@@ -24,20 +26,62 @@ import pathcast
 WEIGHTS = Path("crates/forecast/src/cold_start/weights.bin")
 UNITS = 48
 LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95], dtype=np.float32)
+#: Numbers that the network reads, by whether there are siblings.
+FEATURES = {False: 21, True: 31}
 #: Of every so many paths one is kept for choosing when to stop.
 KEPT_OF = 10
 SCHEMES = ("cubic", "cubic", "reno", "bbr")
 RUN_S = 95
+#: With siblings: when the flow begins that is forecast, and for how long it runs, seconds.
+BEGINS_S = (4, 45)
+AFTER_S = 52
+#: The part of flows whose siblings came one after another before it; those of the others may be beside it.
+IN_TURN = 0.6
+#: Of so many flows, one has siblings of another path.
+STRANGERS = 20
 #: Moments of `measure`, seconds after the first record, and its horizons.
 MOMENTS_S = (0.5, 1, 2, 3, 5, 8, 12, 20, 30)
 HORIZONS_S = (1.0, 5.0, 10.0, 30.0)
+
+
+def drawn_between(generator, low, high):
+    """Drawn evenly in logarithms."""
+    return math.exp(generator.uniform(math.log(low), math.log(high)))
+
+
+def with_siblings(generator, scheme, text):
+    """The same scenario with flows that begin before its first one; they are the last. How many there are, too."""
+    begins_s = generator.uniform(*BEGINS_S)
+    head, first, *others = text.split("[[flows]]\n")
+    first = "\n".join(line for line in first.split("\n") if not line.startswith("start"))
+    head = head.replace(f"duration = '{RUN_S} s'", f"duration = '{begins_s + AFTER_S:.3f} s'")
+    count = int(generator.integers(1, 5))
+    times_s = []
+    if generator.random() < IN_TURN:
+        stop_s = begins_s
+        for _ in range(count):
+            stop_s -= drawn_between(generator, 0.1, 10)
+            start_s = max(stop_s - drawn_between(generator, 0.7, 40), 0.0)
+            if stop_s - start_s > 0.5:
+                times_s.append((start_s, stop_s))
+            stop_s = start_s
+    else:
+        for start_s in generator.uniform(0, begins_s - 1, size=count):
+            times_s.append((start_s, start_s + drawn_between(generator, 0.7, 40)))
+    flows = [f"start = '{begins_s:.3f} s'\n{first}", *others]
+    for start_s, stop_s in sorted(times_s):
+        own = first
+        if generator.random() < 0.2:
+            own = f"scheme = '{SCHEMES[generator.integers(len(SCHEMES))]}'\n"
+        flows.append(f"start = '{start_s:.3f} s'\nstop = '{stop_s:.3f} s'\n{own}")
+    return head + "".join(f"[[flows]]\n{flow}" for flow in flows), len(times_s)
 
 
 def drawn(generator):
     """A scenario: its first flow is forecast. Paths of 0.5 to 300 Mbit/s and 8 to 300 ms, steady or not, alone or not."""
 
     def between(low, high):
-        return math.exp(generator.uniform(math.log(low), math.log(high)))
+        return drawn_between(generator, low, high)
 
     rate, rtt = between(0.5e6, 300e6), between(0.008, 0.3)
     queue = max(between(0.2, 6) * rtt * rate / 8, 6000)
@@ -83,12 +127,30 @@ def drawn(generator):
     return scheme, text
 
 
-def simulated(number, seed):
-    """Flow `number` of `seed`: its scheme, its records, and the generator that drew it."""
+def simulated(number, seed, siblings=False):
+    """Flow `number` of `seed`: its scheme, its records, its siblings' forecasters, and the generator that drew it."""
     generator = np.random.default_rng([seed, number])
     scheme, text = drawn(generator)
+    count = 0
+    if siblings:
+        text, count = with_siblings(generator, scheme, text)
     _, trace = pathcast.simulate(pathcast.Scenario.parse(text), seed=number)
-    return scheme, trace.flow(0), generator
+    flows = sorted(trace.flows)[-count:] if count else []
+    scale = drawn_between(generator, 0.1, 10) if generator.random() < 1 / STRANGERS else 1.0
+    series = trace.flow(0)
+    others = [earlier(trace.flow(flow), series, scale) for flow in flows if flow in trace.flows]
+    return scheme, series, [other for other in others if other], generator
+
+
+def earlier(series, than, scale):
+    """A forecaster that has seen a flow up to the first record of another, as over a path so many times as fast."""
+    seen = int(np.searchsorted(series.time_s, than.time_s[0], side="left"))
+    if not seen or series.snd_nxt_packets is None:
+        return None
+    forecaster = pathcast.Forecaster("cubic", [1.0], on_break="restart")
+    known = part(series, 0, seen)
+    forecaster.observe(dataclasses.replace(known, snd_nxt_packets=scale * known.snd_nxt_packets))
+    return forecaster
 
 
 def part(series, begin, end):
@@ -125,21 +187,22 @@ def walked(forecaster, series, first, ages_s):
 
 def rows_of(arguments):
     """Numbers, truths in ln over the present rate, of one flow at random moments and horizons."""
-    number, seed = arguments
-    scheme, series, generator = simulated(number, seed)
-    if series.snd_nxt_packets is None or len(series) < 10:
+    number, seed, siblings = arguments
+    scheme, series, others, generator = simulated(number, seed, siblings)
+    if series.snd_nxt_packets is None or len(series) < 10 or (siblings and not others):
         return np.empty((0, 0), dtype=np.float32)
     # some flows are seen from their middle on
+    begin_s, middle_s = (series.time_s[0], (5, 20)) if siblings else (0.0, (20, 40))
     first = (
         0
         if generator.random() < 0.8
-        else int(np.searchsorted(series.time_s, generator.uniform(20, 40)))
+        else int(np.searchsorted(series.time_s, begin_s + generator.uniform(*middle_s)))
     )
     if first >= len(series) - 10:
         return np.empty((0, 0), dtype=np.float32)
     end_s = series.time_s[-1]
     ages_s = np.sort(np.exp(generator.uniform(math.log(0.2), math.log(40), size=14)))
-    forecaster = pathcast.Forecaster(scheme, [1.0])
+    forecaster = pathcast.Forecaster(scheme, [1.0], siblings=others)
     rows = []
     for _, now_s, _ in walked(forecaster, series, first, ages_s):
         for horizon_s in np.exp(generator.uniform(math.log(0.5), math.log(60), size=3)):
@@ -150,16 +213,18 @@ def rows_of(arguments):
             if seen is None:
                 continue
             reference, numbers = seen
+            if siblings and len(numbers) != FEATURES[True]:
+                continue
             # what sends nothing counts as a packet in a tenth of a second
             truth = math.log(max(packets, 0.1) / horizon_s) - reference
             rows.append([number, max(truth, -6.0), *numbers])
     return np.array(rows, dtype=np.float32)
 
 
-def draw(file, flows, seed, workers):
+def draw(file, flows, seed, workers, siblings):
     with multiprocessing.Pool(workers) as pool:
         jobs = pool.imap_unordered(
-            rows_of, [(number, seed) for number in range(flows)], chunksize=8
+            rows_of, [(number, seed, siblings) for number in range(flows)], chunksize=8
         )
         parts = [rows for rows in track(jobs, "flows", total=flows) if rows.size]
     rows = np.concatenate(parts)
@@ -231,7 +296,7 @@ class Network:
         return float(np.mean(np.maximum(LEVELS * off, (LEVELS - 1) * off)))
 
 
-def train(file, output, epochs=80, batch=512):
+def train(file, output, epochs, batch=512):
     rows = np.load(file)["rows"]
     kept = rows[:, 0] % KEPT_OF == 0
     x, y = rows[:, 2:], rows[:, 1]
@@ -291,14 +356,18 @@ def pooled(forecast):
 
 def measured(arguments):
     """Of one flow: age, horizon, ln of truth, forecast, without beginnings, the window, the last second, 5 and 95 %."""
-    number, seed = arguments
-    scheme, series, _ = simulated(number, seed)
-    if series.snd_nxt_packets is None or len(series) < 10:
+    number, seed, siblings = arguments
+    scheme, series, others, _ = simulated(number, seed, siblings)
+    if series.snd_nxt_packets is None or len(series) < 10 or (siblings and not others):
         return []
     end_s = series.time_s[-1]
-    forecaster = pathcast.Forecaster(scheme, HORIZONS_S)
+    forecaster = pathcast.Forecaster(scheme, HORIZONS_S, siblings=others)
+    without = pathcast.Forecaster(scheme, HORIZONS_S)
     rows = []
-    for age_s, now_s, upto in walked(forecaster, series, 0, MOMENTS_S):
+    both = zip(
+        walked(forecaster, series, 0, MOMENTS_S), walked(without, series, 0, MOMENTS_S), strict=True
+    )
+    for (age_s, now_s, upto), _ in both:
         last_s = min(age_s, 1.0)
         last = (sent(series, now_s) - sent(series, now_s - last_s)) / last_s
         window = series.cwnd_packets[upto - 1] / series.srtt_s[upto - 1]
@@ -307,39 +376,40 @@ def measured(arguments):
                 continue
             truth = (sent(series, now_s + horizon_s) - sent(series, now_s)) / horizon_s
             said = forecaster.forecast(now_s, horizon_s)
-            alone = math.exp(pooled(said))
-            values = (truth, said.point, alone, window, last, said.quantiles[0], said.quantiles[-1])
+            values = [truth, said.quantiles[0], said.quantiles[-1], said.point]
+            values += [math.exp(pooled(said)), window, last]
+            if siblings:
+                reference, numbers = forecaster._inner.cold_start(now_s, horizon_s) or (0.0, [])
+                theirs = math.exp(reference + numbers[22]) if len(numbers) > 22 else last
+                values += [without.forecast(now_s, horizon_s).point, theirs]
             rows.append([age_s, horizon_s, *(math.log(max(value, 1e-2)) for value in values)])
     return rows
 
 
-def measure(flows, seed, workers):
+def measure(flows, seed, workers, siblings):
+    jobs = [(number, seed, siblings) for number in range(flows)]
     with multiprocessing.Pool(workers) as pool:
-        jobs = pool.imap_unordered(
-            measured, [(number, seed) for number in range(flows)], chunksize=4
+        done = pool.imap_unordered(measured, jobs, chunksize=4)
+        rows = np.array([row for rows in track(done, "flows", total=flows) for row in rows])
+    columns = ["pathcast", "its own past alone", "window now", "last second"]
+    columns += ["without siblings", "siblings' rate"] if siblings else []
+    head = ["age, s", "horizon, s", "flows", *columns, "band holds", "width"]
+    print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|")
+    for age_s, horizon_s in itertools.product(MOMENTS_S, HORIZONS_S):
+        some = rows[(rows[:, 0] == age_s) & (rows[:, 1] == horizon_s)]
+        if not len(some):
+            continue
+        truth, low, high = some[:, 2], some[:, 3], some[:, 4]
+        errors = [
+            f"{100 * np.median(np.abs(np.expm1(values - truth))):.1f}, "
+            f"{np.mean(np.abs(values - truth)):.3f}"
+            for values in some[:, 5:].T
+        ]
+        holds = np.mean((truth >= low) & (truth <= high))
+        print(
+            f"| {age_s:g} | {horizon_s:g} | {len(some)} | {' | '.join(errors)} | {holds:.0%} | "
+            f"{math.exp(np.median(high - low)):.2f} |"
         )
-        rows = np.array([row for rows in track(jobs, "flows", total=flows) for row in rows])
-    print(
-        "| age, s | horizon, s | flows | pathcast | its own past alone | window now | last second | band holds | "
-        "width |\n|---|---|---|---|---|---|---|---|---|"
-    )
-    for age_s in MOMENTS_S:
-        for horizon_s in HORIZONS_S:
-            some = rows[(rows[:, 0] == age_s) & (rows[:, 1] == horizon_s)]
-            if not len(some):
-                continue
-            truth = some[:, 2]
-            errors = [
-                f"{100 * np.median(np.abs(np.expm1(some[:, k] - truth))):.1f}, "
-                f"{np.mean(np.abs(some[:, k] - truth)):.3f}"
-                for k in (3, 4, 5, 6)
-            ]
-            holds = np.mean((truth >= some[:, 7]) & (truth <= some[:, 8]))
-            width = np.median(some[:, 8] - some[:, 7])
-            print(
-                f"| {age_s:g} | {horizon_s:g} | {len(some)} | {' | '.join(errors)} | {holds:.0%} | "
-                f"{math.exp(width):.2f} |"
-            )
 
 
 def main():
@@ -354,16 +424,18 @@ def main():
         command.add_argument("--flows", type=int, default=flows)
         command.add_argument("--seed", type=int, default=seed)
         command.add_argument("--workers", type=int, default=2)
+        command.add_argument("--siblings", action="store_true")
     trainer = commands.add_parser("train")
     trainer.add_argument("file", type=Path)
     trainer.add_argument("-o", "--output", type=Path, default=WEIGHTS)
+    trainer.add_argument("--epochs", type=int, default=80)
     options = parser.parse_args()
     if options.command == "draw":
-        draw(options.file, options.flows, options.seed, options.workers)
+        draw(options.file, options.flows, options.seed, options.workers, options.siblings)
     elif options.command == "train":
-        train(options.file, options.output)
+        train(options.file, options.output, options.epochs)
     else:
-        measure(options.flows, options.seed, options.workers)
+        measure(options.flows, options.seed, options.workers, options.siblings)
 
 
 if __name__ == "__main__":

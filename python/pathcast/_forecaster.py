@@ -58,6 +58,7 @@ class Forecaster:
         *,
         rtt_s: float | None = None,
         on_break: Literal["refuse", "restart"] = "refuse",
+        siblings: Sequence[Forecaster] = (),
     ) -> None:
         """A forecaster that has seen nothing.
 
@@ -68,6 +69,8 @@ class Forecaster:
             on_break: when time or the sequence number goes back: `refuse` the record, or `restart`
                 there with what was learned of the path; `basis["notes"]` then says so. Docs:
                 docs/reference/loss-curves.md.
+            siblings: flows of the same path, or of the same client prefix, in the order in which they began. What
+                they have sent so far says how this one will go on; the eight newest count. It is taken once, now.
 
         Raises:
             ModelError: an empty `cc`, or a time that is not greater than 0.
@@ -79,6 +82,7 @@ class Forecaster:
         horizons_s = [float(h) for h in horizons_s]
         with translated():
             self._inner = _internal.Forecaster(cc, horizons_s, rtt_s, on_break == "restart")
+            self._inner.take_siblings([one._inner for one in siblings])
 
     def observe(self, records: FlowSeries) -> None:
         """Take records that follow those before; NaN is a value that a record lacks.

@@ -118,3 +118,61 @@ def test_a_flow_that_is_too_short_for_its_horizons_is_said_to_be(traced):
     long = run("predict", "throughput", file, "--horizon", "1", "--horizon", "30")
     assert "too short" not in long.stdout
     assert all(row["checked"] > 0 for row in predicted(file)["horizons"])
+
+
+SCENARIO = """
+duration = "40 s"
+[links.path]
+rate = "40 Mbit/s"
+delay = "40 ms"
+queue = "1 BDP"
+[[flows]]
+scheme = "cubic"
+stop = "12 s"
+[[flows]]
+scheme = "cubic"
+start = "20 s"
+"""
+
+
+@pytest.mark.parametrize("rate", ["10 Mbit/s", "40 Mbit/s", "200 Mbit/s"])
+def test_what_an_earlier_flow_reached_is_expected_of_the_next_one(tmp_path, rate):
+    """At 0.3 s, slow start has not filled the link yet."""
+    scenario = pathcast.Scenario.parse(SCENARIO.replace("40 Mbit/s", rate))
+    _, trace = pathcast.simulate(scenario, seed=1)
+    file = tmp_path / "two.parquet"
+    trace.write(file)
+    second = trace.flow(1)
+    at_s = float(second.time_s[0]) + 0.3
+    sent = np.interp([at_s, at_s + 10], second.time_s, second.snd_nxt_packets)
+    truth = (sent[1] - sent[0]) / 10
+
+    def forecast(*options):
+        found = predicted(file, "--flow", 1, "--at", at_s, "--horizon", 10, *options)
+        row = found["horizons"][0]
+        assert row["quantiles"]["0.05"] < truth < row["quantiles"]["0.95"]
+        return abs(np.log(row["median"] / truth)), found["basis"]["siblings"]
+
+    off_alone, none = forecast()
+    off, one = forecast("--siblings")
+    assert (none, one) == (0, 1)
+    assert off < 0.5 * off_alone
+    shown = run("predict", "throughput", file, "--at", at_s, "--flow", 1, "--siblings")
+    assert "is how 1 earlier flow of the path went on" in " ".join(shown.stdout.split())
+
+
+def test_flows_to_the_same_prefix_are_siblings_without_asking(tmp_path):
+    _, trace = pathcast.simulate(pathcast.Scenario.parse(SCENARIO), seed=1)
+    names = {
+        "flow 0": "192.0.2.1:443 -> 198.51.100.7:5001",
+        "flow 1": "192.0.2.1:443 -> 198.51.100.9:5002",
+    }
+    for other, count in ((names["flow 0"], 1), ("192.0.2.1:443 -> 203.0.113.7:5001", 0)):
+        metadata = trace.metadata | {"environment": names | {"flow 0": other}}
+        file = tmp_path / f"named{count}.parquet"
+        pathcast.Trace.from_columns(trace.columns, metadata).write(file)
+        at_s = float(trace.flow(1).time_s[0]) + 0.5
+        found = predicted(file, "--at", at_s, "--flow", 1)
+        assert found["basis"]["siblings"] == count
+        found = predicted(file, "--at", at_s, "--flow", 1, "--no-siblings")
+        assert found["basis"]["siblings"] == 0

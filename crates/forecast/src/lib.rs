@@ -27,6 +27,7 @@ pub mod renewal;
 pub mod score;
 pub mod types;
 
+pub use cold_start::{Sibling, Siblings};
 pub use estimators::{Estimate, Estimator, EstimatorOptions};
 pub use evaluate::{
     EvaluateError, EvaluateOptions, Evaluation, HorizonScore, Prediction, evaluate, evaluate_beside,

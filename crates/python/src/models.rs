@@ -4,7 +4,7 @@ use numpy::PyReadonlyArray1;
 use pathcast_analysis::loss_curve::{LossCurveBuilder, LossCurves};
 use pathcast_analysis::{Counting, Fit, FitOptions, Series, SeriesError};
 use pathcast_forecast::{
-    EvaluateOptions, ForecasterOptions, Model, Observation, OnBreak, Protocol, score,
+    EvaluateOptions, ForecasterOptions, Model, Observation, OnBreak, Protocol, Siblings, score,
 };
 use pathcast_window_law::Cc;
 use pyo3::prelude::*;
@@ -287,6 +287,15 @@ impl Forecaster {
                 .map_err(model_error)?;
         }
         Ok(())
+    }
+
+    /// Takes what earlier flows of the same path did, oldest first; before the first record.
+    fn take_siblings(&mut self, flows: Vec<PyRef<'_, Self>>) {
+        let mut siblings = Siblings::default();
+        for flow in flows.iter().filter_map(|flow| flow.0.as_sibling()) {
+            siblings.push(flow.clone());
+        }
+        self.0.take_siblings(siblings);
     }
 
     /// What forecasts of a flow's beginning rest on; see `Forecaster::cold_start`.

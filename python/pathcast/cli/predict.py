@@ -10,11 +10,15 @@ import typer
 from rich.table import Table
 
 from pathcast import _limits, models
+from pathcast._prefixes import prefix_of
 from pathcast.cli.console import mbps, out, print_json
 from pathcast.cli.options import Cc, Flows, Json, Rtt, Traces
 from pathcast.exceptions import ModelError
 from pathcast.flows import read_flows
 from pathcast.trace import FlowSeries, Trace
+
+#: How many flows before it a flow's first seconds are compared with; more are not kept.
+_SIBLINGS = 8
 
 
 def throughput(
@@ -31,16 +35,27 @@ def throughput(
     ] = None,
     cc: Cc = None,
     rtt: Rtt = None,
+    siblings: Annotated[
+        bool | None,
+        typer.Option(
+            help="Forecast a flow's first seconds also from the flows of the trace that began before it; default: from "
+            "those to the same client prefix.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Forecast the throughput of a flow from its trace."""
     horizons = list(dict.fromkeys(horizon))
-    found = [
-        _forecast(trace, flow, horizons, at, cc, rtt)
-        for file in traces
-        for trace in read_flows(file, chosen)
-        for flow in trace.flows
-    ]
+    found = []
+    for file in traces:
+        read = read_flows(file, chosen)
+        whole = read[0] if not chosen or siblings is False else read_flows(file)[0]
+        earlier = _Earlier(whole, siblings)
+        found += [
+            _forecast(trace, flow, horizons, at, cc, rtt, earlier)
+            for trace in read
+            for flow in trace.flows
+        ]
     if as_json:
         print_json({"flows": found})
         return
@@ -55,6 +70,7 @@ def _forecast(
     at: float | None,
     cc: str | None,
     rtt: float | None,
+    earlier: _Earlier,
 ) -> dict[str, Any]:
     """The forecasts of one flow."""
     series = trace.flow(flow)
@@ -65,7 +81,11 @@ def _forecast(
         begin = float(series.time_s[0])
         raise ModelError(f"{where}: --at is {now:g} s, before its first record at {begin:g} s")
     scheme = models.chosen_cc(trace, flow, cc) or _guessed(trace, flow, rtt)
-    forecaster = models.Forecaster(scheme, horizons, rtt_s=rtt, on_break="restart")
+    name = trace.metadata["environment"].get(f"flow {flow}", "")
+    siblings = earlier.than(flow, float(series.time_s[0]), name)
+    forecaster = models.Forecaster(
+        scheme, horizons, rtt_s=rtt, on_break="restart", siblings=siblings
+    )
     forecaster.observe(seen)
     payload_bytes = trace.metadata["mss_bytes"] or 0
     rows = []
@@ -97,6 +117,42 @@ def _forecast(
         "basis": forecast.basis,
         "limits": _limited(trace, flow, scheme, now),
     }
+
+
+class _Earlier:
+    """The flows of a trace, for those that begin after them."""
+
+    def __init__(self, trace: Trace, siblings: bool | None) -> None:
+        """`siblings`: whether all flows are siblings, those to the same prefix (None), or none."""
+        self._trace, self._siblings = trace, siblings
+        flows, first = np.unique(trace.columns["flow"], return_index=True)
+        names = trace.metadata["environment"]
+        #: begin, number and prefix of each flow, in the order of their beginnings
+        self._flows = sorted(
+            (
+                float(trace.columns["time_s"][at]),
+                int(flow),
+                prefix_of(names.get(f"flow {int(flow)}", "")),
+            )
+            for flow, at in zip(flows, first, strict=True)
+        )
+
+    def than(self, flow: int, begin: float, name: str) -> list[models.Forecaster]:
+        """What the siblings of a flow had done when it began."""
+        if self._siblings is False:
+            return []
+        prefix = prefix_of(name)
+        chosen = [
+            other
+            for began, other, theirs in self._flows
+            if other != flow and began < begin and (self._siblings or (prefix and theirs == prefix))
+        ]
+        siblings = []
+        for other in chosen[-_SIBLINGS:]:
+            scheme = models.chosen_cc(self._trace, other, None) or "other"
+            siblings.append(models.Forecaster(scheme, [1.0], on_break="restart"))
+            siblings[-1].observe(_until(self._trace.flow(other), np.nextafter(begin, -np.inf)))
+        return siblings
 
 
 def _limited(trace: Trace, flow: int, scheme: str, now: float) -> dict[str, Any] | None:
@@ -146,9 +202,13 @@ def _print(found: dict[str, Any]) -> None:
     if unchecked:
         horizons = ", ".join(f"{row['horizon_s']:g} s" for row in unchecked)
         others = max(row["cold_start"] for row in unchecked)
-        rest = (
-            f"; up to {others:.0%} of their weight is how simulated flows that began alike went on"
+        earlier = found["basis"]["siblings"]
+        like = (
+            f"{earlier} earlier flow{'s' * (earlier > 1)} of the path"
+            if earlier
+            else "simulated flows that began alike"
         )
+        rest = f"; up to {others:.0%} of their weight is how {like} went on"
         out.print(
             f"note: the flow is too short for forecasts of {horizons} to have been compared with what came"
             + (rest if others >= 0.01 else ", and their bands are guesses"),

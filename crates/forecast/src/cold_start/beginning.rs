@@ -1,9 +1,16 @@
 //! What the first seconds of a flow say, in numbers.
 
+use std::sync::Arc;
+
 use pathcast_window_law::Cc;
 
-/// How many numbers there are.
+use super::siblings::{self, Siblings, Young};
+
+/// How many numbers there are of the flow itself, and with those of its siblings.
 pub(crate) const FEATURES: usize = 21;
+pub(crate) const WITH_SIBLINGS: usize = FEATURES + siblings::FEATURES;
+/// The rate that forecasts are ratios of is that of so long, seconds.
+pub(crate) const REFERENCE_S: f64 = 1.0;
 /// The most windows over which rates are compared.
 pub(crate) const WINDOWS: usize = 16;
 
@@ -15,7 +22,8 @@ const MOST: f64 = 4.0;
 pub(crate) struct Beginning {
     /// Congestion control.
     pub(crate) cc: Cc,
-    /// Seconds since the first record.
+    /// When its first record came, and seconds since.
+    pub(crate) start_s: f64,
     pub(crate) age_s: f64,
     /// The newest round-trip time, and the shortest so far, seconds.
     pub(crate) rtt_s: f64,
@@ -38,6 +46,8 @@ pub(crate) struct Beginning {
     pub(crate) rates: Vec<f64>,
     /// For how long the application or the receiver has held the window, seconds.
     pub(crate) held_s: f64,
+    /// Flows of the same path that began earlier, if there are any.
+    pub(crate) siblings: Option<Arc<Siblings>>,
 }
 
 impl Beginning {
@@ -46,7 +56,24 @@ impl Beginning {
         self.rate_last.ln()
     }
 
-    /// The numbers for one horizon.
+    /// The numbers for one horizon, and those of siblings if there are any.
+    pub(crate) fn all_features(&self, horizon_s: f64) -> Vec<f64> {
+        let mut features = self.features(horizon_s).to_vec();
+        if let Some(siblings) = &self.siblings {
+            let young = Young {
+                cc: self.cc,
+                start_s: self.start_s,
+                age_s: self.age_s,
+                last_s: self.age_s.min(REFERENCE_S),
+                ln_rate: self.ln_reference(),
+                least_rtt_s: self.least_rtt_s,
+            };
+            features.extend(siblings.features(&young, horizon_s));
+        }
+        features
+    }
+
+    /// The numbers of the flow itself for one horizon.
     pub(crate) fn features(&self, horizon_s: f64) -> [f64; FEATURES] {
         let ratio = |value: f64, of: f64| {
             let ln = (value / of).ln();
@@ -100,6 +127,7 @@ mod tests {
     fn beginning() -> Beginning {
         Beginning {
             cc: Cc::Cubic,
+            start_s: 0.0,
             age_s: 2.0,
             rtt_s: 0.05,
             least_rtt_s: 0.05,
@@ -115,6 +143,7 @@ mod tests {
             rate_of_all: 1500.0,
             rates: vec![500.0, 1000.0, 2000.0],
             held_s: 0.0,
+            siblings: None,
         }
     }
 

@@ -8,9 +8,11 @@
 
 mod beginning;
 mod network;
+mod siblings;
 
-pub(crate) use beginning::{Beginning, WINDOWS};
+pub(crate) use beginning::{Beginning, REFERENCE_S, WINDOWS};
 pub(crate) use network::outlook;
+pub use siblings::{Sibling, Siblings};
 
 /// From this age on, in seconds, the prior has no part.
 pub(crate) const OVER_S: f64 = 100.0;
@@ -119,6 +121,7 @@ mod tests {
     fn steady(rate: f64) -> Beginning {
         Beginning {
             cc: Cc::Cubic,
+            start_s: 0.0,
             age_s: 4.0,
             rtt_s: 0.06,
             least_rtt_s: 0.04,
@@ -134,6 +137,7 @@ mod tests {
             rate_of_all: 0.95 * rate,
             rates: vec![rate; WINDOWS],
             held_s: 0.0,
+            siblings: None,
         }
     }
 

@@ -3,14 +3,18 @@
 use std::sync::LazyLock;
 
 use super::Beginning;
-use super::beginning::FEATURES;
+use super::beginning::{FEATURES, WITH_SIBLINGS};
 use crate::types::QUANTILES;
 
 /// Units of each layer.
 const UNITS: usize = 48;
 /// Means and standard deviations of the numbers; then, of each layer, a row of weights for each unit and its bias; then
 /// what bands are widened by to hold on paths that it was not trained on. All are 32-bit numbers, the lowest byte first.
-static WEIGHTS: LazyLock<Weights> = LazyLock::new(|| Weights::read(include_bytes!("weights.bin")));
+static WEIGHTS: LazyLock<Weights> =
+    LazyLock::new(|| Weights::read(include_bytes!("weights.bin"), FEATURES));
+/// The same for flows with siblings.
+static WITH_SIBLINGS_WEIGHTS: LazyLock<Weights> =
+    LazyLock::new(|| Weights::read(include_bytes!("siblings.bin"), WITH_SIBLINGS));
 
 struct Weights {
     mean: Vec<f32>,
@@ -40,12 +44,12 @@ impl Layer {
 }
 
 impl Weights {
-    fn read(bytes: &[u8]) -> Self {
+    fn read(bytes: &[u8], features: usize) -> Self {
         let mut numbers = (bytes.chunks_exact(4))
             .map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]));
         let mut take = |count: usize| numbers.by_ref().take(count).collect::<Vec<f32>>();
-        let (mean, deviation) = (take(FEATURES), take(FEATURES));
-        let sizes = [FEATURES, UNITS, UNITS, QUANTILES.len()];
+        let (mean, deviation) = (take(features), take(features));
+        let sizes = [features, UNITS, UNITS, QUANTILES.len()];
         let layers = std::array::from_fn(|layer| {
             let inputs = sizes[layer];
             let weights = take(sizes[layer + 1] * (inputs + 1));
@@ -62,11 +66,14 @@ impl Weights {
 
 /// ln of the rate ahead at [`QUANTILES`], never decreasing.
 pub(crate) fn outlook(beginning: &Beginning, horizon_s: f64) -> [f64; QUANTILES.len()] {
-    let features = beginning.features(horizon_s);
-    let raw = forward(&WEIGHTS, &features);
+    let weights = match beginning.siblings {
+        Some(_) => &WITH_SIBLINGS_WEIGHTS,
+        None => &WEIGHTS,
+    };
+    let raw = forward(weights, &beginning.all_features(horizon_s));
     let reference = beginning.ln_reference();
     // the median, and what lies between neighboring quantiles
-    let gap = |raw: f32| WEIGHTS.widening * f64::from(raw).exp().ln_1p();
+    let gap = |raw: f32| weights.widening * f64::from(raw).exp().ln_1p();
     let median = reference + f64::from(raw[2]);
     let (lower, upper) = (median - gap(raw[1]), median + gap(raw[3]));
     [
@@ -78,8 +85,9 @@ pub(crate) fn outlook(beginning: &Beginning, horizon_s: f64) -> [f64; QUANTILES.
     ]
 }
 
-fn forward(weights: &Weights, features: &[f64; FEATURES]) -> [f32; QUANTILES.len()] {
-    let mut input = [0.0_f32; FEATURES];
+fn forward(weights: &Weights, features: &[f64]) -> [f32; QUANTILES.len()] {
+    let mut input = [0.0_f32; WITH_SIBLINGS];
+    let input = &mut input[..features.len()];
     for (i, input) in input.iter_mut().enumerate() {
         #[allow(clippy::cast_possible_truncation)] // precision enough
         let feature = features[i] as f32;
@@ -89,7 +97,7 @@ fn forward(weights: &Weights, features: &[f64; FEATURES]) -> [f32; QUANTILES.len
     let (mut first, mut second) = ([0.0; UNITS], [0.0; UNITS]);
     let mut output = [0.0; QUANTILES.len()];
     let rectify = |units: &mut [f32]| units.iter_mut().for_each(|unit| *unit = unit.max(0.0));
-    weights.layers[0].apply(&input, &mut first);
+    weights.layers[0].apply(input, &mut first);
     rectify(&mut first);
     weights.layers[1].apply(&first, &mut second);
     rectify(&mut second);
@@ -103,14 +111,17 @@ mod tests {
 
     #[test]
     fn the_file_has_all_weights_and_no_more() {
-        let weights = &WEIGHTS;
-        let counts = weights.layers.each_ref().map(Layer::units);
-        assert_eq!(counts, [UNITS, UNITS, QUANTILES.len()]);
-        let numbers = weights.layers.iter().map(|layer| layer.weights.len());
-        let numbers = 2 * FEATURES + numbers.sum::<usize>() + 1;
-        assert_eq!(include_bytes!("weights.bin").len(), 4 * numbers);
-        assert!((1.0..1.5).contains(&weights.widening));
-        assert!(weights.deviation.iter().all(|deviation| *deviation > 0.0));
+        let alone = (&WEIGHTS, FEATURES, include_bytes!("weights.bin").len());
+        let others = include_bytes!("siblings.bin").len();
+        for (weights, features, bytes) in [alone, (&WITH_SIBLINGS_WEIGHTS, WITH_SIBLINGS, others)] {
+            let counts = weights.layers.each_ref().map(Layer::units);
+            assert_eq!(counts, [UNITS, UNITS, QUANTILES.len()]);
+            let numbers = weights.layers.iter().map(|layer| layer.weights.len());
+            let numbers = 2 * features + numbers.sum::<usize>() + 1;
+            assert_eq!(bytes, 4 * numbers);
+            assert!((1.0..1.5).contains(&weights.widening));
+            assert!(weights.deviation.iter().all(|deviation| *deviation > 0.0));
+        }
     }
 
     #[test]

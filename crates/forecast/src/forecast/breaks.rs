@@ -4,6 +4,7 @@ use super::forecaster::{Forecaster, SILENCE_S};
 use super::notes::Note;
 use super::types::{ForecasterOptions, Observation};
 use crate::bands::Bands;
+use crate::cold_start::Sibling;
 use pathcast_analysis::rtt::RttSource;
 use pathcast_analysis::series::SeriesError;
 
@@ -93,6 +94,9 @@ impl Forecaster {
         self.on_break = old.on_break;
         self.notes = old.notes;
         self.horizons = old.horizons;
+        self.siblings = old.siblings;
+        // counter or clock begin anew: what this flow is to others is known up to here
+        self.as_sibling = old.as_sibling.map(Sibling::ended);
         self.forget_tuning();
         for horizon in &mut self.horizons {
             horizon.pending.clear();

@@ -3,14 +3,12 @@
 use super::forecaster::Forecaster;
 use super::guess::RATE_NOW_S;
 use super::horizon::{Horizon, NORMAL_90};
-use crate::cold_start::{Beginning, OVER_S, WINDOWS, outlook, part};
+use crate::cold_start::{Beginning, OVER_S, REFERENCE_S, WINDOWS, outlook, part};
 use crate::types::{QUANTILES, Quantity};
 use pathcast_analysis::epochs::{FlowState, Phase};
 
 /// Rates are compared over so many seconds.
 const COMPARED_S: f64 = 8.0;
-/// The rate that forecasts are ratios of is that of so long.
-const REFERENCE_S: f64 = 1.0;
 
 /// A forecast by other flows' beginnings, and its part in the whole.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +85,7 @@ impl Forecaster {
             .map(|i| rate(i as f64 * length_s, length_s));
         Some(Beginning {
             cc: self.cc,
+            start_s: self.start_s,
             age_s,
             rtt_s,
             least_rtt_s: self.least_srtt_s.min(rtt_s),
@@ -102,15 +101,13 @@ impl Forecaster {
             rate_of_all: rate(0.0, age_s),
             rates: rates.filter(|rate| rate.is_finite()).collect(),
             held_s: state.held_s,
+            siblings: self.siblings.clone(),
         })
     }
 
     /// What forecasts of a flow's beginning rest on, for those who train them: ln of the present rate, and the numbers.
     pub fn cold_start(&self, now_s: f64, horizon_s: f64) -> Option<(f64, Vec<f64>)> {
         let beginning = self.beginning(&self.detector.state(now_s), now_s)?;
-        Some((
-            beginning.ln_reference(),
-            beginning.features(horizon_s).to_vec(),
-        ))
+        Some((beginning.ln_reference(), beginning.all_features(horizon_s)))
     }
 }

@@ -1,6 +1,7 @@
 //! The forecaster: takes records, learns each second, forecasts when asked.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::analogs::Analogs;
 use super::breaks::OnBreak;
@@ -10,6 +11,7 @@ use super::horizon::Horizon;
 use super::notes::Notes;
 use super::types::{Ablation, ForecasterOptions, Observation};
 use crate::baselines::{Ewma, EwmaTuned, HoltWinters};
+use crate::cold_start::{Sibling, Siblings};
 use crate::experts::Expert;
 use crate::renewal::Reward;
 use crate::types::{ForecastError, Quantity, SAMPLE_S};
@@ -105,6 +107,9 @@ pub struct Forecaster {
     pub(super) analogs: Analogs,
     pub(super) bursts: Bursts,
     pub(super) horizons: Vec<Horizon>,
+    pub(super) siblings: Option<Arc<Siblings>>,
+    /// What this flow is to later ones; none without sequence numbers.
+    pub(super) as_sibling: Option<Sibling>,
 }
 
 impl Forecaster {
@@ -177,6 +182,8 @@ impl Forecaster {
                 .iter()
                 .map(|&horizon_s| Horizon::new(horizon_s, options.cc.has_law()))
                 .collect(),
+            siblings: None,
+            as_sibling: None,
         })
     }
 
@@ -223,6 +230,16 @@ impl Forecaster {
     /// What is forecast: a rate once records carry sequence numbers, else the mean window.
     pub fn quantity(&self) -> Quantity {
         self.quantity
+    }
+
+    /// Takes what earlier flows of the same path did, for the first seconds of this one; before the first record.
+    pub fn take_siblings(&mut self, siblings: Siblings) {
+        self.siblings = (!siblings.is_empty()).then(|| Arc::new(siblings));
+    }
+
+    /// What this flow has sent so far, for flows of the same path that begin later; `None` without sequence numbers.
+    pub fn as_sibling(&self) -> Option<&Sibling> {
+        self.as_sibling.as_ref()
     }
 
     /// Leaves a part out; before the first record.

@@ -102,6 +102,7 @@ impl Forecaster {
                 rtt_s: self.rtt_s,
                 rtt_source: self.rtt_source,
                 cold_start: early.map_or(0.0, |early| early.part),
+                siblings: self.siblings.as_ref().map_or(0, |flows| flows.len() as u32),
                 capacity_packets_per_s: self.reward.limit.is_finite().then_some(self.reward.limit),
                 notes: (self.notes)
                     .with(Note::NoLoss, self.losses == 0)

@@ -3,6 +3,7 @@
 use super::forecaster::{Forecaster, SILENCE_S};
 use super::notes::Note;
 use super::types::Observation;
+use crate::cold_start::Sibling;
 use crate::types::{ForecastError, Quantity};
 use pathcast_analysis::rtt::RttSource;
 use pathcast_analysis::series::{MAX_CWND_PACKETS, Series, SeriesError};
@@ -83,6 +84,9 @@ impl Forecaster {
         self.snd_nxt.push(t, record.snd_nxt_packets);
         if let Some(packets) = record.snd_nxt_packets {
             self.bursts.observe(t, packets, self.rtt_s);
+            (self.as_sibling)
+                .get_or_insert_with(|| Sibling::new(self.cc, self.start_s, packets))
+                .observe(t - self.start_s, packets, self.least_srtt_s);
         }
         if matches!(self.rtt_source, RttSource::Assumed | RttSource::Estimated)
             && self

@@ -1,4 +1,5 @@
-use super::{Expert, Forecaster, ForecasterOptions, Note, Observation};
+use super::{Expert, Forecaster, ForecasterOptions, Note, Observation, OnBreak};
+use crate::cold_start::Siblings;
 use crate::types::ForecastError;
 use pathcast_window_law::Cc;
 
@@ -219,4 +220,78 @@ fn after_a_step_of_the_round_trip_the_past_counts_little() {
         "{}",
         forecast.point
     );
+}
+
+/// A CUBIC flow that doubles its rate each 0.1 s up to some packets/s, seen for so long.
+fn growing(upto: f64, until_s: f64) -> impl Iterator<Item = Observation> {
+    let mut sent = 0.0;
+    (0..=(100.0 * until_s).round() as u32).map(move |record| {
+        let time_s = f64::from(record) * 0.01;
+        let rate = (100.0 * 2_f64.powf(time_s / 0.1)).min(upto);
+        sent += 0.01 * rate;
+        Observation {
+            time_s,
+            cwnd_packets: (rate * 0.1).max(10.0),
+            snd_nxt_packets: Some(sent),
+            srtt_s: Some(0.1),
+        }
+    })
+}
+
+fn cubic(horizon_s: f64, records: impl Iterator<Item = Observation>) -> Forecaster {
+    let options = ForecasterOptions {
+        cc: Cc::Cubic,
+        rtt_s: None,
+        horizons_s: vec![horizon_s],
+    };
+    let mut forecaster = Forecaster::new(&options).unwrap();
+    records.for_each(|record| forecaster.observe(&record).unwrap());
+    forecaster
+}
+
+#[test]
+fn what_earlier_flows_of_the_path_reached_is_expected_of_a_new_one() {
+    let after = |upto: f64| {
+        let mut siblings = Siblings::default();
+        for _ in 0..3 {
+            let earlier = cubic(1.0, growing(upto, 30.0));
+            siblings.push(earlier.as_sibling().unwrap().clone());
+        }
+        let mut flow = cubic(10.0, growing(upto, 0.0));
+        flow.take_siblings(siblings);
+        for record in growing(upto, 0.3).skip(1) {
+            flow.observe(&record).unwrap();
+        }
+        flow.forecast(0.3, 10.0).unwrap()
+    };
+    let alone = cubic(10.0, growing(4000.0, 0.3))
+        .forecast(0.3, 10.0)
+        .unwrap();
+    assert_eq!((alone.basis.siblings, after(4000.0).basis.siblings), (0, 3));
+    // all have sent the same so far
+    let points = [1000.0, 2000.0, 4000.0].map(|upto| after(upto).point);
+    assert!(
+        points.windows(2).all(|two| two[1] > 1.5 * two[0]),
+        "{points:?}"
+    );
+    assert!((points[0] / 1000.0).ln().abs() < 0.4, "{points:?}");
+}
+
+#[test]
+fn a_flow_whose_counter_begins_anew_stays_the_sibling_that_it_was() {
+    let mut flow = cubic(1.0, growing(4000.0, 5.0)).on_break(OnBreak::Restart);
+    let before = flow.as_sibling().unwrap().clone();
+    let again = Observation {
+        time_s: 6.0,
+        cwnd_packets: 10.0,
+        snd_nxt_packets: Some(1.0),
+        srtt_s: Some(0.1),
+    };
+    flow.observe(&again).unwrap();
+    flow.observe(&Observation {
+        time_s: 60.0,
+        ..again
+    })
+    .unwrap();
+    assert_eq!(*flow.as_sibling().unwrap(), before.ended());
 }

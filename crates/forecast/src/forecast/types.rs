@@ -106,6 +106,8 @@ pub struct Basis {
     pub rtt_source: RttSource,
     /// The part that other flows' beginnings have in the forecast: 1 at a flow's begin, 0 from 100 s on.
     pub cold_start: f64,
+    /// Earlier flows of the same path that the forecast knows of.
+    pub siblings: u32,
     /// The rate at which the path was seen to saturate, packets/s; `None` if it was not.
     pub capacity_packets_per_s: Option<f64>,
     /// What was odd about the records.
