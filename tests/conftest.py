@@ -56,6 +56,7 @@ REAL_TIME = {
     "test_rootless",
     "test_runs",
     "test_shell",
+    "test_udp_worlds",
     "test_watch",
     "test_workloads",
     # names that it gives processes would stand in what others record of the kernel

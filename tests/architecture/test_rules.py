@@ -32,6 +32,7 @@ MAY_USE = {
     "video": {"rates"},
     "trace": {"congestion", "video"},
     "tcp": {"base", "congestion"},
+    "udp": {"base", "congestion", "tcp"},
     "page": {"path"},
     "page-model": {"path", "scenario", "window-law"},
     "control": set(),
