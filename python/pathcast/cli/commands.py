@@ -279,7 +279,11 @@ COMMANDS: dict[str, Command] = {
         "--count 5 -o limits",
     ),
     "benchmark": Command(
-        "benchmark", "app", COMPARE, "Compare estimators over many configurations.", None
+        "benchmark",
+        "app",
+        COMPARE,
+        "Compare estimators and schemes over many configurations.",
+        None,
     ),
     "configure": Command(
         "configure",
