@@ -128,7 +128,7 @@ def test_a_killed_benchmark_continues_with_nothing_lost_or_doubled(tmp_path):
         ('"copa"', '"kopa"', "did you mean 'copa'"),
         ('beside = ["cubic"]', 'beside = ["cubik"]', "did you mean 'cubic'"),
         ("12mbps-60ms-1bdp", "12mbps-60ms-1bpd", "did you mean 12mbps-60ms-1bdp"),
-        ('kind = "single"', 'kind = "singel"', "did you mean 'single'"),
+        ('kind = "single"', 'kind = "sing"', "did you mean 'single'"),
         ("runs = 3", "rums = 3", "did you mean 'runs'"),
         ("runs = 3", "runs = 0", "1 to 1000"),
         ('duration = "5 s"', "duration = 5", "a time from"),

@@ -27,7 +27,7 @@ class Agreement:
         workload: in which.
         direction: of the data.
         metric: by which.
-        tau: (concordant - discordant) / (concordant + discordant); None: no pair can be told apart in both.
+        tau: (concordant - discordant) / (concordant + discordant); None: no pair differs in both.
         concordant: pairs that both rank alike.
         discordant: pairs that they rank the other way round.
         pairs: of schemes that both have.
