@@ -29,6 +29,7 @@ def main() -> None:
 
 
 app.command(name="schemes")(benchmark_schemes.schemes)
+app.command(name="pantheon")(benchmark_schemes.pantheon)
 
 
 @app.command(name="attainable-rate")

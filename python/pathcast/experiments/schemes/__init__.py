@@ -9,7 +9,8 @@ emulated   a run of real implementations behind an emulated path
 measures   what is measured of a flow, and of a run
 summary    means with confidence intervals, significant differences
 compare    the ranking of one folder against another's: Kendall's tau
-figures    report     pictures, results.json, tables, page
-pantheon/  the findings of the Pantheon paper as one plan with claims
+tables     figures    report     results.json, pictures, page
+pantheon   the findings of the Pantheon paper: what is run, and what must show
+timer      a systemd timer and a cron line that repeat a benchmark
 ```
 """

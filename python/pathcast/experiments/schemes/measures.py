@@ -180,7 +180,7 @@ def of_run(flows: Sequence[FlowMeasure], kind: str) -> dict[str, float | None]:
         "power": 1e-6 * throughput / mean if throughput and mean else None,
     }
     if kind in ("staggered", "mixed"):
-        rates = _rates_together(flows)
+        rates = flow_rates_together(flows)
         found["jain"] = jain(rates)
         if kind == "mixed" and sum(rates) > 0:
             ours = [rate for rate, one in zip(rates, flows, strict=True) if one.under_test]
@@ -195,7 +195,7 @@ def of_run(flows: Sequence[FlowMeasure], kind: str) -> dict[str, float | None]:
     return found
 
 
-def _rates_together(flows: Sequence[FlowMeasure]) -> list[float]:
+def flow_rates_together(flows: Sequence[FlowMeasure]) -> list[float]:
     """The mean rate of each flow in the windows in which all run."""
     begin_s = max(flow.start_s for flow in flows)
     end_s = min(flow.end_s for flow in flows)

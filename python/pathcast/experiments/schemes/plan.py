@@ -110,6 +110,10 @@ class Plan:
         """Copy with other schemes under test."""
         return replace(self, schemes=tuple(schemes))
 
+    def renamed(self, after: str) -> Plan:
+        """Copy with `after` behind the name of each path."""
+        return replace(self, paths={f"{name}{after}": path for name, path in self.paths.items()})
+
 
 @dataclass(frozen=True)
 class _At:
@@ -301,6 +305,17 @@ def resolve(plan: Plan, world: World) -> Resolved:
         reasons = lacking or [f"{name}: {why}" for name, why in left_out.items()]
         raise PathcastError(f"{plan.name}: nothing can run; {'; '.join(reasons)}")
     return Resolved(plan.with_schemes(kept), runs_as, left_out)
+
+
+def algorithms(plan: Plan) -> dict[str, str]:
+    """The simulator's name of each scheme of a plan, of those that it has."""
+    of_catalog = catalog_of_schemes()
+    simulated = _internal.simulator_schemes()
+    names = {
+        name: of_catalog[name].simulator if name in of_catalog else name
+        for name in plan.all_schemes()
+    }
+    return {name: one for name, one in names.items() if one and _simulates(one, simulated)}
 
 
 def _simulates(name: str, simulated: Collection[str]) -> bool:

@@ -84,8 +84,19 @@ def collect(
     }, found
 
 
-def write(folder: FilePath, collected: Mapping[str, Any], found: Sequence[Block]) -> FilePath:
+def write(
+    folder: FilePath,
+    collected: Mapping[str, Any],
+    found: Sequence[Block],
+    more: Sequence[tables.Table] = (),
+) -> FilePath:
     """Write results.json, tables/, figures/ and report.html.
+
+    Args:
+        folder: of the benchmark.
+        collected: `results.json`.
+        found: what is drawn.
+        more: further tables, which the page has too.
 
     Returns:
         The page.
@@ -113,11 +124,12 @@ def write(folder: FilePath, collected: Mapping[str, Any], found: Sequence[Block]
         kendall=made[2] if len(made) > 2 else None,
         claims=[(one, verdict_of(one)[0]) for one in collected["claims"]],
         classes={"yes": "holds", "no": "fails", "-": "undecided"},
+        more=more,
         pictures=pictures,
         version=__version__,
     )
     drawn = {name: picture for _, items in pictures for name, _, picture in items}
-    return page.write(folder, collected, text, pictures=drawn, tables=made)
+    return page.write(folder, collected, text, pictures=drawn, tables=[*made, *more])
 
 
 def _pictures(
