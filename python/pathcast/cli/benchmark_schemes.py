@@ -98,11 +98,12 @@ def schemes(
     resolved = resolve(Plan.load(file), _checked(world))
     if print_timer is not None:
         words = ["schemes", str(file.resolve()), "--world", world.value]
-        return _print_timer(words, output, print_timer)
+        _print_timer(words, output, print_timer)
+        return
     beside = None if other is None else compare.read(other)
     ended = run_plans([resolved], world, output, at_once, dry_run=dry_run)
     if ended is None:
-        return None
+        return
     collected, found = report.collect(resolved, world, ended[0])
     if beside is not None:
         agreements = compare.agreements(collected["blocks"], beside["blocks"])
@@ -110,7 +111,7 @@ def schemes(
     page = report.write(output, collected, found)
     if as_json:
         print_json(collected)
-        return None
+        return
     show(collected)
     if beside is not None:
         for line in compare.lines(agreements):
@@ -149,11 +150,12 @@ def pantheon(
     made = of_pantheon.parts(_checked(world), runs, duration, seed)
     if print_timer is not None:
         words = ["pantheon", "--world", world.value, "--runs", str(runs)]
-        return _print_timer(words, output, print_timer)
+        _print_timer(words, output, print_timer)
+        return
     plans = [resolve(one, world) for one in made.all()]
     ended = run_plans(plans, world, output, at_once, dry_run=dry_run)
     if ended is None:
-        return None
+        return
     collected, found = report.collect(plans[0], world, ended[0])
     main, reverse, later, ablation = [
         found,
@@ -171,7 +173,7 @@ def pantheon(
     page = report.write(output, collected, [*main, *reverse], more=[table])
     if as_json:
         print_json(collected)
-        return None
+        return
     shown = Table("holds", "the paper finds", "the paper's numbers", "got")
     for one in collected["claims"]:
         shown.add_row(verdict_of(one)[0], one["claim"], one["wanted"], one["got"])
