@@ -9,15 +9,15 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path as FilePath
-from typing import Any
 
+from pathcast import schemes
 from pathcast.exceptions import PathcastError
 from pathcast.experiments.engine import case as engine
 from pathcast.experiments.engine.case import Attempt, Passed
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.schemes import emulated, simulated
 from pathcast.experiments.schemes.measures import FlowMeasure
-from pathcast.experiments.schemes.plan import Plan, Resolved, catalog_of_schemes
+from pathcast.experiments.schemes.plan import Plan, Resolved
 from pathcast.experiments.schemes.workloads import Workload
 from pathcast.files import write_beside
 from pathcast.path import Path
@@ -162,10 +162,10 @@ def cases(resolved: Resolved) -> list[Case]:
     for number in range(plan.runs):
         order.shuffle(blocks)
         for path_name, workload, direction in blocks:
-            schemes = list(plan.schemes)
-            order.shuffle(schemes)
+            under_test = list(plan.schemes)
+            order.shuffle(under_test)
             beside = {flow.scheme for flow in workload.flows}
-            for scheme in schemes:
+            for scheme in under_test:
                 used = {name for name in (*beside, scheme) if name}
                 made.append(
                     Case(
@@ -186,8 +186,8 @@ def cases(resolved: Resolved) -> list[Case]:
 
 def _versions(plan: Plan) -> dict[str, str]:
     """The version of each implementation that is not the simulator's."""
-    known: Mapping[str, Any] = catalog_of_schemes()
-    return {name: str(known[name].version) for name in plan.all_schemes() if name in known}
+    known = schemes.catalog()
+    return {name: known[name].running_version for name in plan.all_schemes() if name in known}
 
 
 def estimate_s(made: list[Case], world: World, beside_s: float, at_once: int) -> float:

@@ -9,6 +9,8 @@ from pathcast.experiments.engine.case import Passed
 from pathcast.experiments.schemes.measures import FlowMeasure
 from pathcast.experiments.schemes.workloads import UNDER_TEST, Flow
 from pathcast.path import Path
+from pathcast.schemes.run import Flow as RealFlow
+from pathcast.schemes.run import run_flows
 
 
 def run(
@@ -31,9 +33,6 @@ def run(
         SchemeError: a scheme is unknown.
 
     """
-    from pathcast.schemes.run import Flow as RealFlow
-    from pathcast.schemes.run import run_flows
-
     asked = [
         RealFlow(flow.scheme or scheme, flow.start_s, flow.stop_s, flow.size_bytes)
         for flow in flows

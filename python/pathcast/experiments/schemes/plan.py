@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from pathcast import _internal
+from pathcast import _internal, schemes
 from pathcast.exceptions import PathcastError, PathFileError
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.schemes import workloads
@@ -28,6 +28,8 @@ _WORKLOAD_KEYS: dict[str, tuple[str, ...]] = {
     "transfer": ("size", "flows"),
     "page": ("sizes",),
 }
+#: The plans that come with Pathcast.
+_PLANS = FilePath(__file__).with_name("plans")
 #: Bounds of what a plan may ask for.
 _MOST_RUNS, _MOST_FLOWS, _LONGEST_S = 1000, 100, 3600.0
 
@@ -61,11 +63,23 @@ class Plan:
     def load(cls, file: str | os.PathLike[str]) -> Plan:
         """Read a plan.
 
+        Args:
+            file: the file, or the name of a plan that comes with Pathcast: `short` or `twelve`.
+
         Raises:
             PathcastError: it is not TOML, a key is missing, unknown or out of range, or a path is not there.
 
         """
-        return cls.parse(read_text(file), FilePath(file))
+        path = FilePath(file)
+        if not path.exists():
+            names = sorted(one.stem for one in _PLANS.glob("*.toml"))
+            if os.fspath(file) not in names:
+                raise PathcastError(
+                    f"got no plan {os.fspath(file)!r}{_nearest(os.fspath(file), names)}; expected a file, or one of "
+                    f"{', '.join(names)}, which come with Pathcast"
+                )
+            path = _PLANS / f"{os.fspath(file)}.toml"
+        return cls.parse(read_text(path), path)
 
     @classmethod
     def parse(cls, toml: str, file: FilePath) -> Plan:
@@ -276,7 +290,7 @@ def resolve(plan: Plan, world: World) -> Resolved:
         PathcastError: a name is unknown, no scheme is left, or what others run beside is missing.
 
     """
-    of_catalog = catalog_of_schemes()
+    of_catalog = schemes.catalog()
     simulated = _internal.simulator_schemes()
     runs_as: dict[str, str] = {}
     left_out: dict[str, str] = {}
@@ -309,7 +323,7 @@ def resolve(plan: Plan, world: World) -> Resolved:
 
 def algorithms(plan: Plan) -> dict[str, str]:
     """The simulator's name of each scheme of a plan, of those that it has."""
-    of_catalog = catalog_of_schemes()
+    of_catalog = schemes.catalog()
     simulated = _internal.simulator_schemes()
     names = {
         name: of_catalog[name].simulator if name in of_catalog else name
@@ -324,14 +338,4 @@ def _simulates(name: str, simulated: Collection[str]) -> bool:
     return name in simulated or (kind == "fixed" and argument.isdecimal() and int(argument) > 0)
 
 
-def catalog_of_schemes() -> Mapping[str, Any]:
-    """The schemes that run for real, by name."""
-    try:
-        from pathcast import schemes
-    except ImportError:
-        return {}
-
-    return schemes.catalog()
-
-
-__all__ = ["DIRECTIONS", "UNDER_TEST", "Plan", "Resolved", "catalog_of_schemes", "resolve"]
+__all__ = ["DIRECTIONS", "UNDER_TEST", "Plan", "Resolved", "resolve"]
