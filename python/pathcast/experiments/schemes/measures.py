@@ -197,8 +197,8 @@ def of_run(flows: Sequence[FlowMeasure], kind: str) -> dict[str, float | None]:
 
 def flow_rates_together(flows: Sequence[FlowMeasure]) -> list[float]:
     """The mean rate of each flow in the windows in which all run."""
-    begin_s = max(flow.start_s for flow in flows)
-    end_s = min(flow.end_s for flow in flows)
+    begin_s = max((flow.start_s for flow in flows), default=0.0)
+    end_s = min((flow.end_s for flow in flows), default=0.0)
     rates = []
     for flow in flows:
         inside = [rate for time, rate, _ in flow.series if begin_s <= time + WINDOW_S / 2 <= end_s]
