@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 #: How often files of the other side are looked for, in seconds.
 _EVERY_S = 0.02
@@ -28,6 +28,8 @@ _EVERY_S = 0.02
 _TAIL_BYTES = 2000
 #: How long the other side may take, beyond what its plan takes, in seconds.
 _OTHER_S = 15.0
+#: How long it may take until a program is contained, in seconds: all at a time, on a busy machine.
+_PREPARE_S = 40.0
 
 
 def _contain() -> Any:  # noqa: ANN401 - a module
@@ -56,7 +58,7 @@ class End:
     def __init__(self, folder: Path, number: int, job: dict[str, Any], selector: Any) -> None:  # noqa: ANN401
         self.folder, self.number, self.job = folder, number, job
         self.role: str = job["role"]
-        self.output = {"stdout": b"", "stderr": b""}
+        self.output = {"stdout": b"", "stderr": b"", "report": b""}
         self.written = 0
         self.why_not: str | None = None
         self.started_s: float | None = None
@@ -78,7 +80,6 @@ class End:
             kernel_scheme=job["kernel_scheme"],
         )
         self.limits = limits
-        self.report = report_out
         self.process = subprocess.Popen(  # noqa: S603 - the words of a scheme's file, contained
             line,
             stdin=subprocess.DEVNULL,
@@ -88,8 +89,13 @@ class End:
         )
         for descriptor in (report_in, gate_out):
             os.close(descriptor)
-        for name in ("stdout", "stderr"):
-            stream = getattr(self.process, name)
+        assert self.process.stdout is not None and self.process.stderr is not None, "they are pipes"  # noqa: S101
+        self.streams: dict[str, IO[bytes]] = {
+            "stdout": self.process.stdout,
+            "stderr": self.process.stderr,
+            "report": os.fdopen(report_out, "rb"),
+        }
+        for name, stream in self.streams.items():
             os.set_blocking(stream.fileno(), False)
             selector.register(stream, selectors.EVENT_READ, (self, name))
 
@@ -113,9 +119,8 @@ class End:
 
     def read(self, name: str) -> bool:
         """Take what the program has written; false at the end."""
-        stream = getattr(self.process, name)
         with contextlib.suppress(BlockingIOError):
-            got = os.read(stream.fileno(), 1 << 16)
+            got = os.read(self.streams[name].fileno(), 1 << 16)
             if not got:
                 return False
             self.written += len(got)
@@ -133,16 +138,16 @@ class End:
             return False
         self.finished = True
         ended_s = time.monotonic()
-        for name in ("stdout", "stderr"):
-            stream = getattr(self.process, name)
+        for name, stream in self.streams.items():
             with contextlib.suppress(KeyError, ValueError):
                 self.selector.unregister(stream)
-            while self.read(name) and self.written <= self.limits.log_bytes:
-                if not selectors_ready(stream):
-                    break
+            while (
+                readable(stream) and self.written <= 2 * self.limits.log_bytes and self.read(name)
+            ):
+                pass
             stream.close()
-        with os.fdopen(self.report) as file:
-            text = file.read()
+        # the line before says that the program may begin
+        text = self.output["report"].rpartition(b"\n")[2]
         found = {
             "report": json.loads(text) if text else None,
             "said": _last_object(self.output["stdout"]),
@@ -155,6 +160,10 @@ class End:
         _write(self.folder / f"{self.number}-{self.role}.json", json.dumps(found))
         return True
 
+    def is_prepared(self) -> bool:
+        """Whether the program may begin, or never will."""
+        return self.finished or b"\n" in self.output["report"]
+
     def tail(self) -> str:
         """The end of what it wrote, for people."""
         said = self.output["stderr"] or self.output["stdout"]
@@ -165,7 +174,7 @@ class End:
         return b"listening" in self.output["stdout"].split(b"\n")[:-1]
 
 
-def selectors_ready(stream: Any) -> bool:  # noqa: ANN401 - a pipe
+def readable(stream: Any) -> bool:  # noqa: ANN401 - a pipe
     """Whether something can be read without waiting."""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
@@ -218,6 +227,16 @@ class Side:
             job["kernel_scheme"] = flow["kernel_scheme"] if self.sends else None
             self.ends[number] = End(self.folder, number, job, self.selector)
 
+    def prepare(self) -> None:
+        """Wait until every program of this side may begin."""
+        deadline = time.monotonic() + _PREPARE_S
+        while not all(end.is_prepared() for end in self.ends.values()):
+            self.turn()
+            if time.monotonic() > deadline:
+                for end in self.ends.values():
+                    if not end.is_prepared():
+                        end.kill(f"could not be contained within {_PREPARE_S:g} s")
+
     def command(self, flow: dict[str, Any], role: str) -> list[str]:
         """The command line, now that the address is known."""
         return [word.replace("{address}", self.address) for word in flow[role]]
@@ -267,7 +286,7 @@ class Side:
     def send(self) -> None:
         """Run the senders whose receivers listen, each within its time."""
         for number, end in list(self.ends.items()):
-            limit = end.limits.ready_s + _OTHER_S
+            limit = end.limits.ready_s + _OTHER_S + _PREPARE_S
             states = (self.folder / f"ready-{number}", self.folder / f"failed-{number}")
             deadline = time.monotonic() + limit
             while not any(state.exists() for state in states) and time.monotonic() < deadline:
@@ -297,6 +316,7 @@ class Side:
     def run(self) -> None:
         """Do this side's part."""
         self.launch()
+        self.prepare()
         if self.sends:
             self.send()
             _write(self.folder / "end", "")

@@ -9,7 +9,8 @@ It is run by its path, in the network namespace that the other program may use, 
 - the user `nobody` where this one is root, else this user without any capability.
 
 When the program ends, or breaks a limit, all that it started is killed. When this process ends, however it ends, so
-do they. The result is written as one JSON object to the descriptor that SPEC names.
+do they. To the descriptor that SPEC names, it writes `prepared` on a line when the program may begin, and then the result
+as one JSON object.
 """
 
 from __future__ import annotations
@@ -332,6 +333,7 @@ def _first_process(spec: dict[str, Any], program: Sequence[str]) -> NoReturn:
         for number in (spec["report"], spec["gate"]):
             os.set_inheritable(number, False)
         _build_root(spec["root"], spec["readable"])
+        os.write(spec["report"], b"prepared\n")
         if not os.read(spec["gate"], 1):
             raise OSError("was stopped before its start")
         child = os.fork()

@@ -33,7 +33,7 @@ FIRST_PORT = 5000
 #: The most flows of a run.
 MOST_FLOWS = 64
 #: What a run may take beyond its duration before it is given up, in seconds.
-_BEYOND_S = 90.0
+_BEYOND_S = 150.0
 _EVERY_S = 0.2
 
 
@@ -229,7 +229,7 @@ def _planned(
         "by_bpf": False,
         "limits": asdict(limits),
         # the sides stop ends earlier; this is for when they cannot
-        "most_s": duration_s + 2 * (limits.ready_s + limits.end_s) + 30,
+        "most_s": duration_s + 2 * (limits.ready_s + limits.end_s) + 90,
         "why_not": None,
     }
     if isinstance(ready, str):
