@@ -195,7 +195,8 @@ def _replicate(
             flows.setdefault((case.path_name, case.scheme), []).extend(measured)
     with progress_bar("calibrated", len(of_pantheon.CALIBRATED), "paths") as show_bar:
         runs_as = algorithms(resolved.plan)
-        paths = of_pantheon.imitations(flows, runs_as, resolved.plan.seed, show_bar)
+        kept = folder / "calibrated"
+        paths = of_pantheon.imitations(flows, runs_as, resolved.plan.seed, kept, show_bar)
     if not paths:
         return []
     one = replace(

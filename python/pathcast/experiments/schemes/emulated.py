@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pathcast.exceptions import EmulatorError
 from pathcast.experiments.engine.case import Passed
 from pathcast.experiments.schemes.measures import FlowMeasure
 from pathcast.experiments.schemes.workloads import UNDER_TEST, Flow
@@ -29,7 +30,6 @@ def run(
         The flows, and why the run is not valid; empty: it is.
 
     Raises:
-        EmulatorError: the emulator cannot run here.
         SchemeError: a scheme is unknown.
 
     """
@@ -37,14 +37,17 @@ def run(
         RealFlow(flow.scheme or scheme, flow.start_s, flow.stop_s, flow.size_bytes)
         for flow in flows
     ]
-    done = run_flows(
-        path,
-        asked,
-        duration_s=duration_s,
-        seed=seed,
-        reverse=direction == "reverse",
-        progress=None if progress is None else lambda part: progress(part * duration_s),
-    )
+    try:
+        done = run_flows(
+            path,
+            asked,
+            duration_s=duration_s,
+            seed=seed,
+            reverse=direction == "reverse",
+            progress=None if progress is None else lambda part: progress(part * duration_s),
+        )
+    except EmulatorError as error:
+        return [], (str(error),)  # one run that fails does not end the others
     measured = []
     for flow, found in zip(flows, done.flows, strict=True):
         stop_s = duration_s if flow.stop_s is None else flow.stop_s

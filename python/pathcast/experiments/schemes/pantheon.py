@@ -10,10 +10,13 @@ import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 
 from pathcast.calibration import Measurement, calibrate_several
-from pathcast.exceptions import PathcastError
+from pathcast.exceptions import ModelError
+from pathcast.experiments.engine.case import fingerprint
 from pathcast.experiments.engine.claim import Claim, wanted
+from pathcast.experiments.engine.store import make_folder
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.schemes import workloads
 from pathcast.experiments.schemes.measures import FlowMeasure, flow_rates_together
@@ -162,7 +165,8 @@ def imitations(
     flows: Mapping[tuple[str, str], Sequence[FlowMeasure]],
     runs_as: Mapping[str, str],
     seed: int,
-    progress: Callable[[int], None],
+    folder: FilePath,
+    progress: Callable[[float], None],
 ) -> dict[str, Path]:
     """Calibrate a path on what the schemes got over each of the six (`pathcast calibrate`).
 
@@ -170,10 +174,14 @@ def imitations(
         flows: by path and scheme, the flows of all runs with one flow.
         runs_as: the simulator's name of each scheme.
         seed: of the simulations.
+        folder: keeps the paths, which are not calibrated again.
         progress: receives how many paths are done.
 
     Returns:
         The paths that were found, by the name of the one they imitate; without those that cannot be.
+
+    Raises:
+        PathcastError: a path cannot be written.
 
     """
     made: dict[str, Path] = {}
@@ -187,13 +195,22 @@ def imitations(
                 delay_p95_s=1e-3 * flow.delay_ms["p95"],
                 loss=flow.loss,
             )
-            for (path, scheme), several in flows.items()
+            for (path, scheme), several in sorted(flows.items())
             if path == name and scheme in runs_as
             for flow in several
             if flow.throughput_bps and flow.delay_ms
         ]
-        with contextlib.suppress(PathcastError):
-            made[name] = calibrate_several(measured, seed=seed, without=False).path()
+        digest = fingerprint([[vars(one) for one in measured], seed])[:12]
+        file = make_folder(folder) / f"{name}-{digest}.toml"
+        with contextlib.suppress(ModelError):
+            if not file.exists():
+                calibrate_several(
+                    measured,
+                    seed=seed,
+                    without=False,
+                    progress=lambda part, number=number: progress(number + part),  # type: ignore[misc]
+                ).write(file)
+            made[name] = Path.load(file)
         progress(number + 1)
     return made
 

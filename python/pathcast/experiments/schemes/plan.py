@@ -16,6 +16,7 @@ from pathcast.experiments.engine.world import World
 from pathcast.experiments.schemes import workloads
 from pathcast.experiments.schemes.workloads import UNDER_TEST, Workload
 from pathcast.path import Path, read_text
+from pathcast.schemes.scheme import refused
 
 #: Directions of a plan: whether data goes from near to far or back.
 DIRECTIONS = ("forward", "reverse")
@@ -30,6 +31,8 @@ _WORKLOAD_KEYS: dict[str, tuple[str, ...]] = {
 }
 #: The plans that come with Pathcast.
 _PLANS = FilePath(__file__).with_name("plans")
+#: QUIC's schemes in the simulator.
+_QUIC = ("quic-cubic", "quic-reno", "quic-bbr3")
 #: Bounds of what a plan may ask for.
 _MOST_RUNS, _MOST_FLOWS, _LONGEST_S = 1000, 100, 3600.0
 
@@ -291,16 +294,17 @@ def resolve(plan: Plan, world: World) -> Resolved:
 
     """
     of_catalog = schemes.catalog()
-    simulated = _internal.simulator_schemes()
+    simulated = [*_internal.simulator_schemes(), *_QUIC]
     runs_as: dict[str, str] = {}
     left_out: dict[str, str] = {}
     for name in plan.all_schemes():
         listed = of_catalog.get(name)
         if listed is None and not _simulates(name, simulated):
             known = [*of_catalog, *simulated]
+            damaged = "".join(f"; cannot be used: {why}" for why in refused())
             raise PathcastError(
                 f"got the unknown scheme {name!r}{_nearest(name, known)}; expected some of "
-                f"{', '.join(dict.fromkeys(known))}"
+                f"{', '.join(dict.fromkeys(known))}{damaged}"
             )
         if world is World.SIMULATOR:
             algorithm = name if listed is None else listed.simulator
@@ -324,7 +328,7 @@ def resolve(plan: Plan, world: World) -> Resolved:
 def algorithms(plan: Plan) -> dict[str, str]:
     """The simulator's name of each scheme of a plan, of those that it has."""
     of_catalog = schemes.catalog()
-    simulated = _internal.simulator_schemes()
+    simulated = [*_internal.simulator_schemes(), *_QUIC]
     names = {
         name: of_catalog[name].simulator if name in of_catalog else name
         for name in plan.all_schemes()
