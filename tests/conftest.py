@@ -43,6 +43,7 @@ def without_scheme(folder, toml):
 #: Files of tests that mostly wait, for runs in real time; one after another, beside those that compute.
 REAL_TIME = {
     "test_captures",
+    "test_containment",
     "test_demo",
     "test_goodput",
     "test_handshake",
@@ -55,6 +56,7 @@ REAL_TIME = {
     "test_recovery",
     "test_rootless",
     "test_runs",
+    "test_scheme_flows",
     "test_shell",
     "test_watch",
     "test_workloads",
