@@ -44,6 +44,7 @@ def without_scheme(folder, toml):
 REAL_TIME = {
     "test_benchmark_schemes_emulated",
     "test_captures",
+    "test_containment",
     "test_demo",
     "test_goodput",
     "test_handshake",
@@ -56,6 +57,7 @@ REAL_TIME = {
     "test_recovery",
     "test_rootless",
     "test_runs",
+    "test_scheme_flows",
     "test_shell",
     "test_udp_worlds",
     "test_watch",

@@ -7,9 +7,7 @@ import socket
 import sys
 import time
 
-how, role, place = sys.argv[1:4]
-host, port = place.rsplit(":", 1)
-address = (host, int(port))
+how, role, host, port = "", "", "", 0
 
 
 def end(*_):
@@ -26,11 +24,8 @@ def receive():
     if how == "lies-about-listening":
         print("listening", flush=True)
         time.sleep(60)
-    if how == "wrong-port":
-        address_there = (host, address[1] + 500)
-    else:
-        address_there = address
-    with socket.create_server(address_there) as listener:
+    elsewhere = 500 if how == "wrong-port" else 0
+    with socket.create_server((host, port + elsewhere)) as listener:
         print("listening", flush=True)
         connection, _ = listener.accept()
         got = 0
@@ -57,7 +52,8 @@ def reach(tried):
 def snoop():
     """What a contained program can see and do; the folder of the secret is in the name of this scheme's file."""
     secret, listening = sys.argv[4:6]
-    lines = open("/proc/self/status").read().splitlines()
+    with open("/proc/self/status") as file:
+        lines = file.read().splitlines()
     status = dict(line.split(":", 1) for line in lines if ":" in line)
     return {
         "secret": reach(lambda: open(secret).read()),
@@ -88,8 +84,7 @@ def misbehave():
     if how == "hoards":
         kept = []
         while True:
-            kept.append(bytearray(os.urandom(1 << 20)) * 4)
-            time.sleep(0.005)
+            kept.append(b"x" * (8 << 20))
     if how == "fills-disk":
         with open("/tmp/large", "wb") as file:
             while True:
@@ -104,7 +99,7 @@ def misbehave():
 
 def send():
     signal.signal(signal.SIGTERM, signal.SIG_IGN if how == "never-stops" else end)
-    connection = socket.create_connection(address)
+    connection = socket.create_connection((host, port))
     connection.sendall(bytes(100_000))
     misbehave()
 
@@ -127,4 +122,8 @@ def send():
         time.sleep(0.01)
 
 
-send() if role == "send" else receive()
+if __name__ == "__main__":
+    how, role, place = sys.argv[1:4]
+    host, port = place.rsplit(":", 1)
+    port = int(port)
+    send() if role == "send" else receive()

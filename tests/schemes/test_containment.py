@@ -15,12 +15,12 @@ from pathcast.schemes.run import Flow, Limits, run_flows
 HERE = Path(__file__).parent
 PATH = PathFile.parse("rate = '20 Mbit/s'\ndelay = '5 ms'\nqueue = '1 BDP'\n")
 LIMITS = Limits(
-    memory_bytes=200 << 20, log_bytes=64 << 10, processes=12, file_bytes=8 << 20, ready_s=3, end_s=1
+    memory_bytes=200 << 20, log_bytes=64 << 10, processes=12, file_bytes=8 << 20, ready_s=10, end_s=1
 )
 DURATION_S = 4.0
 #: How a scheme misbehaves, and what is then said of it.
 WAYS = {
-    "never-listens": "receiver: did not say `listening` within 3 s",
+    "never-listens": "receiver: did not say `listening` within 10 s",
     "lies-about-listening": r"receiver: does not listen on port \d+, but said `listening`",
     "wrong-port": r"receiver: does not listen on port \d+, but said `listening`",
     "crashes": "sender: ended with code 1: an error of its own",
@@ -176,7 +176,9 @@ def test_a_build_that_fails_is_reported_and_is_tried_again(tmp_path, monkeypatch
     recipe.write_text(
         'programs = ["no-such-compiler"]\npackages = ["gcc-99"]\ncommands = [["true"]]\n'
     )
-    with pytest.raises(scheme.SchemeError, match="there is no no-such-compiler; .* install gcc-99"):
+    with pytest.raises(
+        scheme.SchemeError, match=r"there is no no-such-compiler; .* install gcc-99"
+    ):
         build.prepare(one)
     recipe.write_text('programs = ["sh"]\ncommands = [["cp", "recipe.toml", "{built}/program"]]\n')
     prepared = build.prepare(one)

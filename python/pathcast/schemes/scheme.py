@@ -139,7 +139,7 @@ def _checked(keys: dict[str, Any], file: str) -> dict[str, Any]:
             raise SchemeError(f"{file}: {name} is {found[name]!r}; expected {' or '.join(words)}")
     if not _NAME.fullmatch(found["name"]):
         raise SchemeError(f"{file}: name is {found['name']!r}; expected {_expected('name')}")
-    if not re.fullmatch(r"[\w+.-]+(/[\w+-]+)*", found.get("build", "x")):
+    if not re.fullmatch(r"\.|[\w+-]+(/[\w+-]+)*", found.get("build", ".")):
         raise SchemeError(f"{file}: build is {found['build']!r}; expected {_expected('build')}")
     for role in ("receiver", "sender"):
         _check_line(found[role], role, file)
@@ -165,7 +165,7 @@ def _expected(key: str) -> str:
         "tier": " or ".join(TIERS),
         "queue": " or ".join(QUEUES),
         "ours": "true or false",
-        "build": "the folder of a wrapper, such as quic-go",
+        "build": "the folder of a wrapper, such as quic-go, or . for that of the file",
         "receiver": 'a command line as a list, such as ["./receive", "{address}:{port}"]',
         "sender": 'a command line as a list, such as ["./send", "{address}:{port}", "{bytes}"]',
     }.get(key, "text in quotes")
@@ -216,6 +216,8 @@ def _found() -> tuple[dict[str, Scheme], list[str]]:
         if not folder.is_dir() and folder != user_folder():
             why.append(f"PATHCAST_SCHEMES: {utf8(folder)} is no folder; expected one")
         for file in sorted(folder.glob("*.toml")):
+            if file.name == "recipe.toml":
+                continue
             try:
                 scheme = Scheme.read(file)
             except SchemeError as error:

@@ -66,7 +66,9 @@ impl Job {
             Some("send") => false,
             other => return Err(format!("got {other:?}; expected receive or send").into()),
         };
-        let address = words.next().ok_or("got no address; expected ADDRESS:PORT")?;
+        let address = words
+            .next()
+            .ok_or("got no address; expected ADDRESS:PORT")?;
         let address = address
             .parse()
             .map_err(|_| format!("got {address:?}; expected ADDRESS:PORT"))?;
@@ -161,8 +163,7 @@ pub fn say_listening() {
 
 /// The sender's last words.
 pub fn report_sender(controller: &str, evidence: &str, sent_bytes: u64) {
-    let report =
-        json!({"controller": controller, "evidence": evidence, "sent_bytes": sent_bytes});
+    let report = json!({"controller": controller, "evidence": evidence, "sent_bytes": sent_bytes});
     say(&report.to_string());
 }
 
@@ -233,9 +234,19 @@ mod tests {
     #[test]
     fn command_lines_are_read_or_refused() {
         let job = parse("--controller copa send 127.0.0.1:5000 --bytes 7").unwrap();
-        assert_eq!((job.controller.as_deref(), job.receives, job.bytes), (Some("copa"), false, 7));
+        assert_eq!(
+            (job.controller.as_deref(), job.receives, job.bytes),
+            (Some("copa"), false, 7)
+        );
         assert!(parse("receive [::1]:5000").unwrap().receives);
-        for wrong in ["", "send", "sendd 127.0.0.1:5000", "send 127.0.0.1", "send 127.0.0.1:5000 --bytes x", "receive 127.0.0.1:1 more"] {
+        for wrong in [
+            "",
+            "send",
+            "sendd 127.0.0.1:5000",
+            "send 127.0.0.1",
+            "send 127.0.0.1:5000 --bytes x",
+            "receive 127.0.0.1:1 more",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -129,13 +129,20 @@ fn receive(address: SocketAddr, stop: &AtomicBool) -> Result<(), Failure> {
                 break;
             };
             if !connections.contains_key(&from) {
-                let header = quiche::Header::from_slice(&mut datagram[..size], quiche::MAX_CONN_ID_LEN);
+                let header =
+                    quiche::Header::from_slice(&mut datagram[..size], quiche::MAX_CONN_ID_LEN);
                 if !header.is_ok_and(|header| header.ty == Type::Initial) {
                     continue;
                 }
                 let connection = quiche::accept(&random_id()?, None, address, from, &mut config)?;
                 let waiting = None;
-                connections.insert(from, Reading { connection, waiting });
+                connections.insert(
+                    from,
+                    Reading {
+                        connection,
+                        waiting,
+                    },
+                );
             }
             let info = RecvInfo { from, to: address };
             if let Some(reading) = connections.get_mut(&from) {
@@ -206,7 +213,12 @@ fn send(job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     report_sender(&controller, &evidence, sent);
     let _ = connection.close(true, 0, b"");
     waiting = None;
-    flush(&mut connection, &mut waiting, &socket, &AtomicBool::new(false))?;
+    flush(
+        &mut connection,
+        &mut waiting,
+        &socket,
+        &AtomicBool::new(false),
+    )?;
     Ok(())
 }
 

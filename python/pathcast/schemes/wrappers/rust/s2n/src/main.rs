@@ -77,7 +77,9 @@ async fn read(
     let mut stream = stream.ok_or("the sender opened no stream")?;
     let began = Instant::now();
     while let Some(portion) = stream.receive().await? {
-        received.0.fetch_add(portion.len() as u64, Ordering::Relaxed);
+        received
+            .0
+            .fetch_add(portion.len() as u64, Ordering::Relaxed);
         let nanoseconds = began.elapsed().as_nanos() as u64;
         received.1.store(nanoseconds, Ordering::Relaxed);
     }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -37,7 +37,12 @@ fn main() -> Result<(), Failure> {
     config.set_tls_config(match job.receives {
         true => with_certificate_files(|certificate, key| {
             let protocols = vec![PROTOCOL.to_vec()];
-            Ok(TlsConfig::new_server_config(certificate, key, protocols, false)?)
+            Ok(TlsConfig::new_server_config(
+                certificate,
+                key,
+                protocols,
+                false,
+            )?)
         })?,
         false => TlsConfig::new_client_config(vec![PROTOCOL.to_vec()], false)?,
     });
@@ -66,7 +71,11 @@ fn main() -> Result<(), Failure> {
     }
     let (controller, line) = heard().ok_or("tquic has not said which controller is at work")?;
     let copa = format!("; delta {COPA_DELTA} for slow start and steady state");
-    let more = if controller == "copa" { copa } else { String::new() };
+    let more = if controller == "copa" {
+        copa
+    } else {
+        String::new()
+    };
     let evidence = format!("tquic's log of its recovery: {line}{more}");
     report_sender(&controller, &evidence, state.sent);
     Ok(())
