@@ -86,7 +86,7 @@ def test_the_steps_of_the_ablation_end_at_the_path_itself():
 def test_what_would_run_is_said_and_nothing_runs(tmp_path):
     done = run("benchmark", "pantheon", "--dry-run", "--runs", "2", "-o", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert "756 runs, 0 kept, 756 to run: about" in done.stderr
+    assert "804 runs, 0 kept, 804 to run: about" in done.stderr
     assert not list(tmp_path.rglob("cell.json"))
 
 
@@ -96,7 +96,7 @@ def test_all_findings_are_run(tmp_path):
     done = run("benchmark", "pantheon", *options, "-o", tmp_path, timeout=600)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["runs"] == 756
+    assert found["runs"] == 804
     assert judged(found["claims"], "no scheme wins everywhere, by throughput")["holds"] is True
     assert judged(found["claims"], "what a real path does")["holds"] is True
     assert (tmp_path / "tables/ablation.md").exists()

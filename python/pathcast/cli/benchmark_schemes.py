@@ -157,13 +157,13 @@ def pantheon(
     if ended is None:
         return
     collected, found = report.collect(plans[0], world, ended[0])
-    main, reverse, later, ablation = [
-        found,
-        *(report.collect(one, world, of)[1] for one, of in zip(plans[1:], ended[1:], strict=True)),
-    ]
+    main = found
+    reverse, later, ablation = (
+        report.collect(one, world, of)[1] for one, of in zip(plans[1:4], ended[1:4], strict=True)
+    )
     replicated: list[Block] = []
     if calibrate:
-        replicated = _replicate(plans[0], ended[0], world, output, at_once)
+        replicated = _replicate(plans[0], ended[-1], world, output, at_once)
     whole = [*main, *reverse, *later, *ablation, *replicated]
     collected["claims"] = of_pantheon.claims(main, reverse, later, ablation, replicated)
     collected["blocks"] = [to_dict(block) for block in whole]
@@ -191,7 +191,7 @@ def _replicate(
     """Calibrate a path on what the schemes got over each of the six, and run the schemes over it."""
     flows: dict[tuple[str, str], list[FlowMeasure]] = {}
     for case, measured in report.flows_of(ended):
-        if case.workload.name == of_pantheon.SINGLE and measured is not None:
+        if measured is not None:
             flows.setdefault((case.path_name, case.scheme), []).extend(measured)
     with progress_bar("calibrated", len(of_pantheon.CALIBRATED), "paths") as show_bar:
         runs_as = algorithms(resolved.plan)
