@@ -43,7 +43,8 @@ pub fn nonce() -> Result<u64, UdpError> {
 struct Waiting {
     clock: RunClock,
     timer: OwnedFd,
-    armed: Option<Time>,
+    /// What the timer is set to; none: it has expired, and stays readable until it is set anew.
+    armed: Option<Option<Time>>,
     stop: OwnedFd,
 }
 
@@ -55,14 +56,14 @@ impl Waiting {
         Ok(Self {
             clock: RunClock::start(),
             timer,
-            armed: None,
+            armed: Some(None),
             stop: sys::termination().map_err(UdpError::io("taking signals"))?,
         })
     }
 
-    /// Sets the timer; it stays readable until it is set anew.
+    /// Sets the timer.
     fn arm(&mut self, at: Option<Time>) -> Result<(), UdpError> {
-        if at == self.armed {
+        if self.armed == Some(at) {
             return Ok(());
         }
         let ns = at.map_or(0, |at| self.clock.monotonic_ns(at).max(LEAST_NS));
@@ -77,7 +78,7 @@ impl Waiting {
         };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)
             .map_err(|errno| UdpError::io("setting a timer")(errno.into()))?;
-        self.armed = at;
+        self.armed = Some(at);
         Ok(())
     }
 

@@ -108,6 +108,32 @@ fn an_endless_flow_ends_at_sigterm_and_the_next_sender_is_served() {
     assert_eq!(said["senders"], 2);
 }
 
+/// Processor time that a process has used, in clock ticks.
+fn ticks(running: &Running) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", running.0.id())).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_receiver_with_nothing_to_do_sleeps() {
+    let (receiving, _received, address) = receiver();
+    // of an odd number of packets the last one's acknowledgment waits for the timer
+    let mut sending =
+        Running::start(&["send", &address, "--scheme", "fixed:1", "--bytes", "100000"]);
+    let mut out = sending.0.stdout.take().unwrap();
+    assert!(sending.end(&mut out).0.success());
+    let before = ticks(&receiving);
+    thread::sleep(Duration::from_millis(500));
+    let used = ticks(&receiving) - before;
+    assert!(used <= 5, "{used} ticks of 10 ms in 0.5 s");
+}
+
 #[test]
 fn an_address_in_use_is_an_error_of_the_system() {
     let (_receiving, _received, address) = receiver();
