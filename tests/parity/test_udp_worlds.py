@@ -13,7 +13,7 @@ from conftest import ROOT, run, until_valid
 PATH = "rate = '50 Mbit/s'\ndelay = '10 ms'\nqueue = '2 BDP'\n"
 DURATION_S = 8.0
 #: Relative difference allowed in goodput.
-RATE_TOLERANCE = 0.10
+RATE_TOLERANCE = 0.05
 #: Of the 95th percentile of one-way delays: relative, and in milliseconds beside that. A userspace sender at normal
 #: priority wakes late now and then, and then sends a burst.
 DELAY_TOLERANCE, DELAY_BESIDE_MS = 0.10, 2.0
