@@ -252,7 +252,7 @@ def _run_world(
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with open(folder / "world.log", "wb") as log:  # noqa: PTH123 - a stream to inherit
         world = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-m", "pathcast.schemes._world", str(folder)],
+            [sys.executable, "-m", "pathcast.schemes._world", str(folder), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
