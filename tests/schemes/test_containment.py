@@ -4,10 +4,13 @@ import json
 import os
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from conftest import wait_until
 from pathcast.path import Path as PathFile
 from pathcast.schemes import build, scheme
 from pathcast.schemes.run import Flow, Limits, run_flows
@@ -15,7 +18,12 @@ from pathcast.schemes.run import Flow, Limits, run_flows
 HERE = Path(__file__).parent
 PATH = PathFile.parse("rate = '20 Mbit/s'\ndelay = '5 ms'\nqueue = '1 BDP'\n")
 LIMITS = Limits(
-    memory_bytes=200 << 20, log_bytes=64 << 10, processes=12, file_bytes=8 << 20, ready_s=10, end_s=1
+    memory_bytes=200 << 20,
+    log_bytes=64 << 10,
+    processes=12,
+    file_bytes=8 << 20,
+    ready_s=10,
+    end_s=1,
 )
 DURATION_S = 4.0
 #: How a scheme misbehaves, and what is then said of it.
@@ -151,8 +159,29 @@ def test_a_run_that_is_interrupted_leaves_nothing(emulator, folder, monkeypatch)
 
     with pytest.raises(KeyboardInterrupt):
         run_flows(PATH, [Flow("well"), Flow("never-stops")], duration_s=5, progress=interrupt)
-    from conftest import wait_until
+    wait_until(lambda: not processes_that_name(str(folder)), "the end of all processes", 5)
 
+
+def test_a_run_whose_process_is_killed_leaves_nothing(emulator, folder):
+    program = (
+        "import sys\n"
+        "from pathcast.path import Path\n"
+        "from pathcast.schemes.run import Flow, run_flows\n"
+        f"path = Path.parse({PATH.toml!r})\n"
+        "run_flows(path, [Flow('well'), Flow('never-stops')], duration_s=60, progress=print)\n"
+    )
+    started = subprocess.Popen(
+        [sys.executable, "-u", "-c", program],
+        env=os.environ | {"PATHCAST_SCHEMES": str(folder)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with started:
+        try:
+            assert any(float(line) > 0.01 for line in started.stdout)
+            assert processes_that_name(str(folder))
+        finally:
+            started.kill()
     wait_until(lambda: not processes_that_name(str(folder)), "the end of all processes", 5)
 
 

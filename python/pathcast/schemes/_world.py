@@ -1,6 +1,6 @@
 """A program that runs the flows of a plan over a path: see run.py.
 
-`_world.py FOLDER`: FOLDER/world.json has the path and the seed. As root, the outside is a fresh network namespace; as a
+`_world.py FOLDER PARENT`: PARENT is the process that waits for it. FOLDER/world.json has the path and the seed. As root, the outside is a fresh network namespace; as a
 user, a fresh user namespace has it. The report of the shell is written to FOLDER/shell.json, or why there is none to
 FOLDER/error.
 """
@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -20,6 +21,7 @@ from pathcast import _internal, rootless, shell
 from pathcast.exceptions import PathcastError, translated
 
 _NEWNET = 0x4000_0000
+_SET_PDEATHSIG = 1
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 _SIDE = Path(__file__).with_name("_side.py")
 
@@ -60,7 +62,11 @@ def _provide(folder: Path) -> list[_internal.KernelScheme]:
 
 def main() -> None:
     """Run the plan."""
-    folder = Path(sys.argv[1])
+    folder, parent = Path(sys.argv[1]), int(sys.argv[2])
+    # all ends with the process that waits for the result, however that ends
+    ctypes.CDLL(None).prctl(_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        return
     world = json.loads((folder / "world.json").read_text())
     # programs are contained whoever runs this: what sudo's user may do is not needed
     for name in ("SUDO_UID", "SUDO_GID"):

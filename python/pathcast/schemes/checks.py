@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast.exceptions import EmulatorError, SchemeError
@@ -22,6 +23,8 @@ FINITE_BYTES = 1_000_000
 LEAST_BPS = 1e6
 #: Runs that the emulator could not keep in time are repeated so often.
 ATTEMPTS = 3
+#: Congestion controls that Pathcast brings by BPF where the kernel has none (crates/kernel-schemes).
+_BY_BPF = ("scalable", "vegas")
 
 
 @dataclass(frozen=True)
@@ -117,9 +120,22 @@ def listed(schemes: Sequence[Scheme]) -> list[Checked]:
             lacking = build.missing(scheme)
         except SchemeError as error:
             lacking = str(error)
+        ours = scheme.ours
+        if scheme.kernel is not None and scheme.kernel not in _of_the_kernel():
+            # a module may have it; that is seen when it is run
+            ours = scheme.kernel in _BY_BPF
+            if not ours:
+                lacking = f"the kernel lists no congestion control {scheme.kernel!r}"
         why_not = lacking or (None if build.is_built(scheme) else "not built")
-        found.append(Checked(scheme, None if lacking is None else False, why_not, ours=scheme.ours))
+        found.append(Checked(scheme, None if lacking is None else False, why_not, ours=ours))
     return found
+
+
+def _of_the_kernel() -> list[str]:
+    try:
+        return FilePath("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    except OSError:
+        return []
 
 
 def check(

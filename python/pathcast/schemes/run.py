@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast.exceptions import EmulatorError, SchemeError
+from pathcast.files import check_output, write_beside
 from pathcast.path import Path
 from pathcast.schemes import measure
 from pathcast.schemes.build import Prepared, prepare
@@ -142,10 +142,13 @@ def run_flows(
         SchemeError: an unknown scheme, or impossible times or sizes.
         PathFileError: the path's file cannot be used.
         EmulatorError: the emulator cannot run here.
+        PathcastError: the packets' file cannot be written.
 
     """
     known = catalog()
     _check(flows, duration_s, known)
+    if packets_file is not None:
+        check_output(packets_file)
     links = _links(path)
     prepared = [_try_prepare(known[flow.scheme]) for flow in flows]
     limits = limits or Limits()
@@ -168,7 +171,7 @@ def run_flows(
         plan = json.loads((folder / "plan.json").read_text())
         packets = measure.read(folder / "packets.parquet")
         if packets_file is not None:
-            shutil.copyfile(folder / "packets.parquet", packets_file)
+            write_beside(packets_file, (folder / "packets.parquet").read_bytes())
         zero_s = float(_read(folder / "begin") or "nan")
         results = tuple(
             _result(folder, number, flow, plan, packets, zero_s)
@@ -249,7 +252,7 @@ def _run_world(
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with open(folder / "world.log", "wb") as log:  # noqa: PTH123 - a stream to inherit
         world = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-m", "pathcast.schemes._world", str(folder)],
+            [sys.executable, "-m", "pathcast.schemes._world", str(folder), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
