@@ -46,8 +46,8 @@ def test_every_file_of_ours_is_named_like_its_scheme_and_has_what_it_names(home)
             assert all((folder / name).exists() for name in (*recipe.sources, *recipe.copies))
             assert recipe.digest() == build.Recipe.read(folder).digest()
         if one.simulator is not None:
-            assert one.simulator in _internal.simulator_schemes()
-        assert not one.ours
+            assert one.simulator in (*_internal.simulator_schemes(), "fixed:100")
+        assert one.ours == (one.implementation == "pathcast-udp")
 
 
 def test_versions_are_those_of_the_lock_files():
