@@ -163,7 +163,7 @@ def pantheon(
     )
     replicated: list[Block] = []
     if calibrate:
-        replicated = _replicate(plans[0], ended[-1], world, output, at_once)
+        replicated = _replicate(plans[0], [*ended[4], *ended[5]], world, output, at_once)
     whole = [*main, *reverse, *later, *ablation, *replicated]
     collected["claims"] = of_pantheon.claims(main, reverse, later, ablation, replicated)
     collected["blocks"] = [to_dict(block) for block in whole]
