@@ -15,8 +15,8 @@ from pathcast.experiments.schemes.measures import METRICS
 from pathcast.experiments.schemes.summary import Block, Row
 from pathcast.report.plots import BLUE, GRAY, GREEN, ORANGE, VERMILION, svg
 
-#: Colors of schemes: Okabe and Ito's, then two more; further schemes differ by the form of their mark.
-_COLORS = (BLUE, ORANGE, GREEN, VERMILION, "#cc79a7", "#56b4e9", "#b8a500", GRAY)
+#: Colors of schemes: Okabe and Ito's without light blue, which is blue's in the dark, and three more; further schemes differ by the form of their mark.
+_COLORS = (BLUE, ORANGE, GREEN, VERMILION, "#cc79a7", "#9467bd", "#b8a500", GRAY)
 _MARKS = "osD^vPX*"
 _DASHES = ("-", "--", ":", "-.")
 _COLUMNS = 2

@@ -45,7 +45,8 @@ def shown(metric: str, one: Estimate) -> str:
     mean = f"{one.mean * factor:.4g}"
     if one.low is None or one.high is None:
         return mean
-    return f"{mean} ± {(one.high - one.low) / 2 * factor:.2g}"
+    half = (one.high - one.low) / 2 * factor
+    return f"{mean} ± {half:.0f}" if half >= 99.5 else f"{mean} ± {half:.2g}"
 
 
 def metrics_of(blocks: Sequence[Block]) -> list[str]:
