@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from conftest import PATHCAST, run, wait_until
-from pathcast import PathcastError
+from pathcast import PathcastError, schemes
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.schemes import cases, compare, measures, plan, summary, workloads
 
@@ -275,3 +275,21 @@ def test_a_file_that_is_not_a_runs_flows_is_refused(tmp_path):
         file.write_text(content)
         with pytest.raises(PathcastError, match="delete its folder"):
             cases.read(file)
+
+
+def test_the_plan_of_twelve_is_of_schemes_at_hand():
+    twelve = plan.Plan.load("twelve")
+    of = schemes.catalog()
+    assert (len(twelve.schemes), len(twelve.paths), twelve.runs, twelve.duration_s) == (
+        12,
+        6,
+        3,
+        30,
+    )
+    assert set(twelve.schemes) <= set(of)
+    assert len({of[name].implementation for name in twelve.schemes}) >= 5
+    made = cases.cases(plan.resolve(twelve, World.EMULATOR))
+    assert len(made) == 216
+    assert cases.estimate_s(made, World.EMULATOR, 4.0, 1) == pytest.approx(216 * 34)
+    with pytest.raises(PathcastError, match="did you mean 'twelve'"):
+        plan.Plan.load("twelv")
