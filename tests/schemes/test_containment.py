@@ -162,7 +162,7 @@ def test_a_run_that_is_interrupted_leaves_nothing(emulator, folder, monkeypatch)
     wait_until(lambda: not processes_that_name(str(folder)), "the end of all processes", 5)
 
 
-def test_a_run_whose_process_is_killed_leaves_nothing(emulator, folder):
+def test_a_run_whose_process_is_killed_leaves_nothing(emulator, folder, tmp_path):
     program = (
         "import sys\n"
         "from pathcast.path import Path\n"
@@ -172,7 +172,7 @@ def test_a_run_whose_process_is_killed_leaves_nothing(emulator, folder):
     )
     started = subprocess.Popen(
         [sys.executable, "-u", "-c", program],
-        env=os.environ | {"PATHCAST_SCHEMES": str(folder)},
+        env=os.environ | {"PATHCAST_SCHEMES": str(folder), "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -186,3 +186,15 @@ def test_the_example_in_another_language_works(monkeypatch):
     (found,) = json.loads(done.stdout)
     assert found["works"], found["why_not"]
     assert found["controller"] == "reno"
+
+
+@pytest.mark.full
+def test_most_schemes_work_each_in_its_own_way():
+    """All that can be built here: 14 real ones of 7 code bases, and their queues as their files say."""
+    done = run("schemes", "check", "--json", timeout=6000)
+    found = json.loads(done.stdout)
+    works = [one for one in found if one["works"]]
+    assert len([one for one in works if not one["ours"]]) >= 14, [one["why_not"] for one in found]
+    assert len({one["implementation"] for one in works}) >= 7
+    judged = [one for one in works if one["as_expected"] is not None and not one["invalid_because"]]
+    assert sum(one["as_expected"] for one in judged) >= 0.8 * len(judged), judged

@@ -1,6 +1,6 @@
 //! A bulk sender and receiver over quiche: `scheme-quiche receive|send ADDRESS:PORT [--bytes N]`, by BBRv2.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ const WINDOW: u64 = 64 << 20;
 const PAYLOAD_BYTES: usize = 1400;
 /// The only stream: the first that a client opens.
 const STREAM: u64 = 0;
+/// How far ahead packets are made: a wake that is late must not slow the pacer down.
+const AHEAD: Duration = Duration::from_millis(5);
 /// The largest datagram.
 const MOST_BYTES: usize = 1 << 16;
 
@@ -66,41 +68,47 @@ struct Waiting {
     at: Instant,
 }
 
-/// Sends what may leave by now; returns how long the next one waits, if one does.
+/// Makes what may leave soon and sends what may leave by now; returns how long the next one waits, if one does.
 fn flush(
     connection: &mut Connection,
-    waiting: &mut Option<Waiting>,
+    waiting: &mut VecDeque<Waiting>,
     socket: &UdpSocket,
     stop: &AtomicBool,
 ) -> Result<Option<Duration>, Failure> {
     let mut buffer = [0; PAYLOAD_BYTES];
     loop {
-        if let Some(next) = waiting {
-            let left = next.at.saturating_duration_since(Instant::now());
-            if !left.is_zero() {
-                return Ok(Some(left));
-            }
+        while let Some(next) = waiting.front()
+            && next.at <= Instant::now()
+        {
             send_to(socket, &next.datagram, next.to, stop)?;
-            *waiting = None;
+            waiting.pop_front();
         }
-        match connection.send(&mut buffer) {
-            Ok((size, info)) => {
-                *waiting = Some(Waiting {
-                    datagram: buffer[..size].to_vec(),
-                    to: info.to,
-                    at: info.at,
-                });
+        let made = waiting
+            .back()
+            .is_some_and(|last| last.at > Instant::now() + AHEAD);
+        if !made {
+            match connection.send(&mut buffer) {
+                Ok((size, info)) => {
+                    waiting.push_back(Waiting {
+                        datagram: buffer[..size].to_vec(),
+                        to: info.to,
+                        at: info.at,
+                    });
+                    continue;
+                }
+                Err(quiche::Error::Done) => {}
+                Err(error) => return Err(error.into()),
             }
-            Err(quiche::Error::Done) => return Ok(None),
-            Err(error) => return Err(error.into()),
         }
+        let next = waiting.front();
+        return Ok(next.map(|next| next.at.saturating_duration_since(Instant::now())));
     }
 }
 
 /// One connection of the receiver.
 struct Reading {
     connection: Connection,
-    waiting: Option<Waiting>,
+    waiting: VecDeque<Waiting>,
 }
 
 fn receive(address: SocketAddr, stop: &AtomicBool) -> Result<(), Failure> {
@@ -135,7 +143,7 @@ fn receive(address: SocketAddr, stop: &AtomicBool) -> Result<(), Failure> {
                     continue;
                 }
                 let connection = quiche::accept(&random_id()?, None, address, from, &mut config)?;
-                let waiting = None;
+                let waiting = VecDeque::new();
                 connections.insert(
                     from,
                     Reading {
@@ -180,7 +188,7 @@ fn send(job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     listen("recovery", find);
     let id = random_id()?;
     let mut connection = quiche::connect(Some(SERVER_NAME), &id, local, job.address, &mut config)?;
-    let mut waiting = None;
+    let mut waiting = VecDeque::new();
     let (mut sent, mut over) = (0, false);
     let mut datagram = vec![0; MOST_BYTES];
     while !stop.load(Ordering::Relaxed) && !over {
@@ -212,7 +220,7 @@ fn send(job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     let evidence = format!("quiche's log of its recovery: {line}");
     report_sender(&controller, &evidence, sent);
     let _ = connection.close(true, 0, b"");
-    waiting = None;
+    waiting.clear();
     flush(
         &mut connection,
         &mut waiting,

@@ -13,7 +13,7 @@ use pathcast_scheme::{
 };
 use serde_json::{Value, json};
 use str0m::bwe::{Bitrate, BweKind};
-use str0m::change::Fingerprint;
+use str0m::config::Fingerprint;
 use str0m::format::Codec;
 use str0m::ice::IceCreds;
 use str0m::media::{MediaKind, Pt};
@@ -87,7 +87,7 @@ impl<'a> End<'a> {
 
     /// What the other end must know of this one.
     fn introduction(&mut self) -> Value {
-        let mut api = self.rtc.direct_api();
+        let api = self.rtc.direct_api();
         let credentials = api.local_ice_credentials();
         let fingerprint = api.local_dtls_fingerprint();
         json!({
