@@ -287,7 +287,7 @@ def test_the_plan_of_twelve_is_of_schemes_at_hand():
         30,
     )
     assert set(twelve.schemes) <= set(of)
-    assert len({of[name].implementation for name in twelve.schemes}) >= 5
+    assert len({of[name].implementation for name in twelve.schemes}) == 8
     made = cases.cases(plan.resolve(twelve, World.EMULATOR))
     assert len(made) == 216
     assert cases.estimate_s(made, World.EMULATOR, 4.0, 1) == pytest.approx(216 * 34)
