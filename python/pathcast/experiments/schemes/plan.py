@@ -67,7 +67,7 @@ class Plan:
         """Read a plan.
 
         Args:
-            file: the file, or the name of a plan that comes with Pathcast: `short` or `twelve`.
+            file: the file, or the name of a plan that comes with Pathcast: `short`, `five` or `twelve`.
 
         Raises:
             PathcastError: it is not TOML, a key is missing, unknown or out of range, or a path is not there.
