@@ -42,7 +42,9 @@ def without_scheme(folder, toml):
 
 #: Files of tests that mostly wait, for runs in real time; one after another, beside those that compute.
 REAL_TIME = {
+    "test_benchmark_schemes_emulated",
     "test_captures",
+    "test_containment",
     "test_demo",
     "test_goodput",
     "test_handshake",
@@ -55,7 +57,9 @@ REAL_TIME = {
     "test_recovery",
     "test_rootless",
     "test_runs",
+    "test_scheme_flows",
     "test_shell",
+    "test_udp_worlds",
     "test_watch",
     "test_workloads",
     # names that it gives processes would stand in what others record of the kernel

@@ -17,7 +17,7 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 #: The commands that need each extra.
 USES = {
-    "probing": "attainable-rate, benchmark attainable-rate",
+    "probing": "attainable-rate, benchmark attainable-rate, benchmark schemes, benchmark pantheon, schemes check",
     "cluster": "sweep --cluster, evaluate suite --cluster, curves",
     "pages": "benchmark pages --protocol h3",
     "learning": "configure evaluate",

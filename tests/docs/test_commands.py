@@ -44,6 +44,7 @@ LEFT_OUT = {
     r"cargo run .*--example emulate": "a build of its own; tests/parity runs the same",
     r"pathcast agent|configure space|examples/cdn/run": "root, a manager and minutes; tests/agent runs the same",
     r"^pathcast manager|127\.0\.0\.1:8090": "a program of its own; crates/manager/tests runs the same requests",
+    r"schemes (build|add|check go-reno)": "compilers and minutes; tests/schemes runs the same",
     r"tcpdump": "until Ctrl-C; a capture that is there already is converted",
 }
 
@@ -107,7 +108,7 @@ sys.exit(count != 1_000_000)
 
 #: A file that a page has the reader save.
 SAVED = r"Save this as `(\S+)`.*?^```\w+\n(.*?)^```"
-ON_THE_KERNEL = r"pathcast (emulate|shell|live|watch)|--world (live|emulator)"
+ON_THE_KERNEL = r"pathcast (emulate|shell|live|watch|schemes check)|--world (live|emulator)"
 
 
 def lines_of(page):

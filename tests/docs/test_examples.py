@@ -9,6 +9,7 @@ import pytest
 
 import pathcast
 from conftest import ROOT, run
+from pathcast.experiments.schemes.plan import Plan
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -30,11 +31,13 @@ def test_python_examples_run(block, monkeypatch):
 
 
 @pytest.mark.parametrize("block", blocks("toml"))
-def test_files_in_the_docs_are_paths_scenarios_or_pages(block, tmp_path):
+def test_files_in_the_docs_are_what_they_say(block, tmp_path):
     file = tmp_path / "example.toml"
     file.write_text(block)
     if "[[resources]]" in block:
         pathcast.Page.load(file)
+    elif "schemes = [" in block:
+        Plan.load(file)
     else:
         pathcast.scenario.load(file)
 

@@ -18,6 +18,10 @@ PAGES = {
          "--rate", "2 Mbit/s", "--rate", "5 Mbit/s", "-o", "rate"],
         "rate/report.html",
     ),
+    "schemes": (
+        ["benchmark", "schemes", "short", "--world", "simulator", "-o", "schemes"],
+        "schemes/report.html",
+    ),
     "what if": (["what-if", "trace.parquet", "--flows", "1", "--flows", "2", "-o", "what-if.html"], "what-if.html"),
     "diagnosis": (["diagnose", "trace.parquet", "--advise", "-o", "diagnosis.html"], "diagnosis.html"),
 }  # fmt: skip

@@ -54,6 +54,7 @@ pub use addresses::Ip;
 pub use capabilities::{Capabilities, capabilities, may_make_namespaces};
 pub use error::EmulatorError;
 pub use options::Options;
+pub use pathcast_kernel_schemes::Schemes;
 pub use pathcast_netns::{DeviceKind, enter_user_namespace, in_user_namespace};
 pub use run::{emulate, emulate_watched};
 pub use shell::{Crossed, ShellOptions, ShellReport, shell};

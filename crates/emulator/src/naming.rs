@@ -1,6 +1,7 @@
 //! Which flow a packet is of, and its place in it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
 
 use pathcast_netns::PayloadCount;
 use pathcast_path::End;
@@ -45,6 +46,19 @@ impl Naming {
             sequences: BTreeMap::new(),
             sealed: BTreeMap::new(),
         }
+    }
+
+    /// The flows that were numbered as they came, as JSON: near address and port, far address and port, and
+    /// the protocol's number (6: TCP, 17: UDP), in the order of their numbers.
+    pub(crate) fn conversations(&self) -> String {
+        let mut seen: Vec<_> = self.seen.iter().collect();
+        seen.sort_by_key(|(_, number)| **number);
+        let one = |((addresses, near, far, protocol), _): &(&Conversation, &u32)| {
+            let here = Ipv4Addr::from_bits((addresses >> 32) as u32);
+            let there = Ipv4Addr::from_bits(*addresses as u32);
+            format!("[\"{here}\",{near},\"{there}\",{far},{protocol}]")
+        };
+        format!("[{}]", seen.iter().map(one).collect::<Vec<_>>().join(","))
     }
 
     pub(crate) fn record(&mut self, entry: &Entry, began_ns: u64) -> Option<PacketRecord> {
@@ -156,6 +170,27 @@ pub(crate) mod tests {
         assert_eq!(number(66, Event::Sent), Some((3, 2)));
         // what never entered
         assert_eq!(number(44, Event::DroppedByLoss), None);
+    }
+
+    #[test]
+    fn conversations_are_listed_in_the_order_in_which_they_came() {
+        let mut naming = Naming::new(Flows::AsTheyCome);
+        for (here, near, protocol) in [(0xC612_0002_u64, 900, 17), (0xC612_0001, 800, 6)] {
+            let addresses = here << 32 | 0xC612_0009;
+            let conversation = (addresses, near, 5000, protocol);
+            let first = entry(0, 20, 10, Event::Sent);
+            naming.record(
+                &Entry {
+                    conversation,
+                    ..first
+                },
+                5,
+            );
+        }
+        assert_eq!(
+            naming.conversations(),
+            r#"[["198.18.0.2",900,"198.18.0.9",5000,17],["198.18.0.1",800,"198.18.0.9",5000,6]]"#
+        );
     }
 
     #[test]

@@ -365,6 +365,11 @@ impl<'a, 'f> Rows<'a, 'f> {
             push(entry, record, self.rows);
         }
     }
+
+    /// See [`Naming::conversations`].
+    pub(crate) fn conversations(&self) -> String {
+        self.naming.conversations()
+    }
 }
 
 fn push(entry: &Entry, record: PacketRecord, rows: &mut TableWriter<'_, PacketRecord>) {

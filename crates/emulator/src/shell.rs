@@ -462,7 +462,7 @@ fn write(
                 let mut downlink = downlink.map(|file| mm_log(file, "downlink", &back));
                 let mut table = packets.map(TableWriter::<PacketRecord>::new).transpose()?;
                 let mut rows = table.as_mut().map(|table| Rows::new(began_ns, table));
-                let metadata = loop {
+                let mut metadata = loop {
                     match messages.recv() {
                         Ok(Message::Entries(entries)) => {
                             for entry in &entries {
@@ -483,6 +483,15 @@ fn write(
                         Err(_) => return Err("the run was stopped".into()),
                     }
                 };
+                let conversations = rows.as_ref().map(Rows::conversations);
+                let known = [
+                    ("began_ns", Some(began_ns.to_string())),
+                    ("conversations", conversations),
+                ];
+                for (name, value) in known {
+                    let environment = &mut metadata.environment;
+                    value.map(|value| environment.insert(name.into(), value));
+                }
                 let ended_ns = monotonic_ns();
                 for log in [uplink, downlink].into_iter().flatten() {
                     log.finish(ended_ns)?;

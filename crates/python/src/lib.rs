@@ -86,7 +86,7 @@ mod _internal {
     #[pymodule_export]
     use crate::service::serve_decisions;
     #[pymodule_export]
-    use crate::shell::run_shell;
+    use crate::shell::{KernelScheme, run_shell};
     #[pymodule_export]
     use crate::short_flow::estimate_short_flow;
     #[pymodule_export]

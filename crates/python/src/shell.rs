@@ -8,7 +8,7 @@ mod linux {
     use std::path::PathBuf;
     use std::sync::Mutex;
 
-    use pathcast_emulator::{Crossed, ShellOptions};
+    use pathcast_emulator::{Crossed, Schemes, ShellOptions};
 
     use super::*;
     use crate::errors::EmulatorError;
@@ -91,6 +91,35 @@ mod linux {
         });
         Ok(report.to_string())
     }
+
+    /// A congestion control of TCP that the kernel has for as long as this lives, wherever it is from.
+    #[pyclass(unsendable, module = "pathcast._internal")]
+    pub struct KernelScheme {
+        schemes: Schemes,
+        name: String,
+    }
+
+    #[pymethods]
+    impl KernelScheme {
+        #[new]
+        fn new(name: String) -> PyResult<Self> {
+            let provided = Schemes::provide([name.as_str()]);
+            let schemes = provided.map_err(|error| EmulatorError::new_err(error.to_string()))?;
+            Ok(Self { schemes, name })
+        }
+
+        /// What the kernel calls it.
+        #[getter]
+        fn kernel_name(&self) -> &str {
+            self.schemes.kernel_name(&self.name)
+        }
+
+        /// Whether its code is Pathcast's own, loaded as BPF.
+        #[getter]
+        fn by_bpf(&self) -> bool {
+            self.schemes.by_bpf().count() > 0
+        }
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -104,6 +133,20 @@ mod linux {
     pub fn run_shell(_args: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<String> {
         Err(EmulatorError::new_err("a shell inside a path needs Linux"))
     }
+
+    /// Refuses, as there.
+    #[pyclass(module = "pathcast._internal")]
+    pub struct KernelScheme;
+
+    #[pymethods]
+    impl KernelScheme {
+        #[new]
+        fn new(_name: String) -> PyResult<Self> {
+            Err(EmulatorError::new_err(
+                "congestion controls of a kernel need Linux",
+            ))
+        }
+    }
 }
 
-pub use linux::run_shell;
+pub use linux::{KernelScheme, run_shell};

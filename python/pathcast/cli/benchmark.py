@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from pathcast.attainable_rate import EmulatedProber, Options, SimulatedProber
+from pathcast.cli import benchmark_schemes
 from pathcast.cli.attainable_rate import parse_rate
 from pathcast.cli.console import INTERRUPTED, err, out, print_json, progress_bar, styled
 from pathcast.cli.options import Json, Seed
@@ -24,7 +25,11 @@ app = typer.Typer(help="Compare whole configurations.", no_args_is_help=True)
 
 @app.callback()
 def main() -> None:
-    """Compare estimators over many configurations."""
+    """Compare estimators and schemes over many configurations."""
+
+
+app.command(name="schemes")(benchmark_schemes.schemes)
+app.command(name="pantheon")(benchmark_schemes.pantheon)
 
 
 @app.command(name="attainable-rate")

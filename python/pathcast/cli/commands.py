@@ -97,6 +97,13 @@ COMMANDS: dict[str, Command] = {
         "Run a shell or a command behind an emulated path (Linux; without root: --outside).",
         "path.toml -- ip address",
     ),
+    "schemes": Command(
+        "schemes",
+        "app",
+        RUN,
+        "Run real implementations of congestion control: list them, check that they work, add your own.",
+        None,
+    ),
     "sweep": Command(
         "sweep",
         "sweep",
@@ -279,7 +286,11 @@ COMMANDS: dict[str, Command] = {
         "--count 5 -o limits",
     ),
     "benchmark": Command(
-        "benchmark", "app", COMPARE, "Compare estimators over many configurations.", None
+        "benchmark",
+        "app",
+        COMPARE,
+        "Compare estimators and schemes over many configurations.",
+        None,
     ),
     "configure": Command(
         "configure",

@@ -1,0 +1,82 @@
+"""Our controllers over UDP on an emulated path, and the same in the simulator: goodput and 95th-percentile delay."""
+
+import os
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import pathcast
+from conftest import ROOT, run, until_valid
+
+PATH = "rate = '50 Mbit/s'\ndelay = '10 ms'\nqueue = '2 BDP'\n"
+DURATION_S = 8.0
+#: Relative difference allowed in goodput.
+RATE_TOLERANCE = 0.05
+#: Of the 95th percentile of one-way delays: relative, and in milliseconds beside that. A userspace sender at normal
+#: priority wakes late now and then, and then sends a burst.
+DELAY_TOLERANCE, DELAY_BESIDE_MS = 0.10, 2.0
+#: A data packet is larger; acknowledgments and handshakes are smaller.
+DATA_BYTES = 200
+
+
+def program():
+    """`pathcast-udp`: PATHCAST_UDP, or the newest that Cargo has built."""
+    if given := os.environ.get("PATHCAST_UDP"):
+        return given
+    built = [ROOT / "target" / kind / "pathcast-udp" for kind in ("debug", "release")]
+    built = [one for one in built if one.exists()]
+    if not built:
+        pytest.skip("needs the program pathcast-udp: cargo build --release -p pathcast-udp")
+    return str(max(built, key=lambda one: one.stat().st_mtime))
+
+
+def measured(packets: Path):
+    """The rate of data at the far end in bit/s, the 95th percentile of its delay in ms, the share that was dropped."""
+    table = pq.read_table(packets)
+    data = table.filter((pc.field("direction") == 0) & (pc.field("size_bytes") > DATA_BYTES))
+    begin_s = pc.min(data["time_s"]).as_py()
+    arrived = data.filter((pc.field("event") == 1) & (pc.field("time_s") < begin_s + DURATION_S))
+    sent = data.filter(pc.field("event") == 0)
+    dropped = data.filter(pc.field("event") == 2)
+    return (
+        pc.sum(arrived["size_bytes"]).as_py() * 8 / DURATION_S,
+        1e3 * pc.quantile(arrived["one_way_delay_s"], 0.95)[0].as_py(),
+        dropped.num_rows / sent.num_rows,
+    )
+
+
+@pytest.mark.usefixtures("emulator")
+@pytest.mark.parametrize("scheme", ["copa", "ledbat", "fixed:200"])
+def test_goodput_and_delay_are_the_same_in_both(scheme, tmp_path):
+    udp = program()
+    path = tmp_path / "path.toml"
+    path.write_text(PATH)
+    inside = f"exec timeout -s TERM {DURATION_S} {udp} send $PATHCAST_BASE:9000 --scheme {scheme}"
+
+    def attempt():
+        packets, report = tmp_path / "real.parquet", tmp_path / "report.json"
+        done = run(
+            *("shell", path, "--packets", packets, "--report", report),
+            *("--outside", f"{udp} receive 0.0.0.0:9000", "--", "sh", "-c", inside),
+        )
+        assert done.returncode in (0, 124), done.stderr
+        why = [line for line in done.stderr.splitlines() if "cannot be trusted" in line]
+        return (None if why else measured(packets)), "; ".join(why)
+
+    simulated = tmp_path / "simulated.parquet"
+    pathcast.simulate(
+        pathcast.Path.parse(PATH), [scheme], duration_s=DURATION_S, packets_file=simulated
+    )
+    rate, delay_ms, dropped = measured(simulated)
+    real_rate, real_delay_ms, real_dropped = until_valid(attempt)
+    print(
+        f"{scheme}: {real_rate / 1e6:.2f} Mbit/s, {real_delay_ms:.2f} ms, {real_dropped:.4f} dropped; "
+        f"simulated {rate / 1e6:.2f} Mbit/s, {delay_ms:.2f} ms, {dropped:.4f} dropped"
+    )
+    assert real_rate == pytest.approx(rate, rel=RATE_TOLERANCE)
+    assert real_delay_ms == pytest.approx(
+        delay_ms, abs=DELAY_TOLERANCE * delay_ms + DELAY_BESIDE_MS
+    )
+    assert real_dropped == pytest.approx(dropped, rel=0.5, abs=0.002)
