@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use pathcast_control::{Configuration, Report, SIGNATURE_HEADER, Secret};
 use ureq::http::Uri;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::error::AgentError;
 use crate::settings::Settings;
+use crate::tls;
 
 /// Largest configuration: a million prefixes have about 40 MB.
 const MOST_BYTES: u64 = 128 << 20;
@@ -90,23 +90,8 @@ impl Manager {
     ) -> Result<Self, AgentError> {
         let url = check_url(url)?;
         let secret = read_secret(token_file)?;
-        let mut tls = TlsConfig::builder();
-        if let Some(file) = &settings.ca_file {
-            let at = |source| AgentError::File {
-                file: file.clone(),
-                source,
-            };
-            let text = fs::read(file).map_err(at)?;
-            let certificate = Certificate::from_pem(&text).map_err(|error| {
-                wrong(format!(
-                    "{}: {error}; expected a certificate in PEM",
-                    file.display()
-                ))
-            })?;
-            tls = tls.root_certs(RootCerts::new_with_certs(&[certificate]));
-        }
         let config = ureq::Agent::config_builder()
-            .tls_config(tls.build())
+            .tls_config(tls::config(settings)?)
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
