@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use pathcast_control::{Configuration, Report, SIGNATURE_HEADER, Secret};
+use pathcast_control::delta::CONTENT_TYPE;
+use pathcast_control::{Configuration, Delta, Report, SIGNATURE_HEADER, Secret, Tracked};
 use ureq::http::Uri;
 
 use crate::error::AgentError;
@@ -109,7 +110,8 @@ impl Manager {
         format!("Bearer {}", self.secret.reveal())
     }
 
-    /// The newest configuration and its text, if it is another than version `have`; waits up to `wait` for one.
+    /// The newest configuration and its text, if it is another than version `have`; waits up to `wait` for one. With a
+    /// `base` of that version the manager may send what changed alone.
     ///
     /// # Errors
     /// [`AgentError::Manager`] if there is no answer, or a refusal. [`AgentError::Configuration`] if the manager's
@@ -117,14 +119,19 @@ impl Manager {
     pub(crate) fn configuration(
         &self,
         have: u64,
+        base: Option<&Tracked>,
         wait: Duration,
-    ) -> Result<Option<(Configuration, String)>, AgentError> {
-        let url = format!(
+    ) -> Result<Option<(Tracked, String)>, AgentError> {
+        let base = base.filter(|base| base.configuration().version == have);
+        let mut url = format!(
             "{}/v1/configuration?agent={}&have={have}&wait={}",
             self.url,
             self.name,
             wait.as_secs()
         );
+        if let Some(base) = base {
+            url += &format!("&digest={}", base.digest());
+        }
         let failed = |error: ureq::Error| AgentError::Manager(format!("{}: {error}", self.url));
         let request = self
             .client
@@ -140,11 +147,13 @@ impl Manager {
         if status == 304 {
             return Ok(None);
         }
-        let header = response.headers().get(SIGNATURE_HEADER);
-        let signature = header
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or("")
-            .to_string();
+        let header = |name: &str| {
+            let value = response.headers().get(name);
+            let text = value.and_then(|value| value.to_str().ok());
+            text.unwrap_or("").to_string()
+        };
+        let signature = header(SIGNATURE_HEADER);
+        let is_delta = header("content-type") == CONTENT_TYPE;
         let body = response
             .body_mut()
             .with_config()
@@ -155,10 +164,17 @@ impl Manager {
             return Err(self.refusal(status, &body));
         }
         self.secret.verify(&body, &signature)?;
+        if let (true, Some(base)) = (is_delta, base) {
+            let found = base.changed_by(Delta::read(&body)?)?;
+            let text = found.configuration().to_json();
+            let text =
+                String::from_utf8(text).map_err(|error| AgentError::Manager(error.to_string()))?;
+            return Ok(Some((found, text)));
+        }
         let configuration = Configuration::read(&body)?;
         let text =
             String::from_utf8(body).map_err(|error| AgentError::Manager(error.to_string()))?;
-        Ok(Some((configuration, text)))
+        Ok(Some((Tracked::of(configuration), text)))
     }
 
     /// Sends a report.
