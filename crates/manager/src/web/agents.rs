@@ -9,11 +9,11 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use pathcast_control::delta::CONTENT_TYPE as DELTA;
-use pathcast_control::{Refusal, Report, SIGNATURE_HEADER, Secret};
-use pathcast_web::{problem, whole};
+use pathcast_control::{Refusal, Report, Secret};
+use pathcast_web::{problem, text, whole};
 use serde::Deserialize;
 
-use super::{Context, Web, answer, either, text};
+use super::{Context, Web, answer, either};
 
 /// Longest that a request for a newer configuration waits, seconds.
 const LONGEST_S: f64 = 30.0;
@@ -21,7 +21,7 @@ const LONGEST_S: f64 = 30.0;
 impl Web {
     /// The agent that asks, by its own secret.
     fn agent(&self, headers: &HeaderMap) -> Result<(String, Secret), Response> {
-        let known = text(headers, header::AUTHORIZATION.as_str());
+        let known = text(headers, header::AUTHORIZATION);
         let known = known.and_then(|header| self.shared.desk().agent_of(header));
         known.ok_or_else(|| self.unauthorized())
     }
@@ -35,7 +35,8 @@ pub async fn report(State(web): Context, headers: HeaderMap, body: Body) -> Resp
 async fn take(web: &Web, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
     let (name, secret) = web.agent(headers)?;
     let bytes = whole(body, &web.config.limits).await?;
-    let signature = text(headers, SIGNATURE_HEADER).unwrap_or_default();
+    let signature =
+        text(headers, HeaderName::from_static("pathcast-signature")).unwrap_or_default();
     if let Err(error) = secret.verify(&bytes, signature) {
         web.metrics.refuse("signature");
         return Err(problem(StatusCode::UNAUTHORIZED, &error.to_string()));
