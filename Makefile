@@ -7,7 +7,7 @@ RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 
 
 # the feature bpf is on where its tools are or can be installed, looked up when first needed; make BPF= is without
 BPF = $(eval BPF := $(shell scripts/system-packages bpf >&2 && echo bpf))$(BPF)
-FEATURES = $(addprefix --features pathcast-python/,$(BPF))
+FEATURES = $(foreach crate,python agent,$(addprefix --features pathcast-$(crate)/,$(BPF)))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-full build lint format test-rust test-python real-files fuzz bench wheel docs picture lock clean

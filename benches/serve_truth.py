@@ -47,10 +47,12 @@ def path_of(seed):
     rate = 1e6 * 50 ** draw.random()
     spread, memory_s = draw.uniform(0.1, 0.5), 2 * 15 ** draw.random()
     loss = draw.choice([0, 0, 10 ** draw.uniform(-4, -2.5)])
+    delay_ms, bdps = draw.uniform(5, 60), draw.uniform(0.5, 2)
+    queue_packets = max(4, round(bdps * rate * 2e-3 * delay_ms / 8 / 1500))
     return (
         f"rate = {{ kind = 'wandering', rate = '{rate:.0f} bit/s', spread = {spread:.3f}, "
-        f"correlation = '{memory_s:.2f} s' }}\ndelay = '{draw.uniform(5, 60):.1f} ms'\n"
-        f"queue = '{draw.uniform(0.5, 2):.2f} BDP'\n" + (f"loss = {loss:.6f}\n" if loss else "")
+        f"correlation = '{memory_s:.2f} s' }}\ndelay = '{delay_ms:.1f} ms'\nqueue = '{queue_packets} packets'\n"
+        + (f"loss = {loss:.6f}\n" if loss else "")
     )
 
 

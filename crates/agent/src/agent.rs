@@ -62,11 +62,12 @@ pub(crate) fn lock(settings: &Settings) -> Result<File, AgentError> {
 /// What a dry run prints: all that the manager's configuration of now would change.
 pub(crate) fn dry_run(manager: &Manager, settings: Settings) -> Result<(), AgentError> {
     let hands = Hands { dry: true };
-    let newest = manager.configuration(0, Duration::ZERO)?;
+    let newest = manager.configuration(0, None, Duration::ZERO)?;
     let Some((configuration, text)) = newest else {
         println!("# the manager has no configuration yet: nothing would be changed");
         return Ok(());
     };
+    let configuration = configuration.into_configuration();
     println!("# version {} of the configuration", configuration.version);
     Applier::new(settings, hands)?.apply(&configuration, &text)
 }
@@ -126,15 +127,27 @@ type Fetched = Result<(Configuration, String), AgentError>;
 /// Asks for configurations until the process ends.
 fn fetch(manager: &Manager, newest: &AtomicU64, offer: &SyncSender<Fetched>) {
     let mut pause = FIRST_PAUSE;
+    // the last one that came: the manager may send what changed since
+    let mut base = None;
     loop {
         let have = newest.load(Ordering::Acquire);
-        let fetched = match manager.configuration(have, WAIT) {
+        let fetched = match manager.configuration(have, base.as_ref(), WAIT) {
             Ok(None) => {
                 pause = FIRST_PAUSE;
                 continue;
             }
-            Ok(Some(found)) => Ok(found),
-            Err(error) => Err(error),
+            Ok(Some((tracked, text))) => {
+                let found = tracked.configuration().clone();
+                base = Some(tracked);
+                Ok((found, text))
+            }
+            Err(error) => {
+                // what changed did not fit: the whole comes next
+                if matches!(error, AgentError::Configuration(_)) {
+                    base = None;
+                }
+                Err(error)
+            }
         };
         let failed = fetched.is_err();
         let version = fetched

@@ -25,6 +25,7 @@ mod record;
 mod settings;
 mod sock_ops;
 mod space;
+mod tls;
 
 pub use command::{HELP, command};
 pub use error::AgentError;

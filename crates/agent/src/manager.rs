@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use pathcast_control::{Configuration, Report, SIGNATURE_HEADER, Secret};
+use pathcast_control::delta::CONTENT_TYPE;
+use pathcast_control::{Configuration, Delta, Report, SIGNATURE_HEADER, Secret, Tracked};
 use ureq::http::Uri;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::error::AgentError;
 use crate::settings::Settings;
+use crate::tls;
 
 /// Largest configuration: a million prefixes have about 40 MB.
 const MOST_BYTES: u64 = 128 << 20;
@@ -90,23 +91,8 @@ impl Manager {
     ) -> Result<Self, AgentError> {
         let url = check_url(url)?;
         let secret = read_secret(token_file)?;
-        let mut tls = TlsConfig::builder();
-        if let Some(file) = &settings.ca_file {
-            let at = |source| AgentError::File {
-                file: file.clone(),
-                source,
-            };
-            let text = fs::read(file).map_err(at)?;
-            let certificate = Certificate::from_pem(&text).map_err(|error| {
-                wrong(format!(
-                    "{}: {error}; expected a certificate in PEM",
-                    file.display()
-                ))
-            })?;
-            tls = tls.root_certs(RootCerts::new_with_certs(&[certificate]));
-        }
         let config = ureq::Agent::config_builder()
-            .tls_config(tls.build())
+            .tls_config(tls::config(settings)?)
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
@@ -124,7 +110,8 @@ impl Manager {
         format!("Bearer {}", self.secret.reveal())
     }
 
-    /// The newest configuration and its text, if it is another than version `have`; waits up to `wait` for one.
+    /// The newest configuration and its text, if it is another than version `have`; waits up to `wait` for one. With a
+    /// `base` of that version the manager may send what changed alone.
     ///
     /// # Errors
     /// [`AgentError::Manager`] if there is no answer, or a refusal. [`AgentError::Configuration`] if the manager's
@@ -132,14 +119,19 @@ impl Manager {
     pub(crate) fn configuration(
         &self,
         have: u64,
+        base: Option<&Tracked>,
         wait: Duration,
-    ) -> Result<Option<(Configuration, String)>, AgentError> {
-        let url = format!(
+    ) -> Result<Option<(Tracked, String)>, AgentError> {
+        let base = base.filter(|base| base.configuration().version == have);
+        let mut url = format!(
             "{}/v1/configuration?agent={}&have={have}&wait={}",
             self.url,
             self.name,
             wait.as_secs()
         );
+        if let Some(base) = base {
+            url += &format!("&digest={}", base.digest());
+        }
         let failed = |error: ureq::Error| AgentError::Manager(format!("{}: {error}", self.url));
         let request = self
             .client
@@ -155,11 +147,13 @@ impl Manager {
         if status == 304 {
             return Ok(None);
         }
-        let header = response.headers().get(SIGNATURE_HEADER);
-        let signature = header
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or("")
-            .to_string();
+        let header = |name: &str| {
+            let value = response.headers().get(name);
+            let text = value.and_then(|value| value.to_str().ok());
+            text.unwrap_or("").to_string()
+        };
+        let signature = header(SIGNATURE_HEADER);
+        let is_delta = header("content-type") == CONTENT_TYPE;
         let body = response
             .body_mut()
             .with_config()
@@ -170,10 +164,17 @@ impl Manager {
             return Err(self.refusal(status, &body));
         }
         self.secret.verify(&body, &signature)?;
+        if let (true, Some(base)) = (is_delta, base) {
+            let found = base.changed_by(Delta::read(&body)?)?;
+            let text = found.configuration().to_json();
+            let text =
+                String::from_utf8(text).map_err(|error| AgentError::Manager(error.to_string()))?;
+            return Ok(Some((found, text)));
+        }
         let configuration = Configuration::read(&body)?;
         let text =
             String::from_utf8(body).map_err(|error| AgentError::Manager(error.to_string()))?;
-        Ok(Some((configuration, text)))
+        Ok(Some((Tracked::of(configuration), text)))
     }
 
     /// Sends a report.

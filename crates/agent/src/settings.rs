@@ -52,8 +52,12 @@ pub struct Settings {
     pub table: u32,
     /// Priority of our routing rules. Default: 32000, just before the main table's 32766.
     pub rule: u32,
-    /// File of the certificates (PEM) that the manager's is checked with; default: Mozilla's.
+    /// File of the authorities' certificates (PEM) that sign the manager's; default: Mozilla's.
     pub ca_file: Option<PathBuf>,
+    /// The agent's own certificate chain (PEM), if the manager asks for one (mTLS); default: none.
+    pub certificate: Option<PathBuf>,
+    /// Its private key (PEM).
+    pub key: Option<PathBuf>,
     /// Pools of servers that a router chooses from.
     #[serde(rename = "pool")]
     pub pools: Vec<Pool>,
@@ -79,6 +83,8 @@ impl Default for Settings {
             table: 5201,
             rule: 32_000,
             ca_file: None,
+            certificate: None,
+            key: None,
             pools: Vec::new(),
             haproxy: None,
             forward: None,
@@ -180,6 +186,9 @@ impl Settings {
         }
         if self.connections == Connections::SockOps && self.cgroup.is_none() {
             return Err("connections is sock_ops, expected cgroup beside it".into());
+        }
+        if self.certificate.is_some() != self.key.is_some() {
+            return Err("certificate and key go together, one is missing".into());
         }
         if self.haproxy.is_some() && self.forward.is_some() {
             return Err("got haproxy and forward, expected one router".into());

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 use pathcast_control::{
-    Applied, Completions, Fleet, Model, Prefix, PrefixReport, Report, Settings,
+    Applied, Completions, Delta, Fleet, Model, Prefix, PrefixReport, Report, Settings, Tracked,
 };
 
 const MODEL: &str = r#"{"format":1,"templates":[{"name":"lossy","knobs":{"congestion_control":"bbr"}}],
@@ -26,6 +26,12 @@ fn memory_mb() -> f64 {
         .and_then(|text| text.parse().ok())
         .unwrap_or(f64::NAN);
     pages * 4096.0 / 1e6
+}
+
+/// Processor time of this thread, seconds.
+fn busy_s() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as f64 + 1e-9 * now.tv_nsec as f64
 }
 
 fn random(state: &mut u64) -> u64 {
@@ -78,6 +84,38 @@ fn report(numbers: &[usize], sequence: u64, fleet: &Fleet) -> Report {
 
 fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * q) as usize]
+}
+
+/// What is sent if all prefixes are placed, as a whole and for a hundred changes; and what that takes.
+fn changes(fleet: &Fleet, count: usize) -> String {
+    let mut configuration = fleet.configuration();
+    let name = |text: &str| text.parse::<pathcast_control::Name>().unwrap();
+    configuration.prefixes = (0..count)
+        .map(|number| (prefix(number), name("lossy")))
+        .collect();
+    let base = configuration.version;
+    let templates = configuration.templates.clone();
+    let agent = Tracked::of(configuration);
+    let mut manager = agent.clone();
+    let changed: Vec<Prefix> = (0..100)
+        .map(|number| prefix(number * count / 100))
+        .collect();
+    let begin = Instant::now();
+    for one in &changed {
+        manager.set(*one, Some(name("default")));
+    }
+    manager.go_on(base + 1, 1, &templates);
+    let text = manager.delta(base, changed.iter().copied()).to_json();
+    let made_us = begin.elapsed().as_secs_f64() * 1e6;
+    let begin = Instant::now();
+    let after = agent.changed_by(Delta::read(&text).unwrap()).unwrap();
+    let applied_ms = begin.elapsed().as_secs_f64() * 1e3;
+    assert_eq!(after.configuration(), manager.configuration());
+    format!(
+        "\"hundred_changes\":{{\"whole_bytes\":{},\"bytes\":{},\"make_us\":{made_us:.0},\"apply_ms\":{applied_ms:.0}}}",
+        manager.configuration().to_json().len(),
+        text.len(),
+    )
 }
 
 fn main() {
@@ -142,28 +180,37 @@ fn main() {
         .collect();
     lookups_ns.sort_by(f64::total_cmp);
 
-    let mut updates_us: Vec<f64> = (0..100_000)
+    // by the clock, and by the processor's time of this thread: other programs lengthen the first alone
+    let (mut updates_us, mut busy_us): (Vec<f64>, Vec<f64>) = (0..100_000)
         .map(|_| {
             let number = usize::try_from(random(&mut state)).unwrap() % count;
             sequence += 1;
             let report = report(&[number], sequence, &fleet);
-            let begin = Instant::now();
+            let (begin, busy) = (Instant::now(), busy_s());
             fleet.report(&report, 8000);
-            begin.elapsed().as_secs_f64() * 1e6
+            let busy_us = (busy_s() - busy) * 1e6;
+            (begin.elapsed().as_secs_f64() * 1e6, busy_us)
         })
-        .collect();
+        .unzip();
     updates_us.sort_by(f64::total_cmp);
+    busy_us.sort_by(f64::total_cmp);
+    // what the manager sends from
+    let filled_now_mb = memory_mb();
     let begin = Instant::now();
     let configuration = fleet.configuration();
     let copied_ms = begin.elapsed().as_secs_f64() * 1e3;
+    let (copy_mb, placed) = (memory_mb() - filled_now_mb, configuration.prefixes.len());
     let begin = Instant::now();
     let bytes = configuration.to_json();
     let written_ms = begin.elapsed().as_secs_f64() * 1e3;
+    let megabytes = bytes.len() as f64 / 1e6;
+    drop((configuration, bytes));
+    let sent = changes(&fleet, count);
     println!(
         "{{\"prefixes\":{},\"placed\":{},\"reports_per_s\":{:.0},\"memory_mb\":{:.0},\"lookup_ns\":{{\"p50\":{:.0},\"p99\":{:.0}}},\"update_us\":{{\"p50\":{:.2},\
-         \"p99\":{:.2},\"max\":{:.0}}},\"configuration\":{{\"mb\":{:.1},\"copy_ms\":{:.0},\"write_ms\":{:.0}}}}}",
+         \"p99\":{:.2},\"max\":{:.0},\"busy_max\":{:.0}}},\"configuration\":{{\"mb\":{:.1},\"copy_ms\":{:.0},\"write_ms\":{:.0}}},\"copy_mb\":{copy_mb:.0},{sent}}}",
         fleet.len(),
-        configuration.prefixes.len(),
+        placed,
         7.0 * count as f64 / filled_s,
         filled_mb,
         quantile(&lookups_ns, 0.5),
@@ -171,7 +218,8 @@ fn main() {
         quantile(&updates_us, 0.5),
         quantile(&updates_us, 0.99),
         quantile(&updates_us, 1.0),
-        bytes.len() as f64 / 1e6,
+        quantile(&busy_us, 1.0),
+        megabytes,
         copied_ms,
         written_ms,
     );

@@ -4,6 +4,7 @@
 //! | to do | call |
 //! |---|---|
 //! | read or write what the manager sends to agents | [`Configuration::read`], [`Configuration::to_json`] |
+//! | send or apply what changed alone | [`Tracked::delta`], [`Tracked::changed_by`] |
 //! | read or write what an agent reports | [`Report::read`], [`Report::to_json`] |
 //! | read or write what the learner makes | [`Model::read`], [`Model::to_json`] |
 //! | place prefixes, try templates, roll back | [`Fleet::report`], [`Fleet::step`] |
@@ -16,6 +17,7 @@
 pub mod agents;
 pub mod cluster;
 pub mod configuration;
+pub mod delta;
 pub mod error;
 pub mod fleet;
 pub mod guard;
@@ -34,6 +36,7 @@ pub mod trial;
 
 pub use agents::{Agent, Refusal};
 pub use configuration::Configuration;
+pub use delta::{Delta, Tracked};
 pub use error::{ControlError, FORMAT};
 pub use fleet::{Entry, Fleet, Head, Mode, OperateError};
 pub use history::{Cause, Change, Version};

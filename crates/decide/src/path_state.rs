@@ -12,6 +12,12 @@ pub const LEVELS: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 /// Assumed of a path whose round-trip time is not known, seconds.
 const ASSUMED_RTT_S: f64 = 0.1;
 
+/// Where a flow did not fill its queue, the link may carry this many times its rate.
+const LINK_FACTOR: f64 = 4.0;
+/// A flow fills its queue if its median round-trip time is longer than the least by the second part, and leaves it empty if
+/// by the first.
+const FILLED: [f64; 2] = [0.05, 0.2];
+
 /// Quantiles at [`LEVELS`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quantiles {
@@ -212,6 +218,18 @@ impl PathState {
     pub fn rtt_or_assumed(&mut self) -> f64 {
         self.basis.assumed_rtt = self.rtt_s.is_none();
         *self.rtt_s.get_or_insert(ASSUMED_RTT_S)
+    }
+
+    /// How many times the measured rate the link may carry: 1 if the flows that were measured filled its queue, which shows
+    /// in their round-trip times, and up to 4 if losses or senders limited them.
+    pub fn headroom(&self) -> f64 {
+        let (None, Some(median), Some(least)) = (self.basis.group, self.rtt_s, self.least_rtt_s)
+        else {
+            return 1.0;
+        };
+        let queued = median / least.max(1e-6) - 1.0;
+        let filled = ((queued - FILLED[0]) / (FILLED[1] - FILLED[0])).clamp(0.0, 1.0);
+        LINK_FACTOR.powf(1.0 - filled)
     }
 
     /// The curve of a path of which only the loss rate is known.

@@ -1,7 +1,7 @@
 //! Writes what changed, again and again, and then lets agents see it: what an agent gets is in the database.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pathcast_control::Configuration;
@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::desk::Shared;
 use crate::metrics::Metrics;
+use crate::publisher::{Body, Publisher};
 use crate::store::{Store, WriteError};
 
 /// Changes of this time are written together.
@@ -19,46 +20,44 @@ const STEP: Duration = Duration::from_secs(1);
 /// Pause after the database failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A configuration that is in the database.
-#[derive(Debug, Clone)]
-pub struct Published {
-    /// Its version.
-    pub version: u64,
-    /// The configuration as it is sent.
-    pub body: Arc<[u8]>,
-}
-
-impl Published {
-    /// A configuration as it is sent.
-    pub fn of(configuration: &Configuration) -> Self {
-        Self {
-            version: configuration.version,
-            body: configuration.to_json().into(),
-        }
-    }
-}
-
 /// What the keeper shares with requests.
 pub struct Keeper {
     /// Called when something changed.
     pub changed: Notify,
     /// Number of the last batch that is written.
     pub written: watch::Sender<u64>,
-    /// The configuration in force.
-    pub published: watch::Sender<Published>,
+    /// Version of the configuration in force.
+    pub published: watch::Sender<u64>,
+    publisher: Mutex<Publisher>,
     /// Whether the database fails.
     pub is_failing: AtomicBool,
 }
 
 impl Keeper {
     /// A keeper that has written nothing.
-    pub fn new(configuration: &Configuration) -> Self {
+    pub fn new(configuration: Configuration) -> Self {
         Self {
             changed: Notify::new(),
             written: watch::Sender::new(0),
-            published: watch::Sender::new(Published::of(configuration)),
+            published: watch::Sender::new(configuration.version),
+            publisher: Mutex::new(Publisher::new(configuration)),
             is_failing: AtomicBool::new(false),
         }
+    }
+
+    fn publisher<T>(&self, of: impl FnOnce(&mut Publisher) -> T) -> T {
+        // a large configuration takes long: other tasks of this thread go on elsewhere
+        tokio::task::block_in_place(|| {
+            of(&mut self
+                .publisher
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner))
+        })
+    }
+
+    /// What an agent gets that has a version, with its digest if it takes what changed alone.
+    pub fn body(&self, have: u64, digest: Option<&str>) -> Body {
+        self.publisher(|publisher| publisher.body(have, digest))
     }
 
     /// Waits until a batch is written; false if that takes longer than ten seconds.
@@ -90,13 +89,7 @@ impl Keeper {
             if !is_over {
                 tokio::time::sleep(GATHER).await;
             }
-            let (number, batch, published) = {
-                let mut desk = shared.desk();
-                let (number, batch) = desk.batch();
-                let published = batch.version.is_some().then(|| desk.fleet.configuration());
-                (number, batch, published)
-            };
-            let published = published.map(|configuration| Published::of(&configuration));
+            let (number, batch) = shared.desk().batch();
             loop {
                 let written = if batch.is_empty() {
                     Ok(())
@@ -145,8 +138,9 @@ impl Keeper {
                 ];
                 log("info", "a new version", &more);
             }
-            if let Some(published) = published {
-                self.published.send_replace(published);
+            if let (Some(version), Some(head)) = (&batch.version, &batch.head) {
+                self.publisher(|publisher| publisher.publish(version, &head.templates));
+                self.published.send_replace(version.version);
             }
             self.written.send_replace(number);
             if is_over {

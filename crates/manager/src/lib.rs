@@ -14,6 +14,7 @@ mod desk;
 mod error;
 mod keeper;
 mod metrics;
+mod publisher;
 mod serve;
 mod store;
 // a refusal is a response: it is made once and sent

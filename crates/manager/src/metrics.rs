@@ -13,6 +13,8 @@ pub struct Metrics {
     pub connections: Arc<Connections>,
     /// Reports taken.
     pub reports: AtomicU64,
+    /// Configurations sent, and their bytes: whole ones, and what changed alone.
+    sent: [[AtomicU64; 2]; 2],
     /// Writes that failed.
     pub failed: AtomicU64,
     /// Requests beyond the rate.
@@ -32,6 +34,13 @@ impl Metrics {
     pub fn version(&self, cause: &str) {
         let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         *versions.entry(cause.into()).or_default() += 1;
+    }
+
+    /// Counts a configuration that was sent.
+    pub fn send(&self, is_delta: bool, bytes: usize) {
+        let [count, sum] = &self.sent[usize::from(is_delta)];
+        count.fetch_add(1, Relaxed);
+        sum.fetch_add(bytes as u64, Relaxed);
     }
 
     /// All of it; `more` are gauges and counters that others keep.
@@ -57,7 +66,30 @@ impl Metrics {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
+        let sent = |which: usize| {
+            let of = |(kind, counts): (&str, &[AtomicU64; 2])| {
+                (
+                    format!("kind=\"{kind}\""),
+                    counts[which].load(Relaxed) as f64,
+                )
+            };
+            ["whole", "delta"]
+                .into_iter()
+                .zip(&self.sent)
+                .map(of)
+                .collect()
+        };
         let mut families = vec![
+            Family::counter(
+                "manager_configurations_total",
+                "Configurations sent: whole ones, and what changed alone.",
+                sent(0),
+            ),
+            Family::counter(
+                "manager_configuration_bytes_total",
+                "Bytes of configurations sent.",
+                sent(1),
+            ),
             Family::counter(
                 "manager_reports_total",
                 "Reports taken.",

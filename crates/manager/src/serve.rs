@@ -53,7 +53,7 @@ async fn run(
     let store = Arc::new(store.await?);
     let stored = store.load().await?;
     let desk = Desk::new(config.guardrails.clone(), stored);
-    let keeper = Arc::new(Keeper::new(&desk.fleet.configuration()));
+    let keeper = Arc::new(Keeper::new(desk.fleet.configuration()));
     let metrics = Arc::new(Metrics::default());
     let prefixes = desk.fleet.len();
     let shared = Arc::new(Shared::new(desk));

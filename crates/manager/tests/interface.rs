@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use common::{MODEL, Manager, QUICK, now_ms, sqlite};
-use pathcast_control::{Configuration, Secret};
+use pathcast_control::{Configuration, Delta, Secret, Tracked};
 
 fn started(folder: &std::path::Path) -> Manager {
     let config = folder.join("config.toml");
@@ -220,6 +220,55 @@ fn an_operator_pins_and_reverts_with_history() {
         manager.request("POST", "/v1/resume", elsewhere, b"").0,
         403,
         "of another site"
+    );
+}
+
+#[test]
+fn an_agent_that_says_what_it_has_gets_what_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let manager = started(folder.path());
+    assert_eq!(manager.json("PUT", "/v1/model", MODEL).0, 200);
+    let agent = manager.agent("edge");
+    let pin = |number: u8| {
+        let body = format!(r#"{{"prefix":"10.0.{number}.0/24","template":"lossy"}}"#);
+        assert_eq!(manager.json("POST", "/v1/pin", &body).0, 200);
+    };
+    (0..40).for_each(pin);
+    let whole = || Tracked::of(manager.configuration(&agent, u64::MAX, 0).unwrap());
+    let before = whole();
+    pin(200);
+    assert_eq!(
+        manager
+            .json("POST", "/v1/unpin", r#"{"prefix":"10.0.0.0/24"}"#)
+            .0,
+        200
+    );
+    let have = before.configuration().version;
+    let ask = |digest: &str| {
+        let path = format!("/v1/configuration?agent=edge&have={have}{digest}");
+        let (status, head, body) = manager.request("GET", &path, &agent.authorization(), b"");
+        assert_eq!(status, 200);
+        let signature = head
+            .lines()
+            .find_map(|line| line.strip_prefix("pathcast-signature: "));
+        agent.secret.verify(&body, signature.unwrap()).unwrap();
+        (head.contains("pathcast.delta"), body)
+    };
+    let (is_delta, body) = ask(&format!("&digest={}", before.digest()));
+    assert!(is_delta && body.len() < 600, "{}", body.len());
+    let after = before.changed_by(Delta::read(&body).unwrap()).unwrap();
+    assert_eq!(after.configuration(), whole().configuration());
+    // an agent of before asks without a digest; one that has drifted has another
+    for digest in ["", "&digest=00"] {
+        let (is_delta, body) = ask(digest);
+        assert!(!is_delta);
+        assert_eq!(&Configuration::read(&body).unwrap(), after.configuration());
+    }
+    let (_, _, metrics) = manager.request("GET", "/metrics", "", b"");
+    let metrics = String::from_utf8(metrics).unwrap();
+    assert!(
+        metrics.contains(r#"manager_configurations_total{kind="delta"} 1"#),
+        "{metrics}"
     );
 }
 

@@ -8,12 +8,12 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use pathcast_control::{Refusal, Report, SIGNATURE_HEADER, Secret};
-use pathcast_web::{problem, whole};
+use pathcast_control::delta::CONTENT_TYPE as DELTA;
+use pathcast_control::{Refusal, Report, Secret};
+use pathcast_web::{problem, text, whole};
 use serde::Deserialize;
 
-use super::{Context, Web, answer, either, text};
-use crate::keeper::Published;
+use super::{Context, Web, answer, either};
 
 /// Longest that a request for a newer configuration waits, seconds.
 const LONGEST_S: f64 = 30.0;
@@ -21,7 +21,7 @@ const LONGEST_S: f64 = 30.0;
 impl Web {
     /// The agent that asks, by its own secret.
     fn agent(&self, headers: &HeaderMap) -> Result<(String, Secret), Response> {
-        let known = text(headers, header::AUTHORIZATION.as_str());
+        let known = text(headers, header::AUTHORIZATION);
         let known = known.and_then(|header| self.shared.desk().agent_of(header));
         known.ok_or_else(|| self.unauthorized())
     }
@@ -35,7 +35,8 @@ pub async fn report(State(web): Context, headers: HeaderMap, body: Body) -> Resp
 async fn take(web: &Web, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
     let (name, secret) = web.agent(headers)?;
     let bytes = whole(body, &web.config.limits).await?;
-    let signature = text(headers, SIGNATURE_HEADER).unwrap_or_default();
+    let signature =
+        text(headers, HeaderName::from_static("pathcast-signature")).unwrap_or_default();
     if let Err(error) = secret.verify(&bytes, signature) {
         web.metrics.refuse("signature");
         return Err(problem(StatusCode::UNAUTHORIZED, &error.to_string()));
@@ -64,7 +65,7 @@ async fn take(web: &Web, headers: &HeaderMap, body: Body) -> Result<Response, Re
     };
     web.kept(batch).await?;
     web.metrics.reports.fetch_add(1, Relaxed);
-    let version = web.keeper.published.borrow().version;
+    let version = *web.keeper.published.borrow();
     Ok(answer(&serde_json::json!({ "version": version })))
 }
 
@@ -75,6 +76,8 @@ pub struct Asked {
     agent: String,
     #[serde(default)]
     have: u64,
+    /// Of the version that it has, if the agent takes what changed alone.
+    digest: Option<String>,
     #[serde(default)]
     wait: f64,
 }
@@ -106,24 +109,25 @@ async fn give(
     }
     let mut published = web.keeper.published.subscribe();
     let mut stopping = web.stopping.subscribe();
-    let is_other = |one: &Published| one.version != asked.have;
-    let found = tokio::select! {
-        found = published.wait_for(is_other) => found.ok().map(|one| one.clone()),
-        () = tokio::time::sleep(Duration::from_secs_f64(asked.wait)) => None,
-        _ = stopping.wait_for(|stop| *stop) => None,
-    };
-    let current =
-        found.or_else(|| Some(web.keeper.published.borrow().clone()).filter(|one| is_other(one)));
-    let Some(current) = current else {
+    let is_other = |version: &u64| *version != asked.have;
+    tokio::select! {
+        _ = published.wait_for(is_other) => {}
+        () = tokio::time::sleep(Duration::from_secs_f64(asked.wait)) => {}
+        _ = stopping.wait_for(|stop| *stop) => {}
+    }
+    if !is_other(&web.keeper.published.borrow()) {
         return Ok(StatusCode::NOT_MODIFIED.into_response());
-    };
-    let signature = secret.sign(&current.body);
-    let mut response = current.body.to_vec().into_response();
+    }
+    let body = web.keeper.body(asked.have, asked.digest.as_deref());
+    web.metrics.send(body.is_delta, body.text.len());
+    let signature = secret.sign(&body.text);
+    let mut response = body.text.to_vec().into_response();
     let fields = response.headers_mut();
-    fields.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
+    let kind = match body.is_delta {
+        true => DELTA,
+        false => "application/json",
+    };
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     if let Ok(value) = HeaderValue::from_str(&signature) {
         fields.insert(HeaderName::from_static("pathcast-signature"), value);
     }

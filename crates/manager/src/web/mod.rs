@@ -4,18 +4,16 @@ mod agents;
 mod operate;
 mod views;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{delete, get, post};
-use pathcast_web::access::{Asker, Rates, Role, Tokens, is_local};
-use pathcast_web::{Peer, json, page, problem};
+use pathcast_web::{Gate, Reason, json, page, problem, unauthorized};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -36,10 +34,7 @@ pub struct Web {
     keeper: Arc<Keeper>,
     store: Arc<Store>,
     metrics: Arc<Metrics>,
-    tokens: Option<Tokens>,
-    /// Only names of this machine lead here.
-    is_local: bool,
-    rates: Rates,
+    gate: Gate,
     /// Whether the manager stops: requests that wait end then.
     stopping: watch::Sender<bool>,
 }
@@ -59,22 +54,14 @@ impl Web {
         store: Arc<Store>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, ManagerError> {
-        let tokens = config
-            .access
-            .tokens
-            .as_deref()
-            .map(Tokens::read)
-            .transpose()?;
         Ok(Self {
-            is_local: config.listen.ip().is_loopback() && tokens.is_none(),
-            rates: Rates::new(config.limits.requests_per_s),
+            gate: Gate::new(&config.access, &config.limits, config.listen)?,
             stopping: watch::Sender::new(false),
             config,
             shared,
             keeper,
             store,
             metrics,
-            tokens,
         })
     }
 
@@ -92,70 +79,28 @@ impl Web {
 
     /// Whether a request may be answered.
     fn admit(&self, request: &Request) -> Result<(), Response> {
-        let headers = request.headers();
-        let host = request
-            .uri()
-            .host()
-            .or_else(|| text(headers, header::HOST.as_str()));
-        if self.is_local && !host.is_some_and(is_local) {
-            let message = "the header Host names another machine, expected localhost";
-            return Err(problem(StatusCode::FORBIDDEN, message));
-        }
-        // a page of another site may send, but cannot hide where it is from
-        let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
-        let origin =
-            text(headers, header::ORIGIN.as_str()).and_then(|origin| origin.split_once("://"));
-        if is_change
-            && origin.is_some_and(|(_, origin)| {
-                Some(origin) != text(headers, header::HOST.as_str()).or(host)
-            })
-        {
-            let message = "the header Origin names another site, expected this one";
-            return Err(problem(StatusCode::FORBIDDEN, message));
-        }
-        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
-        let mut asker = Asker::Address(peer.unwrap_or(IpAddr::from([0, 0, 0, 0])));
         let path = request.uri().path();
         // agents have their own secrets
         let is_open = matches!(
             path,
             "/" | "/healthz" | "/readyz" | "/v1/reports" | "/v1/configuration"
         );
-        if let Some(tokens) = self.tokens.as_ref().filter(|_| !is_open) {
-            let known =
-                text(headers, header::AUTHORIZATION.as_str()).and_then(|one| tokens.role(one));
-            let Some((role, known)) = known else {
-                return Err(self.unauthorized());
-            };
-            if role == Role::Read && is_change {
-                self.metrics.refuse("role");
-                let message = "the token may only read; expected one with write";
-                return Err(problem(StatusCode::FORBIDDEN, message));
+        let admitted = self.gate.same_site(request);
+        let admitted = admitted.and_then(|()| self.gate.admit(request, is_open));
+        admitted.map_err(|(reason, response)| {
+            match reason {
+                Reason::Site => {}
+                Reason::Token => self.metrics.refuse("token"),
+                Reason::Role => self.metrics.refuse("role"),
+                Reason::Rate => drop(self.metrics.limited.fetch_add(1, Relaxed)),
             }
-            asker = known;
-        }
-        if !self.rates.allow(asker) {
-            self.metrics.limited.fetch_add(1, Relaxed);
-            let message = "too many requests; limits.requests_per_s has the rate";
-            let mut response = problem(StatusCode::TOO_MANY_REQUESTS, message);
             response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            return Err(response);
-        }
-        Ok(())
+        })
     }
 
     fn unauthorized(&self) -> Response {
         self.metrics.refuse("token");
-        let mut response = problem(
-            StatusCode::UNAUTHORIZED,
-            "no valid token, expected Authorization: Bearer TOKEN",
-        );
-        response
-            .headers_mut()
-            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        response
+        unauthorized()
     }
 
     /// Waits until what was changed is in the database.
@@ -184,11 +129,6 @@ impl Web {
         self.kept(batch).await?;
         Ok(changed)
     }
-}
-
-/// A header's text.
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
 }
 
 /// An answer of JSON.

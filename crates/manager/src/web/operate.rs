@@ -177,7 +177,7 @@ pub async fn revert(State(web): Context, body: Body) -> Response {
         let asked: To = read(&web, body).await?;
         // the history must reach the version in force: one may be on its way to the database
         for _ in 0..100 {
-            let newest = web.keeper.published.borrow().version;
+            let newest = *web.keeper.published.borrow();
             if asked.version >= newest || newest - asked.version > FARTHEST {
                 let message = format!(
                     "version is {}, expected one below {newest}, by at most {FARTHEST}",

@@ -249,7 +249,7 @@ pub async fn diff(State(web): Context, asked: Result<Query<Between>, QueryReject
     let found = async {
         let Query(Between { from, to }) =
             asked.map_err(|error| problem(StatusCode::BAD_REQUEST, &error.body_text()))?;
-        let newest = web.keeper.published.borrow().version;
+        let newest = *web.keeper.published.borrow();
         if from > to || to > newest || to - from > WIDEST {
             let message = format!(
                 "from is {from}, to is {to}; expected from <= to <= {newest}, by at most {WIDEST}"
@@ -279,7 +279,7 @@ pub async fn status(State(web): Context) -> Response {
     answer(&json!({
         "program": env!("CARGO_PKG_VERSION"),
         "time_ms": crate::desk::now_ms(),
-        "version": web.keeper.published.borrow().version,
+        "version": *web.keeper.published.borrow(),
         "model": fleet.head().model_number,
         "is_frozen": fleet.head().is_frozen,
         "prefixes": fleet.len(),

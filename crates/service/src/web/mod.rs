@@ -6,19 +6,17 @@ mod handlers;
 mod prefixes;
 mod status;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use pathcast_web::access::{self, Asker, Rates, Role, Tokens};
-use pathcast_web::{Peer, json, page, problem};
+use pathcast_web::{Gate, Reason, json, page, problem};
 
 use crate::app::Shared;
 use crate::error::ServiceError;
@@ -34,10 +32,7 @@ const OPENAPI: &str = include_str!("openapi.json");
 pub struct Web {
     /// The service.
     pub app: Shared,
-    tokens: Option<Tokens>,
-    /// Only names of this machine lead here.
-    is_local: bool,
-    rates: Rates,
+    gate: Gate,
     /// Threads for samples and pages.
     intake: Workers,
     /// A thread for better answers.
@@ -50,69 +45,32 @@ impl Web {
     /// # Errors
     /// [`ServiceError::Config`] if the tokens are invalid, or no thread starts.
     pub fn new(app: Shared) -> Result<Self, ServiceError> {
-        let access = &app.config.access;
-        let tokens = access.tokens.as_deref().map(Tokens::read).transpose()?;
+        let config = &app.config;
+        let gate = Gate::new(&config.access, &config.limits, config.listen)?;
         let failed =
             |error: std::io::Error| ServiceError::Config(format!("no thread starts: {error}"));
         Ok(Self {
-            is_local: app.config.listen.ip().is_loopback() && tokens.is_none(),
-            rates: Rates::new(app.config.limits.requests_per_s),
+            gate,
             intake: Workers::start("intake", 2, 64).map_err(failed)?,
             refinement: Workers::start("refinement", 1, 1024).map_err(failed)?,
-            tokens,
             app,
         })
     }
 
-    /// Whether a request may be answered, and by whom it is asked.
+    /// Whether a request may be answered.
     fn admit(&self, request: &Request) -> Result<(), Response> {
         let path = request.uri().path();
-        let header = |name: header::HeaderName| {
-            request
-                .headers()
-                .get(name)
-                .and_then(|value| value.to_str().ok())
-        };
-        if self.is_local {
-            let host = request.uri().host().or_else(|| header(header::HOST));
-            if !host.is_some_and(access::is_local) {
-                let message = "the header Host names another machine, expected localhost";
-                return Err(problem(StatusCode::FORBIDDEN, message));
-            }
-        }
-        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
-        let mut asker = Asker::Address(peer.unwrap_or(IpAddr::from([0, 0, 0, 0])));
         let is_open = matches!(path, "/" | "/openapi.json" | "/healthz" | "/readyz");
-        if let Some(tokens) = self.tokens.as_ref().filter(|_| !is_open) {
-            let Some((role, known)) =
-                header(header::AUTHORIZATION).and_then(|one| tokens.role(one))
-            else {
-                self.app.metrics.unauthorized.fetch_add(1, Relaxed);
-                let message = "no valid token, expected Authorization: Bearer TOKEN";
-                let mut response = problem(StatusCode::UNAUTHORIZED, message);
-                let scheme = HeaderValue::from_static("Bearer");
-                response
-                    .headers_mut()
-                    .insert(header::WWW_AUTHENTICATE, scheme);
-                return Err(response);
-            };
-            let is_question = matches!(*request.method(), Method::GET | Method::HEAD);
-            if role == Role::Read && !is_question {
-                self.app.metrics.unauthorized.fetch_add(1, Relaxed);
-                let message = "the token may only ask; expected one with write";
-                return Err(problem(StatusCode::FORBIDDEN, message));
+        let admitted = self.gate.admit(request, is_open);
+        admitted.map_err(|(reason, response)| {
+            let metrics = &self.app.metrics;
+            match reason {
+                Reason::Site => {}
+                Reason::Token | Reason::Role => drop(metrics.unauthorized.fetch_add(1, Relaxed)),
+                Reason::Rate => drop(metrics.limited.fetch_add(1, Relaxed)),
             }
-            asker = known;
-        }
-        if !self.rates.allow(asker) {
-            self.app.metrics.limited.fetch_add(1, Relaxed);
-            let message = "too many requests; limits.requests_per_s has the rate";
-            let mut response = problem(StatusCode::TOO_MANY_REQUESTS, message);
-            let after = HeaderValue::from_static("1");
-            response.headers_mut().insert(header::RETRY_AFTER, after);
-            return Err(response);
-        }
-        Ok(())
+            response
+        })
     }
 }
 
