@@ -90,14 +90,14 @@ def serving(*arguments, **options):
 
 
 def samples(client="192.0.2.7", count=100, rate_bps=8e6, **more):
-    """Samples of one client over the last minute, in order."""
+    """Samples of one client over the last minute, in order: of flows that fill the queue of their link."""
     now = time.time()
     return [
         {
             "client": client,
             "time_s": now - 0.5 * (count - number),
             "rate_bps": rate_bps * (1 + 0.1 * (number % 3 - 1)),
-            "rtt_s": 0.05,
+            "rtt_s": 0.05 + 0.009 * (number % 3 - 1),
             "cwnd_packets": 40,
             "packets": 300,
             "losses": int(number % 20 == 0),

@@ -4,6 +4,7 @@
 use pathcast_analysis::online_curve::{CurveEstimate, OnlineCurve};
 use serde::{Deserialize, Serialize};
 
+use crate::halves;
 use crate::sample::Sent;
 
 /// Bins of the window's logarithm, wide as those of clusters.
@@ -39,7 +40,7 @@ pub type Points = Vec<(usize, Vec<(f64, f64)>)>;
 impl Counts {
     /// Takes packets and losses; half the sliding window is `half_s` long.
     pub fn update(&mut self, now_s: f64, half_s: f64, sent: &Sent) {
-        self.go_on(now_s, half_s);
+        let place = self.go_on(now_s, half_s);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 161
         let bin = (sent.cwnd_packets.max(1.0).ln() / BIN) as u8;
         let at = self
@@ -49,8 +50,8 @@ impl Counts {
         let at = at.unwrap_or_else(|| self.add(sent.npc, bin));
         #[allow(clippy::cast_possible_truncation)] // half a part in ten million is lost
         let (packets, losses) = (sent.packets as f32, sent.losses as f32);
-        self.cells[at].packets[0] += packets;
-        self.cells[at].losses[0] += losses;
+        self.cells[at].packets[place] += packets;
+        self.cells[at].losses[place] += losses;
     }
 
     fn add(&mut self, npc: u8, bin: u8) -> usize {
@@ -69,23 +70,18 @@ impl Counts {
         self.cells.len() - 1
     }
 
-    /// Forgets what is older than the sliding window. A clock that was set back forgets nothing.
-    fn go_on(&mut self, now_s: f64, half_s: f64) {
-        #[allow(clippy::cast_possible_truncation)] // saturates
-        let half = (now_s / half_s).floor() as i64;
-        let ahead = half.saturating_sub(self.half);
+    /// Forgets what is older than the sliding window; the half in which the moment lies.
+    fn go_on(&mut self, now_s: f64, half_s: f64) -> usize {
+        let (ahead, place) = halves::go_on(&mut self.half, now_s, half_s);
         if ahead == 0 {
-            return;
-        }
-        self.half = half;
-        if ahead < 0 {
-            return;
+            return place;
         }
         self.cells.retain_mut(|cell| {
             let pass = |of: [f32; 2]| [0.0, if ahead == 1 { of[0] } else { 0.0 }];
             (cell.packets, cell.losses) = (pass(cell.packets), pass(cell.losses));
             cell.packets[1] > 0.0
         });
+        place
     }
 
     /// Bytes of memory beyond its own size.
@@ -229,6 +225,17 @@ mod tests {
         assert!((0.04..0.06).contains(&p(80.0, 6)), "{}", p(80.0, 6));
         let points = counts.points().unwrap();
         assert_eq!(points.len(), 2);
+    }
+
+    #[test]
+    fn hosts_whose_samples_come_late_lose_nothing_where_a_half_begins() {
+        let mut counts = Counts::default();
+        for second in 0..40 {
+            let now_s = 280.0 + f64::from(second);
+            counts.update(now_s, 300.0, &sent(20.0, 1, 100.0, 1.0));
+            counts.update(now_s - 15.0, 300.0, &sent(20.0, 1, 100.0, 1.0));
+        }
+        assert_eq!(counts.totals(), (8000.0, 80.0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::curve::Counts;
+use crate::halves;
 use crate::rate::Rates;
 use crate::sample::Sample;
 use crate::score::{Kind, Outcome, Score, WAITING, Waiting};
@@ -43,18 +44,17 @@ impl Default for Rtts {
 impl Rtts {
     #[allow(clippy::cast_possible_truncation)] // seven digits are more than a time has
     fn update(&mut self, now_s: f64, half_s: f64, rtt_s: Option<f64>, min_rtt_s: Option<f64>) {
-        let half = (now_s / half_s).floor() as i64;
-        if half != self.half {
-            let before = if half == self.half + 1 {
+        let (ahead, place) = halves::go_on(&mut self.half, now_s, half_s);
+        if ahead > 0 {
+            let before = if ahead == 1 {
                 self.least[0]
             } else {
                 f32::INFINITY
             };
             self.least = [f32::INFINITY, before];
-            self.half = half;
         }
         for one in [rtt_s, min_rtt_s].into_iter().flatten() {
-            self.least[0] = self.least[0].min(one as f32);
+            self.least[place] = self.least[place].min(one as f32);
         }
         let Some(rtt_s) = rtt_s else { return };
         if (now_s - self.at_s).abs() < RTT_STEP_S {

@@ -19,6 +19,7 @@ pub mod decision;
 pub mod distribution;
 pub mod entry;
 pub mod group;
+mod halves;
 pub mod networks;
 pub mod path_state;
 pub mod rate;
