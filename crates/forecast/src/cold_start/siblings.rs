@@ -162,8 +162,10 @@ impl Siblings {
         self.flows.is_empty()
     }
 
-    /// What they say of a flow of this age, whose rate of the last second is known: its logarithm and over how long it
-    /// was taken.
+    /// What they say of the next `horizon_s` of a young flow; rates as ln of their ratio to its own. In this order: what the
+    /// newest one did at that age, the mean of all and their standard deviation, what they had done just before, the part of
+    /// that time that is known, the part with the same congestion control, ln of the ratio of round-trip times, ln of their
+    /// weight, and of those that were sending when it began ln(1 + number) and the sum of their rates.
     pub(crate) fn features(&self, of: &Young, horizon_s: f64) -> [f64; FEATURES] {
         let mut weight = 1.0;
         let (mut total, mut ahead, mut square) = (0.0, 0.0, 0.0);
