@@ -13,6 +13,7 @@ earlier flows over the same path, before it or beside it; of every twentieth flo
 
 import argparse
 import dataclasses
+import functools
 import itertools
 import math
 import multiprocessing
@@ -49,7 +50,7 @@ def drawn_between(generator, low, high):
     return math.exp(generator.uniform(math.log(low), math.log(high)))
 
 
-def with_siblings(generator, scheme, text):
+def with_siblings(generator, text):
     """The same scenario with flows that begin before its first one; they are the last. How many there are, too."""
     begins_s = generator.uniform(*BEGINS_S)
     head, first, *others = text.split("[[flows]]\n")
@@ -80,9 +81,7 @@ def with_siblings(generator, scheme, text):
 def drawn(generator):
     """A scenario: its first flow is forecast. Paths of 0.5 to 300 Mbit/s and 8 to 300 ms, steady or not, alone or not."""
 
-    def between(low, high):
-        return drawn_between(generator, low, high)
-
+    between = functools.partial(drawn_between, generator)
     rate, rtt = between(0.5e6, 300e6), between(0.008, 0.3)
     queue = max(between(0.2, 6) * rtt * rate / 8, 6000)
     loss = 0.0 if generator.random() < 0.4 else between(1e-5, 2e-2)
@@ -133,7 +132,7 @@ def simulated(number, seed, siblings=False):
     scheme, text = drawn(generator)
     count = 0
     if siblings:
-        text, count = with_siblings(generator, scheme, text)
+        text, count = with_siblings(generator, text)
     _, trace = pathcast.simulate(pathcast.Scenario.parse(text), seed=number)
     flows = sorted(trace.flows)[-count:] if count else []
     scale = drawn_between(generator, 0.1, 10) if generator.random() < 1 / STRANGERS else 1.0

@@ -107,27 +107,23 @@ pub fn stopped() -> Result<Arc<AtomicBool>, Failure> {
 /// # Errors
 /// The system refuses.
 pub fn wait(socket: &UdpSocket, timeout: Duration) -> Result<(), Failure> {
-    let time = Timespec {
-        tv_sec: timeout.as_secs() as i64,
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    let mut sockets = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
-    match poll(&mut sockets, Some(&time)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    wait_for(socket, PollFlags::IN, timeout)
 }
 
-/// Waits until the socket can be written to.
+/// Waits until the socket can be written to, a tenth of a second at most.
 ///
 /// # Errors
 /// The system refuses.
 pub fn wait_to_write(socket: &UdpSocket) -> Result<(), Failure> {
+    wait_for(socket, PollFlags::OUT, TURN)
+}
+
+fn wait_for(socket: &UdpSocket, event: PollFlags, timeout: Duration) -> Result<(), Failure> {
     let time = Timespec {
-        tv_sec: 0,
-        tv_nsec: 100_000_000,
+        tv_sec: timeout.as_secs() as i64,
+        tv_nsec: timeout.subsec_nanos().into(),
     };
-    let mut sockets = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
+    let mut sockets = [PollFd::from_borrowed_fd(socket.as_fd(), event)];
     match poll(&mut sockets, Some(&time)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
