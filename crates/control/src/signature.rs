@@ -9,8 +9,8 @@ use subtle::ConstantTimeEq;
 
 use crate::error::{ControlError, invalid};
 
-/// Header of a signature.
-pub const SIGNATURE_HEADER: &str = "Pathcast-Signature";
+/// Header of a signature, in the form of `HeaderName::from_static`.
+pub const SIGNATURE_HEADER: &str = "pathcast-signature";
 /// What a signature begins with.
 const SCHEME: &str = "hmac-sha256=";
 /// Bytes of a secret.

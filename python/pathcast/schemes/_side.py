@@ -2,7 +2,7 @@
 
 `_side.py FOLDER inside|outside`: it runs in the network namespace of that side. FOLDER/plan.json says what to start.
 The two sides meet in the folder: `ready-N` and `failed-N` say of flow N's receiver whether it listens, `begin` has the
-moment of the monotonic clock from which the flows' times count, `end` says that no sender runs any more. What came of
+moment of the monotonic clock from which the flows' times count, and `end` means that all senders have ended. The result of
 each end of a flow is written to N-ROLE.json. It needs nothing but Python.
 """
 
@@ -113,7 +113,7 @@ class End:
             self.process.terminate()
 
     def kill(self, why_not: str) -> None:
-        """End the program at once."""
+        """Kill the program."""
         self.why_not = self.why_not or why_not
         self.process.kill()
 

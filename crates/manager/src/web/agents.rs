@@ -9,7 +9,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use pathcast_control::delta::CONTENT_TYPE as DELTA;
-use pathcast_control::{Refusal, Report, Secret};
+use pathcast_control::{Refusal, Report, SIGNATURE_HEADER, Secret};
 use pathcast_web::{problem, text, whole};
 use serde::Deserialize;
 
@@ -35,8 +35,7 @@ pub async fn report(State(web): Context, headers: HeaderMap, body: Body) -> Resp
 async fn take(web: &Web, headers: &HeaderMap, body: Body) -> Result<Response, Response> {
     let (name, secret) = web.agent(headers)?;
     let bytes = whole(body, &web.config.limits).await?;
-    let signature =
-        text(headers, HeaderName::from_static("pathcast-signature")).unwrap_or_default();
+    let signature = text(headers, HeaderName::from_static(SIGNATURE_HEADER)).unwrap_or_default();
     if let Err(error) = secret.verify(&bytes, signature) {
         web.metrics.refuse("signature");
         return Err(problem(StatusCode::UNAUTHORIZED, &error.to_string()));
@@ -129,7 +128,7 @@ async fn give(
     };
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     if let Ok(value) = HeaderValue::from_str(&signature) {
-        fields.insert(HeaderName::from_static("pathcast-signature"), value);
+        fields.insert(HeaderName::from_static(SIGNATURE_HEADER), value);
     }
     Ok(response)
 }
