@@ -14,8 +14,7 @@ PATH = "rate = '50 Mbit/s'\ndelay = '10 ms'\nqueue = '2 BDP'\n"
 DURATION_S = 8.0
 #: Relative difference allowed in goodput.
 RATE_TOLERANCE = 0.05
-#: Of the 95th percentile of one-way delays: relative, and in milliseconds beside that. A userspace sender at normal
-#: priority wakes late now and then, and then sends a burst.
+#: Of the 95th percentile of one-way delays: relative, and in milliseconds beside that.
 DELAY_TOLERANCE, DELAY_BESIDE_MS = 0.10, 2.0
 #: A data packet is larger; acknowledgments and handshakes are smaller.
 DATA_BYTES = 200
@@ -53,6 +52,9 @@ def test_goodput_and_delay_are_the_same_in_both(scheme, tmp_path):
     udp = program()
     path = tmp_path / "path.toml"
     path.write_text(PATH)
+    # at normal priority, on a busy machine, both ends wake milliseconds late, which a controller that steers by delay
+    # takes for a queue
+    udp = f"chrt --fifo 1 {udp}"
     inside = f"exec timeout -s TERM {DURATION_S} {udp} send $PATHCAST_BASE:9000 --scheme {scheme}"
 
     def attempt():

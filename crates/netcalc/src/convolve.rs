@@ -189,6 +189,12 @@ fn by_slope(f: &[Piece], g: &[Piece], until: f64) -> Vec<Piece> {
     found
 }
 
+/// `t - u`, and 0 where that is only what rounding leaves of it: beside 0 no width is small, so that a
+/// stretch that ends there would be a step of its own.
+fn apart(t: f64, u: f64) -> f64 {
+    if same(t, u) { 0.0 } else { t - u }
+}
+
 /// Deconvolution of a concave stretch and a convex one, for `0 < t <= until`: from the end of `g` to
 /// its beginning, the steepest first.
 fn slide(f: &[Piece], g: &[Piece], until: f64) -> Vec<Piece> {
@@ -196,7 +202,7 @@ fn slide(f: &[Piece], g: &[Piece], until: f64) -> Vec<Piece> {
         return Vec::new();
     };
     // t from f's beginning less g's end to f's end less g's beginning
-    let (first, last) = (f[0].from - last_g.to, last_f.to - g[0].from);
+    let (first, last) = (apart(f[0].from, last_g.to), apart(last_f.to, g[0].from));
     if last <= 0.0 || first >= until {
         return Vec::new();
     }
@@ -218,7 +224,7 @@ fn slide(f: &[Piece], g: &[Piece], until: f64) -> Vec<Piece> {
     };
     while i < f.len() || j > 0 {
         let ((t, above), (u, below)) = (of_f(i), of_g(j));
-        let from = t - u;
+        let from = apart(t, u);
         if from >= until {
             break;
         }
@@ -229,7 +235,7 @@ fn slide(f: &[Piece], g: &[Piece], until: f64) -> Vec<Piece> {
             j -= 1;
             g[j].slope
         };
-        let to = of_f(i).0 - of_g(j).0;
+        let to = apart(of_f(i).0, of_g(j).0);
         let piece = Piece {
             from,
             to,

@@ -330,3 +330,32 @@ proptest! {
 fn g_earlier(g: &Curve, by: f64) -> Result<Curve, TestCaseError> {
     usable(g.deconvolve(&Curve::delay(by).unwrap()))
 }
+
+/// What a difference of two breakpoints leaves beside 0 is no step of its own.
+#[test]
+fn breakpoints_that_meet_at_zero_within_rounding_meet_there() {
+    let piece = |start_s, value, slope| Segment {
+        start_s,
+        value,
+        slope,
+    };
+    let arrivals = [
+        piece(0.0, 0.0, 0.0),
+        piece(0.75, 1.0, 2.0),
+        piece(1.5, 5.5, 4.0),
+    ];
+    let service = [
+        piece(0.0, 0.0, 0.0),
+        piece(0.75, 0.0, 3.0),
+        piece(1.25, 1.5, 3.0),
+    ];
+    let tail = Tail::Periodic {
+        from_s: 1.25,
+        period_s: 0.25,
+        increment: 1.75,
+    };
+    let f = awkward(&Curve::from_segments(&arrivals, Tail::Affine).unwrap());
+    let g = awkward(&Curve::from_segments(&service, tail).unwrap());
+    let output = f.deconvolve(&g).unwrap();
+    assert_eq!(output.segments().len(), 1, "{output:?}");
+}
