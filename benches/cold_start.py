@@ -133,20 +133,25 @@ def simulated(number, seed, siblings=False):
     count = 0
     if siblings:
         text, count = with_siblings(generator, text)
-    _, trace = pathcast.simulate(pathcast.Scenario.parse(text), seed=number)
+    scenario = pathcast.Scenario.parse(text)
+    _, trace = pathcast.simulate(scenario, seed=number)
     flows = sorted(trace.flows)[-count:] if count else []
     scale = drawn_between(generator, 0.1, 10) if generator.random() < 1 / STRANGERS else 1.0
     series = trace.flow(0)
-    others = [earlier(trace.flow(flow), series, scale) for flow in flows if flow in trace.flows]
+    others = [
+        earlier(scenario.schemes[flow], trace.flow(flow), series, scale)
+        for flow in flows
+        if flow in trace.flows
+    ]
     return scheme, series, [other for other in others if other], generator
 
 
-def earlier(series, than, scale):
+def earlier(scheme, series, than, scale):
     """A forecaster that has seen a flow up to the first record of another, as over a path so many times as fast."""
     seen = int(np.searchsorted(series.time_s, than.time_s[0], side="left"))
     if not seen or series.snd_nxt_packets is None:
         return None
-    forecaster = pathcast.Forecaster("cubic", [1.0], on_break="restart")
+    forecaster = pathcast.Forecaster(scheme, [1.0], on_break="restart")
     known = part(series, 0, seen)
     forecaster.observe(dataclasses.replace(known, snd_nxt_packets=scale * known.snd_nxt_packets))
     return forecaster

@@ -416,6 +416,7 @@ def live_serve(
     most_clients: int,
     most_duration_s: float,
     once: bool,
+    programs: list[str] | None,
     say: Callable[[str], None],
 ) -> None: ...
 def live_run(
@@ -429,6 +430,7 @@ def live_run(
     seed: int,
     packets_file: Path | None = None,
     messages_file: Path | None = None,
+    programs: tuple[list[str], str] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[str, Trace]: ...
 

@@ -101,6 +101,7 @@ def serve(
     clients: int = 4,
     max_duration_s: float = 600.0,
     once: bool = False,
+    schemes: bool = False,
     say: Callable[[str], None] = print,
 ) -> None:
     """Run flows with all clients that have the key, until Ctrl-C. Needs Linux, root and TUN.
@@ -111,6 +112,7 @@ def serve(
         clients: how many at a time.
         max_duration_s: the longest run.
         once: end after the first client.
+        schemes: also run schemes that clients ask for by name, contained.
         say: called with what happens, in words.
 
     Raises:
@@ -120,8 +122,13 @@ def serve(
     if not 1 <= clients <= 100:
         raise PathcastError(f"clients is {clients}, expected 1 to 100")
     checked(("cubic",), max_duration_s, 0)
+    programs = None
+    if schemes:
+        from pathcast.schemes.live import SERVER
+
+        programs = SERVER
     with translated():
-        _internal.live_serve(listen, FilePath(key), clients, max_duration_s, once, say)
+        _internal.live_serve(listen, FilePath(key), clients, max_duration_s, once, programs, say)
 
 
 def address(server: str) -> tuple[str, int]:
@@ -210,6 +217,7 @@ def run(
             seed,
             packets,
             messages,
+            None,
             progress,
         )
     return LiveReport.from_json(report), Trace(trace)

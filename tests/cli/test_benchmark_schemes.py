@@ -254,10 +254,26 @@ def test_two_folders_are_compared(tmp_path):
     assert not (tmp_path / "three").exists()
 
 
-def test_live_is_refused_with_what_there_is(tmp_path):
-    done = run("benchmark", "schemes", written(tmp_path), "--world", "live")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--world", "live"), "got no --server; expected the host"),
+        (("--key", "key"), "got no --server; expected the host"),
+        (("--server", "host"), "got no --key; expected the file"),
+        (("--server", "host:0", "--key", "key"), "got 'host:0', expected HOST"),
+        (
+            ("--world", "simulator", "--server", "host", "--key", "key"),
+            "--world simulator and --server",
+        ),
+        (("--server", "127.0.0.1:9", "--key", "no-key"), "no-key"),
+    ],
+)
+def test_a_live_benchmark_needs_a_host_and_its_key(options, said, tmp_path):
+    text = 'schemes = ["tcp-cubic"]\n[[paths]]\nfile = "12mbps-60ms-1bdp"\n'
+    folder = tmp_path / "runs"
+    done = run("benchmark", "schemes", written(tmp_path, text), *options, "-o", folder)
     assert done.returncode == 2
-    assert "pathcast live run" in " ".join(done.stderr.split())
+    assert said in " ".join(done.stderr.split())
 
 
 def test_sizes_and_times_have_units():

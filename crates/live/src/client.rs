@@ -26,8 +26,9 @@ use crate::key::Key;
 use crate::log::Rows;
 use crate::party::{Party, TUNNEL_PRIORITY, schemes_of};
 use crate::plan::{
-    CLIENT, CONTROL_PORT, FLOW_PORT, Plan, SERVER, address, check, over_real_path, tasks,
+    CLIENT, CONTROL_PORT, FLOW_PORT, Plan, SERVER, Task, address, check, over_real_path, tasks,
 };
+use crate::programs::{Program, Programs};
 use crate::server::{RaiseOnDrop, environment};
 use crate::socket;
 use crate::tunnel::{Handle, Shared, Tunnel};
@@ -50,6 +51,18 @@ pub struct RunOptions {
     pub packets_file: Option<PathBuf>,
     /// Where to write where each message spent its time, as Parquet, if at all.
     pub messages_file: Option<PathBuf>,
+    /// Programs that run in place of the scenario's flows, until the client's ends.
+    pub programs: Option<Programs>,
+}
+
+impl RunOptions {
+    /// The kernel's flows, as this host sees them.
+    pub(crate) fn tasks(&self, scenario: &Scenario) -> Vec<Task> {
+        match self.programs {
+            None => tasks(scenario, self.seed, CLIENT),
+            Some(_) => Vec::new(),
+        }
+    }
 }
 
 /// A server answers immediately. After this time, the request counts as lost and is sent again.
@@ -224,7 +237,7 @@ impl Client<'_> {
 
     fn run(&self, progress: &dyn Fn(f64)) -> Result<Findings, LiveError> {
         let (options, scenario) = (self.options, self.scenario);
-        let tasks = tasks(scenario, options.seed, CLIENT);
+        let tasks = options.tasks(scenario);
         let schemes = schemes_of(&tasks)?;
         let drops_before = socket::drops(&self.counted);
         let party = Party::create(CLIENT, Some(scenario), Arc::clone(&self.shared), 1)?;
@@ -241,6 +254,10 @@ impl Client<'_> {
         }
         let begin_ns = self.begin(&mut control)?;
         let last_ns = begin_ns + (options.duration_s * 1e9) as u64;
+        let mut program = match &options.programs {
+            Some(programs) => Some(Program::start(&party, &programs.command, "")?),
+            None => None,
+        };
         let mut server_done = false;
         let seen = party.run(&tasks, sockets, options.seed, begin_ns, &mut |done| {
             if self.shared.is_over() {
@@ -254,9 +271,17 @@ impl Client<'_> {
             }
             let now_ns = monotonic_ns();
             progress((now_ns.saturating_sub(begin_ns) as f64 * 1e-9).min(options.duration_s));
-            let ended = done && server_done;
+            let ended = match &mut program {
+                None => done && server_done,
+                Some(program) => match program.ended()? {
+                    None => false,
+                    Some(Some(0)) => true,
+                    Some(code) => return Err(LiveError::Program { code }),
+                },
+            };
             Ok(now_ns < last_ns && !ended && !self.stop.load(Ordering::Relaxed))
         })?;
+        drop(program);
         control.say(&Request::End)?;
         loop {
             match control.hear(PATIENCE, &|| self.shared.is_over())? {
@@ -301,6 +326,7 @@ impl Client<'_> {
             scenario: self.scenario.to_toml(),
             duration_s: self.options.duration_s,
             seed: self.options.seed,
+            programs: (self.options.programs.as_ref()).map(|programs| programs.asked.clone()),
         }))?;
         match self.hear(control)? {
             Reply::Ready { environment } => Ok(shown_environment(environment)),

@@ -17,7 +17,7 @@ use crate::control::Results;
 use crate::endpoints::Arrival;
 use crate::log::{Rows, histogram, merge};
 use crate::messages::split;
-use crate::plan::{CLIENT, SERVER, Task, tasks};
+use crate::plan::{CLIENT, SERVER, Task};
 use crate::tunnel::TunnelReport;
 
 /// What one host saw.
@@ -146,7 +146,7 @@ pub(crate) fn conclude(
         elapsed_s,
     );
 
-    let tasks = tasks(scenario, options.seed, CLIENT);
+    let tasks = options.tasks(scenario);
     let passages = forward.passages.iter().chain(&reverse.passages);
     let arrivals = client.arrivals.iter().chain(&server.arrivals);
     let times = |arrival: &Arrival| time.of_arrival(&tasks, arrival);
@@ -306,6 +306,7 @@ fn metadata(
     [client, server]: [&Share; 2],
     strange: u64,
 ) -> Metadata {
+    let began_ns = client.begin_ns;
     let mut environment = client.environment.clone();
     for (key, value) in &server.environment {
         // limit the length, whatever the other host sends
@@ -322,6 +323,7 @@ fn metadata(
             "server_measured_by",
             server.results.measured_by.chars().take(20).collect(),
         ),
+        ("began_ns", began_ns.to_string()),
         ("clock_offset_s", format!("{:.9}", clock.offset_s)),
         ("clock_error_s", format!("{:.9}", clock.error_s)),
         ("clock_jitter_s", format!("{:.9}", clock.jitter_s)),

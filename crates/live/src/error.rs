@@ -40,6 +40,12 @@ pub enum LiveError {
     /// What cannot be run between two hosts, or not like this.
     #[error("{0}")]
     Unsupported(String),
+    /// The program that this host ran in place of flows failed.
+    #[error("the program that runs schemes on this host failed{}", code.map_or(String::new(), |code| format!(" with code {code}")))]
+    Program {
+        /// Its exit code; none: a signal ended it.
+        code: Option<i32>,
+    },
     /// A congestion control that this host has not.
     #[error(transparent)]
     Scheme(#[from] SchemeError),

@@ -191,6 +191,7 @@ fn results(mut content: &[u8]) -> bool {
         seed: 1,
         packets_file: None,
         messages_file: None,
+        programs: None,
     };
     let findings = Findings {
         begin_ns: 1_000_000_000,
@@ -318,6 +319,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         scenario: scenario().to_toml(),
         duration_s: 2.0,
         seed: 1,
+        programs: Some("{}".into()),
     });
     let plan = serde_json::to_vec(&plan).expect("plain data");
     seeds.push([&[PLAN][..], &plan].concat());

@@ -20,6 +20,7 @@
 //!     seed: 1,
 //!     packets_file: None,
 //!     messages_file: None,
+//!     programs: None,
 //! };
 //! let (report, trace) = run(&options, &|_| (), &AtomicBool::new(false))?;
 //! println!("{} bit/s, {} rows", report.run.flows[0].goodput_bps, trace.records.len());
@@ -46,6 +47,7 @@ mod message;
 mod messages;
 mod party;
 mod plan;
+mod programs;
 mod replay;
 mod server;
 mod socket;
@@ -58,4 +60,5 @@ pub use conclude::LiveReport;
 pub use error::LiveError;
 pub use key::Key;
 pub use plan::scenario_of;
+pub use programs::Programs;
 pub use server::{ServerEvent, ServerOptions, serve};

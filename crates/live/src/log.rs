@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use pathcast_netns::{PayloadCount, Protocol, read_headers};
 use pathcast_trace::{DelayHistogram, Direction, PacketEvent, PacketRecord};
 
-use crate::plan::{FIRST_FLOW_PORT, FLOW_PORT};
+use crate::plan::{FIRST_FLOW_PORT, FIRST_PROGRAM_PORT, FLOW_PORT, MOST_PROGRAM_FLOWS};
 use crate::varint::{put, put_signed, take, take_signed};
 
 /// A packet that left this host.
@@ -59,6 +59,12 @@ pub(crate) const MOST_BYTES: usize = 64 << 20;
 /// Most packets noted of one direction. One that was sent takes eight bytes or more, except where it was made up.
 pub(crate) const MOST_ROWS: usize = MOST_BYTES / 8;
 
+/// The program's flow whose receiver has a port.
+fn program_flow(port: u16) -> Option<u16> {
+    let flow = port.checked_sub(FIRST_PROGRAM_PORT);
+    flow.filter(|&flow| flow < MOST_PROGRAM_FLOWS)
+}
+
 fn step(now: u64, then: u64) -> i64 {
     now.wrapping_sub(then) as i64
 }
@@ -71,10 +77,15 @@ impl Log {
             return;
         };
         let (from, to) = headers.ports;
-        let flow = match (headers.protocol, from, to) {
-            (Protocol::Tcp, _, FLOW_PORT) => from.checked_sub(FIRST_FLOW_PORT),
-            (Protocol::Tcp, FLOW_PORT, _) => to.checked_sub(FIRST_FLOW_PORT),
-            _ => None,
+        // whoever sends the data connects
+        let (flow, with_data) = match (headers.protocol, from, to) {
+            (Protocol::Tcp, _, FLOW_PORT) => (from.checked_sub(FIRST_FLOW_PORT), true),
+            (Protocol::Tcp, FLOW_PORT, _) => (to.checked_sub(FIRST_FLOW_PORT), false),
+            (Protocol::Other, ..) => (None, false),
+            _ => match program_flow(to) {
+                None => (program_flow(from), false),
+                flow => (flow, true),
+            },
         };
         let Some(flow) = flow else { return };
         self.push_sent(Sent {
@@ -82,8 +93,7 @@ impl Log {
             at_ns,
             size_bytes: packet.len() as u32,
             flow: flow.into(),
-            // whoever sends the data connects
-            with_data: to == FLOW_PORT,
+            with_data,
             sequence: headers.sequence,
             payload_bytes: headers.payload_bytes,
         });
@@ -397,9 +407,24 @@ mod tests {
             let rows = Rows::decode(&log.encode()).unwrap().sent;
             assert_eq!(rows.len(), noted, "{from} {to}");
         }
+        // programs' flows over UDP, by the receiver's port
+        packet[9] = 17;
+        for (from, to, noted) in [
+            (40_000, 30_001, 3),
+            (30_063, 40_000, 4),
+            (40_000, 30_064, 4),
+            (20_003, 5001, 4),
+        ] {
+            let (from, to): (u16, u16) = (from, to);
+            packet[20..22].copy_from_slice(&from.to_be_bytes());
+            packet[22..24].copy_from_slice(&to.to_be_bytes());
+            log.note_sent(7, 9, &packet);
+            let rows = Rows::decode(&log.encode()).unwrap().sent;
+            assert_eq!(rows.len(), noted, "{from} {to}");
+        }
         let rows = Rows::decode(&log.encode()).unwrap().sent;
-        assert_eq!((rows[0].flow, rows[0].with_data), (3, true));
-        assert_eq!((rows[1].flow, rows[1].with_data), (3, false));
+        let found: Vec<_> = rows.iter().map(|row| (row.flow, row.with_data)).collect();
+        assert_eq!(found, [(3, true), (3, false), (1, true), (63, false)]);
     }
 
     proptest! {

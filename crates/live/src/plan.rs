@@ -28,6 +28,11 @@ pub(crate) const FLOW_PORT: u16 = 5001;
 /// The sender of flow number n connects from this port plus n.
 pub(crate) const FIRST_FLOW_PORT: u16 = 20_000;
 
+/// The receiver of flow number n of programs listens on this port plus n.
+pub(crate) const FIRST_PROGRAM_PORT: u16 = 30_000;
+/// Most flows of programs in a run.
+pub(crate) const MOST_PROGRAM_FLOWS: u16 = 64;
+
 /// Most flows of a run.
 pub(crate) const MOST_FLOWS: usize = 1000;
 
@@ -51,6 +56,9 @@ pub(crate) struct Plan {
     pub(crate) scenario: String,
     pub(crate) duration_s: f64,
     pub(crate) seed: u64,
+    /// What the server's program is asked to run in place of the scenario's flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) programs: Option<String>,
 }
 
 /// The link that stands for the real path.

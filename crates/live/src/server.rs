@@ -23,6 +23,7 @@ use crate::error::LiveError;
 use crate::key::Key;
 use crate::party::{Party, TUNNEL_PRIORITY, schemes_of};
 use crate::plan::{CONTROL_PORT, FLOW_PORT, Plan, SERVER, Task, check, tasks};
+use crate::programs::{MOST_ASKED_BYTES, Program};
 use crate::socket;
 use crate::tunnel::{Arrived, Handle, Tunnel, Welcoming};
 
@@ -39,6 +40,8 @@ pub struct ServerOptions {
     pub most_duration_s: f64,
     /// Whether it ends after its first client.
     pub once: bool,
+    /// The command line of the program that runs what clients ask of programs; none: it refuses.
+    pub programs: Option<Vec<String>>,
 }
 
 /// What happens at a server.
@@ -52,7 +55,7 @@ pub enum ServerEvent {
     Began {
         /// The client.
         client: SocketAddr,
-        /// Flows of the run.
+        /// Flows of the kernel's TCP; 0: schemes run.
         flows: usize,
         /// How long it is to take, in seconds.
         duration_s: f64,
@@ -66,6 +69,11 @@ impl fmt::Display for ServerEvent {
         match self {
             Self::Listens(at) => write!(f, "waiting for clients at {at}"),
             Self::Came(client) => write!(f, "{client} has come"),
+            Self::Began {
+                client,
+                flows,
+                duration_s,
+            } if *flows == 0 => write!(f, "{client} runs schemes for {duration_s} s at most"),
             Self::Began {
                 client,
                 flows,
@@ -259,7 +267,21 @@ impl Visit<'_> {
         let scenario = Scenario::parse(&plan.scenario, "plan");
         let scenario = scenario.map_err(|error| LiveError::Unsupported(error.to_string()))?;
         check(&scenario).map_err(LiveError::Unsupported)?;
-        let tasks = tasks(&scenario, plan.seed, SERVER);
+        let tasks = match &plan.programs {
+            None => tasks(&scenario, plan.seed, SERVER),
+            Some(asked) if asked.len() > MOST_ASKED_BYTES => {
+                return Err(LiveError::Unsupported(format!(
+                    "got {} bytes of what schemes to run, expected at most {MOST_ASKED_BYTES}",
+                    asked.len()
+                )));
+            }
+            Some(_) if self.options.programs.is_some() => Vec::new(),
+            Some(_) => {
+                return Err(LiveError::Unsupported(
+                    "it runs no schemes; start `pathcast live server` with --schemes".into(),
+                ));
+            }
+        };
         let schemes = schemes_of(&tasks);
         let schemes = schemes.map_err(|error| LiveError::Unsupported(error.to_string()))?;
         party.settle(&scenario)?;
@@ -286,6 +308,10 @@ impl Visit<'_> {
             environment: environment(),
         })?;
         let sockets = party.connect(tasks, schemes, listener, &|| self.over())?;
+        let program = match (&plan.programs, &self.options.programs) {
+            (Some(asked), Some(command)) => Some(Program::start(party, command, asked)?),
+            _ => None,
+        };
         control.say(&Reply::Connected)?;
         let Request::Begin { at_ns } = control.hear(PATIENCE, &|| self.over())? else {
             return Err(LiveError::Peer("did not begin".into()));
@@ -315,6 +341,7 @@ impl Visit<'_> {
             }
         })?;
         control.say(&Reply::Ended)?;
+        drop(program);
         let (mut results, mut seen) = party.conclude(seen)?;
         let Request::Results = control.hear(PATIENCE, &|| self.over())? else {
             return Err(LiveError::Peer("does not want the results".into()));

@@ -11,7 +11,7 @@ mod linux {
     use std::thread;
     use std::time::Duration;
 
-    use pathcast_live::{Key, LiveError, RunOptions, ServerEvent, ServerOptions};
+    use pathcast_live::{Key, LiveError, Programs, RunOptions, ServerEvent, ServerOptions};
     use pathcast_scenario::Heading;
 
     use super::*;
@@ -34,6 +34,7 @@ mod linux {
     /// Serves clients until `say` raises; it is called with each thing that happens, and with None some
     /// times a second.
     #[pyfunction]
+    #[allow(clippy::too_many_arguments)] // Python calls it by name
     pub fn live_serve(
         py: Python<'_>,
         listen: &str,
@@ -41,6 +42,7 @@ mod linux {
         most_clients: usize,
         most_duration_s: f64,
         once: bool,
+        programs: Option<Vec<String>>,
         say: Py<PyAny>,
     ) -> PyResult<()> {
         let listen: SocketAddr = listen.parse().map_err(|_| {
@@ -54,6 +56,7 @@ mod linux {
             most_clients,
             most_duration_s,
             once,
+            programs,
         };
         let (stop, over) = (AtomicBool::new(false), AtomicBool::new(false));
         let problem = Mutex::new(None);
@@ -121,6 +124,7 @@ mod linux {
         seed: u64,
         packets_file: Option<PathBuf>,
         messages_file: Option<PathBuf>,
+        programs: Option<(Vec<String>, String)>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(String, Trace)> {
         let scenario = match scenario {
@@ -143,6 +147,7 @@ mod linux {
             seed,
             packets_file,
             messages_file,
+            programs: programs.map(|(command, asked)| Programs { command, asked }),
         };
         let (stop, over) = (AtomicBool::new(false), AtomicBool::new(false));
         let elapsed = Mutex::new(0.0);

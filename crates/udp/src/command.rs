@@ -6,7 +6,7 @@ use pathcast_congestion::Scheme;
 use serde_json::{Value, json};
 
 use crate::error::UdpError;
-use crate::io::{Listening, nonce, send};
+use crate::io::{Listening, most_payload_bytes, nonce, send};
 use crate::receiving::ReceivingEnd;
 use crate::sending::{SendingEnd, SendingOptions};
 use crate::wire::MOST_PAYLOAD_BYTES;
@@ -22,7 +22,7 @@ receive  Print `listening` when ready, receive until SIGTERM, then print a line 
 send     Send until SIGTERM, or --bytes N until all are acknowledged (0: no end); then print a line of JSON.
 
   --scheme NAME  the controller: copa, vivace, ledbat, ledbat++, fixed:N, cubic, ...
-  --payload N    bytes of payload in a datagram; default: 1446, which makes IPv4 packets of 1500 bytes
+  --payload N    bytes of payload in a datagram, at most 1446; default: what fits into the interface's MTU
   --seed N       of what the controller draws; default: 1
 
 Example: pathcast-udp receive 127.0.0.1:9000 & pathcast-udp send 127.0.0.1:9000 --scheme copa --bytes 10000000";
@@ -42,8 +42,8 @@ pub enum Command {
         scheme: Scheme,
         /// How much; none: until it is stopped.
         bytes: Option<u64>,
-        /// Bytes of payload in a datagram.
-        payload_bytes: usize,
+        /// Bytes of payload in a datagram; none: what fits.
+        payload_bytes: Option<usize>,
         /// Of what the controller draws.
         seed: u64,
     },
@@ -88,7 +88,7 @@ impl Command {
         mut arguments: impl Iterator<Item = String>,
     ) -> Result<Self, UdpError> {
         let (mut scheme, mut bytes) = (None, None);
-        let (mut payload_bytes, mut seed) = (MOST_PAYLOAD_BYTES, 1);
+        let (mut payload_bytes, mut seed) = (None, 1);
         while let Some(option) = arguments.next() {
             let value = arguments.next();
             let value = value
@@ -115,7 +115,7 @@ impl Command {
                 ))
             })?;
             match option.as_str() {
-                "--payload" => payload_bytes = number as usize,
+                "--payload" => payload_bytes = Some(number as usize),
                 "--bytes" => bytes = (number > 0).then_some(number),
                 _ => seed = number,
             }
@@ -169,7 +169,10 @@ pub fn command(
         } => {
             let options = SendingOptions {
                 bytes,
-                payload_bytes,
+                payload_bytes: match payload_bytes {
+                    Some(bytes) => bytes,
+                    None => most_payload_bytes(to)?,
+                },
                 seed,
                 nonce: nonce()?,
             };

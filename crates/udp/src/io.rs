@@ -19,7 +19,7 @@ use crate::error::UdpError;
 use crate::receiving::ReceivingEnd;
 use crate::sending::{Over, SendingEnd};
 use crate::sys;
-use crate::wire::MOST_BYTES;
+use crate::wire::{HEADER_BYTES, MOST_BYTES, MOST_PAYLOAD_BYTES};
 
 /// Datagrams taken or sent before the other direction has its turn.
 const BATCH: usize = 64;
@@ -129,11 +129,8 @@ fn is_of_the_path(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Runs a sending end until it is over or a signal comes; returns the seconds that it took.
-///
-/// # Errors
-/// The socket cannot be opened or used, or the receiver does not answer.
-pub fn send(end: &mut SendingEnd, to: SocketAddr) -> Result<f64, UdpError> {
+/// A socket that sends to a receiver.
+fn connected(to: SocketAddr) -> Result<UdpSocket, UdpError> {
     let any = match to {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
         SocketAddr::V6(_) => SocketAddr::from(([0_u16; 8], 0)),
@@ -142,6 +139,32 @@ pub fn send(end: &mut SendingEnd, to: SocketAddr) -> Result<f64, UdpError> {
     socket
         .connect(to)
         .map_err(UdpError::io(format!("reaching {to}")))?;
+    Ok(socket)
+}
+
+/// The largest payload whose packet reaches a receiver whole, as far as this host knows: its interface's MTU, or
+/// what the path has reported.
+///
+/// # Errors
+/// There is no way to the receiver.
+pub fn most_payload_bytes(to: SocketAddr) -> Result<usize, UdpError> {
+    const UDP_BYTES: usize = 8;
+    let socket = connected(to)?;
+    let (mtu, ip_bytes) = match to {
+        SocketAddr::V4(_) => (sockopt::ip_mtu(&socket), 20),
+        SocketAddr::V6(_) => (sockopt::ipv6_mtu(&socket), 40),
+    };
+    let mtu = mtu.map_err(|errno| UdpError::io(format!("reaching {to}"))(errno.into()))?;
+    let room = (mtu as usize).saturating_sub(ip_bytes + UDP_BYTES + HEADER_BYTES);
+    Ok(room.clamp(1, MOST_PAYLOAD_BYTES))
+}
+
+/// Runs a sending end until it is over or a signal comes; returns the seconds that it took.
+///
+/// # Errors
+/// The socket cannot be opened or used, or the receiver does not answer.
+pub fn send(end: &mut SendingEnd, to: SocketAddr) -> Result<f64, UdpError> {
+    let socket = connected(to)?;
     let mut waiting = Waiting::new()?;
     let mut buffer = filled();
     let mut answer = [0; MOST_BYTES + 1];

@@ -24,8 +24,10 @@ from pathcast.experiments.engine.world import World
 from pathcast.experiments.schemes import cases, compare, report, timer
 from pathcast.experiments.schemes import pantheon as of_pantheon
 from pathcast.experiments.schemes.measures import FlowMeasure
-from pathcast.experiments.schemes.plan import Plan, Resolved, algorithms, resolve
+from pathcast.experiments.schemes.plan import Plan, Resolved, algorithms, over_real_path, resolve
 from pathcast.experiments.schemes.summary import Block, to_dict
+from pathcast.live import address
+from pathcast.schemes.live import Host
 
 #: Seconds of a run in real time beside its duration: ends that start and stop, the path's packets read.
 _BESIDE_S = 4.0
@@ -34,7 +36,9 @@ _SAID_EVERY_S = 60.0
 
 Here = Annotated[
     World,
-    typer.Option(help="emulator: real implementations, in real time. simulator: their algorithms."),
+    typer.Option(
+        help="emulator: real implementations, in real time. simulator: their algorithms. live: between two hosts."
+    ),
 ]
 AtOnce = Annotated[
     int,
@@ -49,6 +53,20 @@ AtOnce = Annotated[
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would run and for how long, and end.")
+]
+
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="HOST",
+        help="Run over the path to this host, where `pathcast live server --schemes` runs; implies --world live.",
+    ),
+]
+KeyOption = Annotated[
+    FilePath | None,
+    typer.Option("--key", metavar="FILE", help="The key of both hosts; `pathcast live key`."),
 ]
 
 
@@ -87,6 +105,8 @@ def schemes(
         ),
     ] = None,
     at_once: AtOnce = 1,
+    server: ServerOption = None,
+    key: KeyOption = None,
     dry_run: DryRun = False,
     print_timer: PrintTimer = None,
     as_json: Json = False,
@@ -95,13 +115,20 @@ def schemes(
 
     Example: pathcast benchmark schemes plan.toml -o schemes --world simulator
     """
-    resolved = resolve(Plan.load(file), _checked(world))
+    loaded = Plan.load(file)
+    host = _host(world, server, key)
+    if host is not None:
+        world = World.LIVE
+        loaded = over_real_path(loaded, host.server)
+    resolved = resolve(loaded, world)
     if print_timer is not None:
         words = ["schemes", str(file.resolve()), "--world", world.value]
+        if host is not None:
+            words += ["--server", host.server, "--key", str(host.key.resolve())]
         _print_timer(words, output, print_timer)
         return
     beside = None if other is None else compare.read(other)
-    ended = run_plans([resolved], world, output, at_once, dry_run=dry_run)
+    ended = run_plans([resolved], world, output, at_once, dry_run=dry_run, host=host)
     if ended is None:
         return
     collected, found = report.collect(resolved, world, ended[0])
@@ -221,10 +248,24 @@ def _print_timer(words: Sequence[str], output: FilePath, every: Every) -> None:
 def _checked(world: World) -> World:
     if world is World.LIVE:
         raise PathcastError(
-            "got --world live; expected simulator or emulator: `pathcast live run` runs the kernel's schemes between two "
-            "hosts, and `pathcast-udp` Pathcast's own"
+            "got --world live; expected simulator or emulator, for its paths are given: `pathcast benchmark schemes` runs "
+            "a plan over the path to a host"
         )
     return world
+
+
+def _host(world: World, server: str | None, key: FilePath | None) -> Host | None:
+    """The server of a live benchmark; none without."""
+    if server is None:
+        if world is World.LIVE or key is not None:
+            raise PathcastError("got no --server; expected the host with which to run, and --key")
+        return None
+    if world is World.SIMULATOR:
+        raise PathcastError("got --world simulator and --server; expected one of them")
+    if key is None:
+        raise PathcastError("got no --key; expected the file with the server's key")
+    address(server)
+    return Host(server, key)
 
 
 def run_plans(
@@ -234,6 +275,7 @@ def run_plans(
     at_once: int,
     *,
     dry_run: bool = False,
+    host: Host | None = None,
 ) -> list[list[tuple[cases.Case, Record]]] | None:
     """Run what a folder lacks of some plans, with progress; None: it was to be said only.
 
@@ -244,7 +286,7 @@ def run_plans(
         PathcastError: a case cannot be run here, or a file cannot be written.
 
     """
-    made = [cases.cases(one) for one in plans]
+    made = [cases.cases(one, host) for one in plans]
     for name, why in {name: why for one in plans for name, why in one.left_out.items()}.items():
         err.print(f"left out: {name}: {why}", soft_wrap=True)
     store = Store(folder)
@@ -292,7 +334,7 @@ class _Watch:
 
 
 def _how(world: World) -> str:
-    return "in real time" if world is World.EMULATOR else "on all cores"
+    return "on all cores" if world is World.SIMULATOR else "in real time"
 
 
 def _said(seconds: float) -> str:

@@ -53,6 +53,10 @@ def server(
         float, typer.Option(metavar="SECONDS", help="The longest run of a client.")
     ] = 600.0,
     once: Annotated[bool, typer.Option("--once", help="End after the first client.")] = False,
+    schemes: Annotated[
+        bool,
+        typer.Option("--schemes", help="Also run schemes that clients ask for by name, contained."),
+    ] = False,
 ) -> None:
     """Wait for clients that have the key, and run flows with them, until Ctrl-C.
 
@@ -62,7 +66,15 @@ def server(
     def say(line: str) -> None:
         err.print(line, markup=False, soft_wrap=True)
 
-    live.serve(key_file, listen, clients=clients, max_duration_s=max_duration, once=once, say=say)
+    live.serve(
+        key_file,
+        listen,
+        clients=clients,
+        max_duration_s=max_duration,
+        once=once,
+        schemes=schemes,
+        say=say,
+    )
 
 
 @app.command()

@@ -31,13 +31,18 @@ def _enter_network() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_NEWNET) != 0:
         raise PathcastError(f"making a network namespace: {os.strerror(ctypes.get_errno())}")
+    raise_loopback()
+
+
+def raise_loopback() -> None:
+    """Take the loopback of this network namespace into use."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         asked = struct.pack("16sH14x", b"lo", 0)
         flags = struct.unpack("16sH14x", fcntl.ioctl(any_socket, _GET_FLAGS, asked))[1]
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14x", b"lo", flags | _UP))
 
 
-def _provide(folder: Path) -> list[_internal.KernelScheme]:
+def provide(folder: Path) -> list[_internal.KernelScheme]:
     """Bring the congestion controls of the plan's flows into the kernel, for as long as the result lives."""
     plan = json.loads((folder / "plan.json").read_text())
     provided: dict[str, _internal.KernelScheme | str] = {}
@@ -72,7 +77,7 @@ def main() -> None:
     for name in ("SUDO_UID", "SUDO_GID"):
         os.environ.pop(name, None)
     try:
-        provided = _provide(folder)
+        provided = provide(folder)
         if not rootless.needed():
             _enter_network()
         side = [sys.executable, "-I", "-S", str(_SIDE), str(folder)]

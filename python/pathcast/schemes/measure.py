@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -176,6 +178,36 @@ def read(file: str | os.PathLike[str]) -> Packets:
         SchemeError: pyarrow is not installed, or it is no such log.
 
     """
+    began_s, conversations, columns = _read(file, lambda found: json.loads(found["conversations"]))
+    return Packets(began_s, tuple(tuple(one) for one in conversations), columns)
+
+
+def read_live(
+    file: str | os.PathLike[str], receivers: Sequence[tuple[int, int]], *, reverse: bool
+) -> Packets:
+    """Read the log of packets of a live run of schemes, by the client's clock.
+
+    Args:
+        file: the log.
+        receivers: of each flow, the port of its receiver and the number of its protocol.
+        reverse: whether the server sends.
+
+    Raises:
+        SchemeError: pyarrow is not installed, or it is no such log.
+
+    """
+    began_s, _, columns = _read(file, lambda _: [])
+    if reverse:
+        # there, 0 is the way of the data, whoever sends it
+        columns["direction"] = 1 - columns["direction"]
+    return Packets(
+        began_s, tuple(("", port, "", port, protocol) for port, protocol in receivers), columns
+    )
+
+
+def _read(
+    file: str | os.PathLike[str], conversations: Callable[[dict[str, str]], Any]
+) -> tuple[float, Any, dict[str, npt.NDArray[np.float64]]]:
     pyarrow = need("pyarrow", "probing", "measuring flows of schemes", SchemeError)
     from pyarrow import parquet
 
@@ -183,10 +215,13 @@ def read(file: str | os.PathLike[str]) -> Packets:
         with parquet.ParquetFile(os.fspath(file)) as opened:
             environment = json.loads(opened.metadata.metadata[b"pathcast"])["environment"]
             table = opened.read()
-        conversations = json.loads(environment["conversations"])
+        between = conversations(environment)
         began_s = int(environment["began_ns"]) * 1e-9
     except (OSError, KeyError, TypeError, ValueError, pyarrow.ArrowException) as error:
-        raise SchemeError(f"{os.fspath(file)}: is no log of a shell's packets: {error}") from None
+        raise SchemeError(f"{os.fspath(file)}: is no log of flows' packets: {error}") from None
     names = ("time_s", "flow", "size_bytes", "event", "one_way_delay_s", "direction")
-    columns = {name: table[name].to_numpy().astype(np.float64) for name in names}
-    return Packets(began_s, tuple(tuple(one) for one in conversations), columns)
+    return (
+        began_s,
+        between,
+        {name: table[name].to_numpy().astype(np.float64) for name in names},
+    )

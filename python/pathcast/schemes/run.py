@@ -146,11 +146,11 @@ def run_flows(
 
     """
     known = catalog()
-    _check(flows, duration_s, known)
+    check(flows, duration_s, known)
     if packets_file is not None:
         check_output(packets_file)
     links = _links(path)
-    prepared = [_try_prepare(known[flow.scheme]) for flow in flows]
+    prepared = [try_prepare(known[flow.scheme]) for flow in flows]
     limits = limits or Limits()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="pathcast-schemes-") as name:
@@ -159,7 +159,7 @@ def run_flows(
             "duration_s": duration_s,
             "reverse": reverse,
             "flows": [
-                _planned(number, flow, known[flow.scheme], ready, limits, duration_s)
+                planned(number, flow, known[flow.scheme], ready, limits, duration_s)
                 for number, (flow, ready) in enumerate(zip(flows, prepared, strict=True))
             ],
         }
@@ -173,23 +173,37 @@ def run_flows(
         if packets_file is not None:
             write_beside(packets_file, (folder / "packets.parquet").read_bytes())
         zero_s = float(_read(folder / "begin") or "nan")
-        results = tuple(
-            _result(folder, number, flow, plan, packets, zero_s)
-            for number, flow in enumerate(flows)
-        )
-    return FlowsRun(results, tuple(report["invalid_because"]), time.monotonic() - began)
+        found = results(folder, flows, plan, packets, zero_s)
+    return FlowsRun(found, tuple(report["invalid_because"]), time.monotonic() - began)
 
 
-def _check(flows: Sequence[Flow], duration_s: float, known: dict[str, Scheme]) -> None:
-    if not 0 < duration_s <= 86_400:
-        raise SchemeError(f"duration_s is {duration_s:g}; expected more than 0 and at most 86400")
-    if not 0 < len(flows) <= MOST_FLOWS:
-        raise SchemeError(f"got {len(flows)} flows; expected 1 to {MOST_FLOWS}")
+def check(flows: Sequence[Flow], duration_s: float, known: dict[str, Scheme]) -> None:
+    """Check that flows have known schemes, and times and sizes that make sense.
+
+    Raises:
+        SchemeError: they have not.
+
+    """
     for number, flow in enumerate(flows):
         if flow.scheme not in known:
             raise SchemeError(
                 f"flow {number}: scheme {flow.scheme!r} is unknown{nearest(flow.scheme, known)}"
             )
+    check_times(flows, duration_s)
+
+
+def check_times(flows: Sequence[Flow], duration_s: float) -> None:
+    """Check that flows have times and sizes that make sense.
+
+    Raises:
+        SchemeError: they have not.
+
+    """
+    if not 0 < duration_s <= 86_400:
+        raise SchemeError(f"duration_s is {duration_s:g}; expected more than 0 and at most 86400")
+    if not 0 < len(flows) <= MOST_FLOWS:
+        raise SchemeError(f"got {len(flows)} flows; expected 1 to {MOST_FLOWS}")
+    for number, flow in enumerate(flows):
         stop_s = duration_s if flow.stop_s is None else flow.stop_s
         if not 0 <= flow.start_s < stop_s <= duration_s:
             raise SchemeError(
@@ -206,24 +220,27 @@ def _links(path: Path | str | os.PathLike[str]) -> Links:
     return Links.load(path)
 
 
-def _try_prepare(scheme: Scheme) -> Prepared | str:
+def try_prepare(scheme: Scheme) -> Prepared | str:
+    """What runs a scheme, or why nothing does."""
     try:
         return prepare(scheme)
     except SchemeError as error:
         return str(error)
 
 
-def _planned(
+def planned(
     number: int,
     flow: Flow,
     scheme: Scheme,
     ready: Prepared | str,
     limits: Limits,
     duration_s: float,
+    *,
+    first_port: int = FIRST_PORT,
 ) -> dict[str, Any]:
     """What the sides must know of a flow."""
-    port = FIRST_PORT + number
-    planned: dict[str, Any] = {
+    port = first_port + number
+    found: dict[str, Any] = {
         "port": port,
         "start_s": flow.start_s,
         "stop_s": flow.stop_s,
@@ -236,9 +253,9 @@ def _planned(
         "why_not": None,
     }
     if isinstance(ready, str):
-        return planned | {"why_not": ready}
+        return found | {"why_not": ready}
     values = {"address": "{address}", "port": str(port), "bytes": str(flow.bytes or 0)}
-    return planned | {
+    return found | {
         "receiver": ready.command("receiver", values),
         "sender": ready.command("sender", values),
         "readable": list(ready.readable),
@@ -289,6 +306,19 @@ def _read(file: FilePath) -> str:
         return ""
 
 
+def results(
+    folder: FilePath,
+    flows: Sequence[Flow],
+    plan: dict[str, Any],
+    packets: measure.Packets,
+    zero_s: float,
+) -> tuple[FlowResult, ...]:
+    """What came of the flows of a plan: from what the sides have written to a folder, and the packets."""
+    return tuple(
+        _result(folder, number, flow, plan, packets, zero_s) for number, flow in enumerate(flows)
+    )
+
+
 def _result(
     folder: FilePath,
     number: int,
@@ -297,10 +327,10 @@ def _result(
     packets: measure.Packets,
     zero_s: float,
 ) -> FlowResult:
-    planned = plan["flows"][number]
+    own_plan = plan["flows"][number]
     ends = {role: _end(folder / f"{number}-{role}.json") for role in ("sender", "receiver")}
     sender, receiver = ends["sender"], ends["receiver"]
-    own = packets.of(planned["port"], reverse=plan["reverse"])
+    own = packets.of(own_plan["port"], reverse=plan["reverse"])
     said, got = sender.get("said") or {}, receiver.get("said") or {}
     stop_s = plan["duration_s"] if flow.stop_s is None else flow.stop_s
     ended_s = min(zero_s + stop_s, sender.get("ended_s") or math.inf) - packets.began_s
@@ -313,10 +343,10 @@ def _result(
     controller = said.get("controller")
     controller = None if controller is None else str(controller)[:100]
     evidence = None if said.get("evidence") is None else str(said["evidence"])[:500]
-    if planned["by_bpf"] and controller == planned["kernel_scheme"]:
+    if own_plan["by_bpf"] and controller == own_plan["kernel_scheme"]:
         evidence = f"{evidence}: {controller}, Pathcast's own code by BPF"
-        controller = planned["kernel"]
-    why_not = planned["why_not"] or _why_not(flow, sender, receiver, own, seen, stop_s)
+        controller = own_plan["kernel"]
+    why_not = own_plan["why_not"] or _why_not(flow, sender, receiver, own, seen, stop_s)
     tails = [ends[role].get("log_tail", "") for role in ("sender", "receiver")]
     return FlowResult(
         scheme=flow.scheme,
@@ -327,7 +357,7 @@ def _result(
         completion_s=seen.active_s if flow.bytes is not None and why_not is None else None,
         controller=controller,
         evidence=evidence,
-        ours=planned["by_bpf"] or catalog()[flow.scheme].ours,
+        ours=own_plan["by_bpf"] or catalog()[flow.scheme].ours,
         why_not=why_not,
         log_tail="\n".join(filter(None, tails)),
         series=seen.series,

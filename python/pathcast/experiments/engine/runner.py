@@ -134,6 +134,7 @@ def plan(
     if at_once is None:
         longest_s = max((case.duration_s for case, _ in missing), default=0.0)
         at_once = default_at_once(longest_s) if world is World.EMULATOR else os.cpu_count() or 1
+        at_once = 1 if world is World.LIVE else at_once
     return Plan(tuple(missing), tuple(kept), min(at_once, max(1, len(missing))), world)
 
 

@@ -101,7 +101,8 @@ class Store:
 
     def folder_of(self, case: Case, world: str) -> FilePath:
         """The folder of a case."""
-        return self.path / ("cells" if world == World.EMULATOR else "simulated") / case.name
+        kinds = {World.EMULATOR: "cells", World.SIMULATOR: "simulated", World.LIVE: "live"}
+        return self.path / kinds[World(world)] / case.name
 
     def made(self, case: Case, world: str) -> FilePath:
         """Where the file of a case goes; makes its folder.

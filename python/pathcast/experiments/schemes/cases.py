@@ -15,12 +15,13 @@ from pathcast.exceptions import PathcastError
 from pathcast.experiments.engine import case as engine
 from pathcast.experiments.engine.case import Attempt, Passed
 from pathcast.experiments.engine.world import World
-from pathcast.experiments.schemes import emulated, simulated
+from pathcast.experiments.schemes import real, simulated
 from pathcast.experiments.schemes.measures import FlowMeasure
 from pathcast.experiments.schemes.plan import Plan, Resolved
 from pathcast.experiments.schemes.workloads import Workload
 from pathcast.files import write_beside
 from pathcast.path import Path
+from pathcast.schemes.live import Host
 
 #: The largest file of flows that is read.
 _MAX_BYTES = 1 << 26
@@ -41,6 +42,7 @@ class Case:
         duration_s: how long, at most.
         runs_as: the backend's name of each scheme of the run.
         version: what else its result depends on: versions of implementations.
+        host: the server of a live run, whose path is the real one.
 
     """
 
@@ -54,6 +56,7 @@ class Case:
     duration_s: float
     runs_as: Mapping[str, str]
     version: Mapping[str, str]
+    host: Host | None = None
 
     #: The file that is kept of a run.
     kept_as = "flows.json"
@@ -72,7 +75,8 @@ class Case:
     def fingerprint(self, world: str) -> str:
         """Return a digest that a kept run of this case by this backend has."""
         flows = [asdict(flow) for flow in self.workload.flows]
-        what = [self.scheme, self.path.toml, flows, self.direction, self.number, self.seed]
+        path = self.path.toml if self.host is None else self.host.server
+        what = [self.scheme, path, flows, self.direction, self.number, self.seed]
         how = [self.duration_s, sorted(self.runs_as.items()), sorted(self.version.items()), world]
         return engine.fingerprint([what, how])
 
@@ -83,6 +87,7 @@ class Case:
 
         Raises:
             EmulatorError: the emulator cannot run here.
+            LiveError: the server of a live run does not answer, or refuses.
             PathcastError: the file cannot be written.
 
         """
@@ -90,8 +95,8 @@ class Case:
         if world is World.SIMULATOR:
             measured = self._simulate(progress)
         else:
-            measured, why_not = emulated.run(
-                self.path,
+            measured, why_not = real.run(
+                self.host or self.path,
                 self.workload.flows,
                 self.scheme,
                 direction=self.direction,
@@ -144,7 +149,7 @@ def read(file: FilePath) -> list[FlowMeasure]:
         ) from None
 
 
-def cases(resolved: Resolved) -> list[Case]:
+def cases(resolved: Resolved, host: Host | None = None) -> list[Case]:
     """The runs of a plan: rounds over all paths and workloads, the schemes of each in an order drawn anew.
 
     In each round every scheme runs once in each place, so that what changes with time meets all alike.
@@ -179,6 +184,7 @@ def cases(resolved: Resolved) -> list[Case]:
                         plan.duration_s,
                         {name: resolved.runs_as[name] for name in sorted(used)},
                         {name: versions[name] for name in sorted(used) if name in versions},
+                        host,
                     )
                 )
     return made
@@ -196,7 +202,7 @@ def estimate_s(made: list[Case], world: World, beside_s: float, at_once: int) ->
     Those in real time take their duration and `beside_s`. Of the simulator, one second of a flow of each path and scheme
     is run, and the rest follows.
     """
-    if world is World.EMULATOR:
+    if world is not World.SIMULATOR:
         return sum(one.duration_s + beside_s for one in made) / max(1, at_once)
     import time
 

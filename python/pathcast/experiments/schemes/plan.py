@@ -325,6 +325,11 @@ def resolve(plan: Plan, world: World) -> Resolved:
     return Resolved(plan.with_schemes(kept), runs_as, left_out)
 
 
+def over_real_path(plan: Plan, server: str) -> Plan:
+    """The plan over the path to a server, in place of its own paths."""
+    return replace(plan, paths={server: Path.parse("delay = '0 ms'\n", server)})
+
+
 def algorithms(plan: Plan) -> dict[str, str]:
     """The simulator's name of each scheme of a plan, of those that it has."""
     of_catalog = schemes.catalog()
@@ -342,4 +347,4 @@ def _simulates(name: str, simulated: Collection[str]) -> bool:
     return name in simulated or (kind == "fixed" and argument.isdecimal() and int(argument) > 0)
 
 
-__all__ = ["DIRECTIONS", "UNDER_TEST", "Plan", "Resolved", "resolve"]
+__all__ = ["DIRECTIONS", "UNDER_TEST", "Plan", "Resolved", "over_real_path", "resolve"]

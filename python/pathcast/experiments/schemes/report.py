@@ -26,6 +26,7 @@ SCHEMA = 1
 _WORLDS = {
     World.SIMULATOR: "in the simulator",
     World.EMULATOR: "real implementations behind emulated paths",
+    World.LIVE: "real implementations between two hosts",
 }
 #: More panels than this are not drawn of one workload.
 _MOST_PANELS = 20

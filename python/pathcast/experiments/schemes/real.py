@@ -1,21 +1,28 @@
-"""Runs of the benchmark by real implementations, behind an emulated path."""
+"""Runs of the benchmark by real implementations, behind an emulated path or between two hosts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
-from pathcast.exceptions import EmulatorError
+from pathcast.exceptions import EmulatorError, LiveError
 from pathcast.experiments.engine.case import Passed
 from pathcast.experiments.schemes.measures import FlowMeasure
 from pathcast.experiments.schemes.workloads import UNDER_TEST, Flow
 from pathcast.path import Path
+from pathcast.schemes import live
 from pathcast.schemes.run import Flow as RealFlow
-from pathcast.schemes.run import run_flows
+from pathcast.schemes.run import FlowsRun, run_flows
+
+#: How often a server is tried that does not answer or whose run broke off, and how long between, in seconds.
+_TRIES, _BETWEEN_S = 3, 10.0
+#: Servers with which this process has run flows.
+_ANSWERED: set[live.Host] = set()
 
 
 def run(
-    path: Path,
+    path: Path | live.Host,
     flows: Sequence[Flow],
     scheme: str,
     *,
@@ -24,28 +31,29 @@ def run(
     seed: int,
     progress: Passed | None,
 ) -> tuple[list[FlowMeasure], tuple[str, ...]]:
-    """Run flows and measure them.
+    """Run flows over an emulated path, or with a server, and measure them.
 
     Returns:
         The flows, and why the run is not valid; empty: it is.
 
     Raises:
         SchemeError: a scheme is unknown.
+        LiveError: the server does not answer, refuses, or its runs break off.
 
     """
     asked = [
         RealFlow(flow.scheme or scheme, flow.start_s, flow.stop_s, flow.size_bytes)
         for flow in flows
     ]
+    passed = None if progress is None else lambda part: progress(part * duration_s)
+    reverse = direction == "reverse"
     try:
-        done = run_flows(
-            path,
-            asked,
-            duration_s=duration_s,
-            seed=seed,
-            reverse=direction == "reverse",
-            progress=None if progress is None else lambda part: progress(part * duration_s),
-        )
+        if isinstance(path, live.Host):
+            done = _run_live(path, asked, duration_s, passed, reverse=reverse)
+        else:
+            done = run_flows(
+                path, asked, duration_s=duration_s, seed=seed, reverse=reverse, progress=passed
+            )
     except EmulatorError as error:
         return [], (str(error),)  # one run that fails does not end the others
     measured = []
@@ -73,6 +81,30 @@ def run(
             )
         )
     return measured, done.invalid_because
+
+
+def _run_live(
+    host: live.Host,
+    flows: Sequence[RealFlow],
+    duration_s: float,
+    passed: Callable[[float], None] | None,
+    *,
+    reverse: bool,
+) -> FlowsRun:
+    """Run flows with a server, which may be away for a moment if it has answered before."""
+    for left in reversed(range(_TRIES)):
+        try:
+            done = live.run_flows(
+                host, flows, duration_s=duration_s, reverse=reverse, progress=passed
+            )
+        except LiveError:
+            if left == 0 or host not in _ANSWERED:
+                raise
+            time.sleep(_BETWEEN_S)
+        else:
+            _ANSWERED.add(host)
+            return done
+    raise AssertionError("it was run or has raised")
 
 
 def _finite(value: float | None) -> float | None:

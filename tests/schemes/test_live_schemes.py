@@ -1,0 +1,195 @@
+"""Schemes between two hosts: `pathcast live server --schemes` and what runs over the path to it."""
+
+import json
+import sys
+
+import pytest
+
+from conftest import PATHCAST, run, until_valid
+from live_server import serving
+from pathcast import live
+from pathcast.exceptions import SchemeError
+from pathcast.schemes import _live
+from pathcast.schemes.live import cleaned
+from pathcast.schemes.run import Flow
+
+PATH = "rate = '20 Mbit/s'\ndelay = '15 ms'\nqueue = '1 BDP'\nreverse = { queue = '1 BDP' }\n"
+
+RUN = """
+import json, sys
+from pathcast.schemes.live import Flow, Host, run_flows
+flows = [Flow(*flow) for flow in json.loads(sys.argv[3])]
+reverse, packets = sys.argv[4] == "reverse", sys.argv[5] or None
+done = run_flows(Host(sys.argv[1], sys.argv[2]), flows, duration_s=4, reverse=reverse, packets_file=packets)
+print(json.dumps(done.to_dict()))
+"""
+
+PLAN = """
+schemes = ["tcp-cubic", "tcp-reno"]
+runs = 1
+duration = "3 s"
+directions = ["forward", "reverse"]
+
+[[paths]]
+file = "100mbps-40ms-1bdp"
+"""
+
+
+@pytest.fixture
+def key(tmp_path):
+    file = tmp_path / "key"
+    live.write_key(file)
+    return file
+
+
+def over_path(path_file, server, command):
+    """A command behind the emulated path, which finds the server at its first argument."""
+    inside = f'exec "$0" "${{@/@SERVER/$PATHCAST_BASE:{server.port}}}"'
+    return run("shell", "-q", path_file, "--", "bash", "-c", inside, *map(str, command))
+
+
+def flows_of(path_file, server, key, flows, direction="forward", packets=""):
+    def attempt():
+        command = [sys.executable, "-c", RUN, "@SERVER", key, json.dumps(flows), direction, packets]
+        done = over_path(path_file, server, command)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        return (None if found["invalid_because"] else found["flows"]), found["invalid_because"]
+
+    return until_valid(attempt, times=4)
+
+
+@pytest.mark.usefixtures("emulator")
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_flows_between_two_hosts_fill_the_path_and_are_measured_at_both(
+    direction, path_file, key, tmp_path
+):
+    path = path_file(PATH)
+    packets = tmp_path / "packets.parquet"
+    with serving(key, "--schemes") as server:
+        asked = [["tcp-cubic"], ["tcp-reno", 1.0, 2.0], ["tcp-cubic", 0.5, None, 300_000]]
+        found = flows_of(path, server, key, asked, direction, packets)
+    long, short, finite = found
+    assert [one["why_not"] for one in found] == [None] * 3
+    # each host asks its own kernel, whoever sends
+    assert [one["controller"] for one in found] == ["cubic", "reno", "cubic"]
+    assert 0.25 < finite["completion_s"] < 3.4
+    assert finite["goodput_bps"] * finite["completion_s"] == pytest.approx(8 * 300_000, rel=0.05)
+    rates = [sum(each) for each in zip(*(one["series"]["rate_bps"] for one in found), strict=True)]
+    # 20 Mbit/s of the tunnel's datagrams, of which 60 of 1460 bytes are the tunnel's own
+    assert 17e6 < sum(rates[2:]) / len(rates[2:]) < 20e6
+    assert sum(short["series"]["rate_bps"][:2]) == 0
+    # clocks are the same here: what the path adds, and a little of the hosts
+    assert 15 <= long["delay_ms"]["p50"] <= long["delay_ms"]["p95"] <= 15 + 31 + 5
+    assert 0 < long["loss"] < 0.2
+    assert packets.stat().st_size > 1000
+
+
+@pytest.mark.usefixtures("emulator")
+def test_what_one_host_lacks_is_said_and_the_rest_goes_on(path_file, key, tmp_path, monkeypatch):
+    own = tmp_path / "schemes"
+    own.mkdir()
+    (own / "mine.toml").write_text(
+        'name = "mine"\nimplementation = "none"\nversion = "1"\nlicence = "MIT"\ncontroller = "none"\n'
+        'transport = "tcp"\nreceiver = ["/bin/true", "{port}"]\nsender = ["/bin/true", "{port}"]\n'
+    )
+    with serving(key, "--schemes") as server:
+        monkeypatch.setenv("PATHCAST_SCHEMES", str(own))
+        found = flows_of(path_file(PATH), server, key, [["mine"], ["tcp-cubic"]])
+    assert "the server has no such scheme" in found[0]["why_not"]
+    assert found[1]["why_not"] is None and found[1]["goodput_bps"] > 15e6
+
+
+@pytest.mark.usefixtures("emulator")
+def test_a_server_without_schemes_refuses_and_goes_on(path_file, key):
+    with serving(key) as server:
+        command = [sys.executable, "-c", RUN, "@SERVER", key, '[["tcp-cubic"]]', "forward", ""]
+        done = over_path(path_file(PATH), server, command)
+        assert "the other host refused: it runs no schemes" in done.stderr
+        assert "--schemes" in done.stderr
+        again = over_path(
+            path_file(PATH),
+            server,
+            [PATHCAST, "live", "run", "@SERVER", "--key", key, "--duration", "1"],
+        )
+        assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.usefixtures("emulator")
+def test_a_benchmark_runs_a_plan_over_the_path_to_a_host_and_continues(path_file, key, tmp_path):
+    plan, folder = tmp_path / "plan.toml", tmp_path / "runs"
+    plan.write_text(PLAN)
+    with serving(key, "--schemes") as server:
+        command = [
+            PATHCAST,
+            "benchmark",
+            "schemes",
+            plan,
+            "-o",
+            folder,
+            "--server",
+            "@SERVER",
+            "--key",
+            key,
+            "--json",
+        ]
+        done = over_path(path_file(PATH), server, command)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        again = over_path(path_file(PATH), server, command)
+    assert "4 runs, 0 kept, 4 to run" in done.stderr
+    assert "4 runs, 4 kept, 0 to run" in again.stderr
+    blocks = {block["direction"]: block for block in found["blocks"]}
+    assert set(blocks) == {"forward", "reverse"}
+    # one real path in place of the plan's own
+    assert len({block["path"] for block in blocks.values()}) == 1
+    assert (folder / "index.html").exists() or list(folder.glob("*.html"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"[]", "no plan of flows"),
+        (b'{"duration_s": 4, "reverse": false, "flows": [{"scheme": "x"}]}', "no plan of flows"),
+        (b'{"duration_s": -4, "reverse": false, "flows": []}', "duration_s is -4"),
+        (b'{"duration_s": 4, "reverse": false, "flows": []}', "got 0 flows"),
+        (b"[" * 100_000, "no plan of flows"),
+    ],
+)
+def test_a_hostile_plan_is_refused(line, said):
+    with pytest.raises(SchemeError, match=said):
+        _live.asked(line)
+
+
+def test_a_plan_comes_back():
+    flows = [Flow("tcp-cubic"), Flow("x", 1.0, 2.0, 5000)]
+    line = _live.question(flows, 4.0, reverse=True).encode()
+    assert _live.asked(line) == (flows, 4.0, True)
+
+
+def test_a_server_runs_only_schemes_that_it_has():
+    plan = _live.plan_here([Flow("tcp-cubicc"), Flow("tcp-cubic")], 4.0, reverse=False)
+    first, second = plan["flows"]
+    assert "no such scheme; did you mean 'tcp-cubic'" in first["why_not"]
+    assert second["why_not"] is None and second["port"] == 30_001
+    with pytest.raises(SchemeError, match="another number of flows"):
+        _live.merge(plan, [None])
+    _live.merge(plan, [None, "no \x1b compiler"])
+    assert "compiler" in second["why_not"]
+
+
+def test_results_of_another_host_are_harmless():
+    said = {
+        "report": {"exit_code": "0", "left": 3, "killed_because": "\x1b[2J", "more": 1},
+        "said": {"controller": ["x"], "received_bytes": 7, "evidence": "e" * 9000},
+        "started_s": 5.0,
+        "ended_s": float("inf"),
+        "why_not": None,
+        "log_tail": 4,
+    }
+    found = cleaned(json.dumps(said), 2.0)
+    assert found["report"] == {"left": 3, "killed_because": "\\x1b[2J"}
+    assert found["said"]["received_bytes"] == 7 and len(found["said"]["evidence"]) == 2000
+    assert (found["started_s"], found["ended_s"], found["log_tail"]) == (3.0, None, "")
+    for text in ("", "[]", "nonsense", "[" * 100_000):
+        assert "no result" in cleaned(text, 0.0)["why_not"]
