@@ -2,13 +2,15 @@
 
 usage: .venv/bin/python benches/cold_start.py draw FILE.npz [--siblings] [--flows 8000] [--seed 1] [--workers 2]
        .venv/bin/python benches/cold_start.py train FILE.npz [-o crates/forecast/src/cold_start/weights.bin] [--epochs 80]
+             [--restarts 1]
        .venv/bin/python benches/cold_start.py measure [--siblings] [--flows 400] [--seed 7000] [--workers 2]
 
 `draw` simulates flows over paths drawn at random and keeps, at random moments and horizons, the numbers that the forecaster
 sees and the rate that followed. `train` fits the network to them: quantiles by pinball loss, Adam, the flows of every
-tenth path for choosing when to stop. Build again afterwards, for the weights are compiled in. `measure` forecasts flows of
-other seeds at fixed moments, beside what the window and the last second say. With --siblings each flow has one to four
-earlier flows over the same path, before it or beside it; of every twentieth flow they crossed another path.
+tenth path for choosing when to stop, and which of --restarts random beginnings to keep. Build again afterwards, for the
+weights are compiled in. `measure` forecasts flows of other seeds at fixed moments, beside what the window and the last
+second say. With --siblings each flow has one to four earlier flows over the same path, before it or beside it; of every
+twentieth flow they crossed another path.
 """
 
 import argparse
@@ -300,29 +302,30 @@ class Network:
         return float(np.mean(np.maximum(LEVELS * off, (LEVELS - 1) * off)))
 
 
-def train(file, output, epochs, batch=512):
+def train(file, output, epochs, restarts, batch=512):
     rows = np.load(file)["rows"]
     kept = rows[:, 0] % KEPT_OF == 0
     x, y = rows[:, 2:], rows[:, 1]
     mean, deviation = x[~kept].mean(axis=0), x[~kept].std(axis=0) + 1e-3
     x = np.clip((x - mean) / deviation, -4, 4).astype(np.float32)
-    generator = np.random.default_rng(1)
-    network = Network(x.shape[1], generator)
     best = (math.inf, None)
-    (learned,) = np.nonzero(~kept)
-    for epoch in range(epochs):
-        generator.shuffle(learned)
-        rate = 2e-3 * 0.5 * (1 + math.cos(math.pi * epoch / epochs)) + 1e-5
-        for first in range(0, len(learned), batch):
-            some = learned[first : first + batch]
-            network.step(x[some], y[some], rate)
-        loss = network.loss(x[kept], y[kept])
-        if loss < best[0]:
-            best = (loss, [weight.copy() for weight in network.weights])
-        if epoch % 10 == 9:
-            print(
-                f"epoch {epoch + 1}: loss {network.loss(x[~kept], y[~kept]):.4f}, kept paths {loss:.4f}"
-            )
+    for seed in range(1, restarts + 1):
+        generator = np.random.default_rng(seed)
+        network = Network(x.shape[1], generator)
+        (learned,) = np.nonzero(~kept)
+        for epoch in range(epochs):
+            generator.shuffle(learned)
+            rate = 2e-3 * 0.5 * (1 + math.cos(math.pi * epoch / epochs)) + 1e-5
+            for first in range(0, len(learned), batch):
+                some = learned[first : first + batch]
+                network.step(x[some], y[some], rate)
+            loss = network.loss(x[kept], y[kept])
+            if loss < best[0]:
+                best = (loss, [weight.copy() for weight in network.weights])
+        print(
+            f"start {seed}: loss {network.loss(x[~kept], y[~kept]):.4f}, kept paths {loss:.4f}; "
+            f"the best so far {best[0]:.4f}"
+        )
     network.weights = best[1]
     quantiles = network.forward(x[kept])[-1]
     off = y[kept] - quantiles[:, 2]
@@ -433,11 +436,12 @@ def main():
     trainer.add_argument("file", type=Path)
     trainer.add_argument("-o", "--output", type=Path, default=WEIGHTS)
     trainer.add_argument("--epochs", type=int, default=80)
+    trainer.add_argument("--restarts", type=int, default=1)
     options = parser.parse_args()
     if options.command == "draw":
         draw(options.file, options.flows, options.seed, options.workers, options.siblings)
     elif options.command == "train":
-        train(options.file, options.output, options.epochs)
+        train(options.file, options.output, options.epochs, options.restarts)
     else:
         measure(options.flows, options.seed, options.workers, options.siblings)
 
