@@ -56,8 +56,15 @@ def shown(browser, file, width, theme):
     return page
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (360, "dark"),
+        (1400, "light"),
+        pytest.param(360, "light", marks=pytest.mark.full),
+        pytest.param(1400, "dark", marks=pytest.mark.full),
+    ],
+)
 def test_axe_finds_nothing_serious_and_nothing_is_cut_off(browser, file, width, theme):
     from axe_playwright_python.sync_playwright import Axe
 

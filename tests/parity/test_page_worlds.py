@@ -97,7 +97,7 @@ PAUSED = ", ".join(
 TASK = "tasks = [{ id = 'work', time = '2 s', after = 'https://a.org/' }]"
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", [pytest.param("http/1.1", marks=pytest.mark.full), "h2"])
 def test_knobs_of_servers_change_loads_as_in_the_kernel(emulator, protocol):
     """The first window, and slow start after idle, by pages that pause."""
     took = {}

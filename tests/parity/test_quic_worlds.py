@@ -40,7 +40,7 @@ def assert_the_same(mine, real, rel, abs_=0.0):
 
 @pytest.mark.usefixtures("emulator")
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("loss", [0.0, 0.01])
+@pytest.mark.parametrize("loss", [pytest.param(0.0, marks=pytest.mark.full), 0.01])
 def test_goodput_is_the_same_in_both(scheme, loss):
     path = pathcast.Path.parse(f"{LINK}loss = {loss}\n")
     options = {"schemes": [scheme], "duration_s": 6.0, "seed": 1}
