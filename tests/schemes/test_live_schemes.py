@@ -1,12 +1,15 @@
 """Schemes between two hosts: `pathcast live server --schemes` and what runs over the path to it."""
 
 import json
+import socket
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from conftest import PATHCAST, run, until_valid
-from live_server import serving
+from conftest import PATHCAST, run, until_valid, wait_until
+from live_server import children, serving
 from pathcast import live
 from pathcast.exceptions import SchemeError
 from pathcast.schemes import _live
@@ -113,6 +116,45 @@ def test_a_server_without_schemes_refuses_and_goes_on(path_file, key):
             [PATHCAST, "live", "run", "@SERVER", "--key", key, "--duration", "1"],
         )
         assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.usefixtures("emulator")
+def test_nothing_is_left_of_a_client_that_was_killed(path_file, key):
+    def temporary():
+        return set(Path(tempfile.gettempdir()).glob("pathcast-live-*"))
+
+    before = temporary()
+    with serving(key, "--schemes") as server:
+        command = [sys.executable, "-c", RUN, "@SERVER", key, '[["tcp-cubic"]]', "forward", ""]
+        inside = (
+            f'"$0" "${{@/@SERVER/$PATHCAST_BASE:{server.port}}}" & sleep 4; kill -9 $!; wait $!'
+        )
+        words = ["bash", "-c", inside, *map(str, command)]
+        run("shell", "-q", path_file(PATH), "--", *words)
+        assert temporary() - before, "it had begun"
+        wait_until(
+            lambda: not children(server.process.pid) and not temporary() - before,
+            "the end of the server's program",
+        )
+        found = flows_of(path_file(PATH), server, key, [["tcp-cubic", 0.0, 1.0]])
+    assert found[0]["why_not"] is None
+
+
+def test_what_is_said_at_once_is_heard_one_after_another(monkeypatch):
+    monkeypatch.setattr(_live, "_LINE_BYTES", 100)
+    here, there = socket.socketpair(type=socket.SOCK_STREAM)
+    with here, there:
+        there.sendall(b'{"why_not": []}\n{"file": "a"}\n{"over": true}\n')
+        link = _live.Link(here)
+        assert link.hear("why_not", 5.0) == []
+        assert link.heard(1.0) == [{"file": "a"}, {"over": True}]
+        for nonsense, said in ((b"7\n", "no JSON object"), (b"x" * 200, "at once")):
+            there.sendall(nonsense)
+            with pytest.raises(SchemeError, match=said):
+                link.heard(1.0)
+        there.close()
+        with pytest.raises(SchemeError, match="has gone"):
+            link.heard(1.0)
 
 
 @pytest.mark.usefixtures("emulator")

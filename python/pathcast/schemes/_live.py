@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pathcast.exceptions import SchemeError
+from pathcast.foreign import visible
 from pathcast.schemes import build, run
 from pathcast.schemes._world import provide, raise_loopback
 from pathcast.schemes.contain import Limits
@@ -39,6 +40,8 @@ FIRST_PORT = 30_000
 _LINE_BYTES, _FILE_BYTES = 1 << 18, 1 << 16
 #: How long the other host may say nothing beyond the run's duration, in seconds.
 _SILENT_S = 150.0
+#: How long each of the steps of an end may take: by itself, and told to; the host allows both and more.
+_END_S = 1.5
 _SIDE = Path(__file__).with_name("_side.py")
 _SET_PDEATHSIG = 1
 #: The files by which sides meet, by who writes them.
@@ -54,7 +57,7 @@ class Link:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._unread = b""
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._said: list[dict[str, Any]] = []
 
     def say(self, what: dict[str, Any]) -> None:
         """Send an object."""
@@ -62,12 +65,15 @@ class Link:
         self._connection.sendall(json.dumps(what).encode() + b"\n")
 
     def heard(self, seconds: float) -> list[dict[str, Any]]:
-        """Objects that have come, after so many seconds at most.
+        """Objects that have come, after so many seconds at most if there are none.
 
         Raises:
             SchemeError: the other host says what is no object, or has gone.
 
         """
+        if self._said:
+            said, self._said = self._said, []
+            return said
         self._connection.settimeout(seconds)
         try:
             got = self._connection.recv(1 << 16)
@@ -82,13 +88,14 @@ class Link:
             raise SchemeError(
                 f"the other host's program says more than {_LINE_BYTES} bytes at once"
             )
+        found: list[Any]
         try:
-            said = [json.loads(line) for line in lines]
-        except ValueError:
-            said = [None]
-        if not all(isinstance(one, dict) for one in said):
+            found = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError):
+            found = [None]
+        if not all(isinstance(one, dict) for one in found):
             raise SchemeError("the other host's program says what is no JSON object")
-        return said
+        return found
 
     def hear(self, key: str, seconds: float) -> Any:  # noqa: ANN401 - JSON
         """The value of a key that the other host says first.
@@ -99,9 +106,12 @@ class Link:
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            for said in self.heard(0.1):
+            if several := self.heard(0.1):
+                said, *self._said = several
                 if "refused" in said:
-                    raise SchemeError(f"the other host refused: {str(said['refused'])[:300]}")
+                    raise SchemeError(
+                        f"the other host refused: {visible(str(said['refused'])[:300])}"
+                    )
                 if key in said:
                     return said[key]
                 raise SchemeError("the other host's program says something else than expected")
@@ -161,7 +171,7 @@ def merge(plan: dict[str, Any], theirs: object) -> None:
         raise SchemeError("the other host's program has another number of flows")
     for flow, why in zip(flows, theirs, strict=True):
         if why is not None:
-            flow["why_not"] = flow["why_not"] or str(why)[:300]
+            flow["why_not"] = flow["why_not"] or visible(str(why)[:300])
 
 
 def mirror(
@@ -215,6 +225,11 @@ def _take(folder: Path, said: dict[str, Any], names: re.Pattern[str]) -> None:
     new.rename(folder / name)
 
 
+def _link(connection: socket.socket) -> Link:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Link(connection)
+
+
 def _take_part(folder: Path, plan: dict[str, Any], link: Link, role: str, where: str) -> None:
     """Run this host's ends of the flows."""
     own = [flow["why_not"] for flow in plan["flows"]]
@@ -252,13 +267,21 @@ def _line() -> bytes:
 
 
 def _end_with_input() -> None:
-    """End this process and all that it started when its standard input ends."""
+    """End this process and all that it started soon after its standard input ends."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise SystemExit(1)
 
     def watch() -> None:
         while os.read(0, 1 << 16):
             pass
+        # first it may end by itself, then tidy up
+        time.sleep(_END_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_END_S)
         os.killpg(0, signal.SIGKILL)
 
+    signal.signal(signal.SIGTERM, stop)
     threading.Thread(target=watch, daemon=True).start()
 
 
@@ -278,7 +301,7 @@ def client(folder: Path) -> None:
             time.sleep(0.05)
     with connection:
         _take_part(
-            folder, plan, Link(connection), "receiver" if plan["reverse"] else "sender", "inside"
+            folder, plan, _link(connection), "receiver" if plan["reverse"] else "sender", "inside"
         )
 
 
@@ -292,7 +315,7 @@ def server() -> None:
             listener.settimeout(MEET_S)
             connection = listener.accept()[0]
         with connection:
-            link = Link(connection)
+            link = _link(connection)
             try:
                 flows, duration_s, reverse = asked(line)
                 plan = plan_here(flows, duration_s, reverse=reverse)
