@@ -102,6 +102,10 @@ def main():
                 got = ways[way](folder, scheme, options.seconds, 1 + number)
                 if got:
                     found[scheme, way].append(got)
+                    if not os.isatty(2):
+                        print(
+                            f"{number + 1} of {options.runs}: {scheme} {way} {got}", file=sys.stderr
+                        )
                     break
                 repeated += 1
     print(f"{options.runs} runs of {options.seconds} s each way; {repeated} repeated as not valid")
