@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 
 import numpy as np
 import pytest
@@ -132,6 +133,15 @@ def test_a_coverage_is_judged_by_the_windows_that_fit_side_by_side():
     assert not judge.is_compatible(None, 0, 1.0)
 
 
+def test_few_truths_that_overlap_leave_exact_bands_little_chance():
+    # 170 to 190 of 200 that do not overlap (binomial)
+    binomial = sum(math.comb(200, n) * 0.9**n * 0.1 ** (200 - n) for n in range(170, 191))
+    assert judge.chance_to_hold(200, 1.0) == pytest.approx(binomial, abs=0.005)
+    chances = [judge.chance_to_hold(171, horizon_s) for horizon_s in (1.0, 5.0, 10.0, 30.0)]
+    assert chances == sorted(chances, reverse=True)
+    assert judge.chance_to_hold(20_000, 5.0) > 0.99
+
+
 def test_the_summary_counts_verdicts_and_bands():
     def row(group, verdict, coverage, ours, other):
         skill = {"opponent": "ewma", "error_ratio": 2.0, "interval95": [1, 3], "verdict": verdict}
@@ -141,6 +151,7 @@ def test_the_summary_counts_verdicts_and_bands():
             "compared": {"best_by_hindsight": skill},
             "coverage90": coverage,
             "compatible90": coverage < 0.95,
+            "chance_to_hold": 0.75,
             "interval_score_pct": ours,
             "best_interval_score_pct": other,
             "overall_interval_score_pct": None,
@@ -159,6 +170,7 @@ def test_the_summary_counts_verdicts_and_bands():
         "mean_error_ratio": pytest.approx(2),
     }
     assert counted["a"]["bands_hold"] == 1
+    assert counted["a"]["bands_hold_if_exact"] == 1.5
     assert (counted["a"]["bands_compatible"], counted["b"]["bands_compatible"]) == (2, 0)
     assert counted["a"]["interval_score_ratio"] == pytest.approx(1)
     assert counted["b"]["interval_score_ratio"] == pytest.approx(4)

@@ -40,7 +40,7 @@ FIRST_PORT = 30_000
 _LINE_BYTES, _FILE_BYTES = 1 << 18, 1 << 16
 #: How long the other host may say nothing beyond the run's duration, in seconds.
 _SILENT_S = 150.0
-#: How long each of the steps of an end may take: by itself, and told to; the host allows both and more.
+#: How long each step of an end may take: by itself, then after a signal; the host allows both and more.
 _END_S = 1.5
 _SIDE = Path(__file__).with_name("_side.py")
 _SET_PDEATHSIG = 1
