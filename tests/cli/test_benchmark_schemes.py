@@ -266,6 +266,7 @@ def test_two_folders_are_compared(tmp_path):
             "--world simulator and --server",
         ),
         (("--server", "127.0.0.1:9", "--key", "no-key"), "no-key"),
+        (("--server", "host", "--key", "key", "--at-once", "2"), "--at-once 2 with --server"),
     ],
 )
 def test_a_live_benchmark_needs_a_host_and_its_key(options, said, tmp_path):

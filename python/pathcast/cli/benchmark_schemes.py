@@ -118,6 +118,10 @@ def schemes(
     loaded = Plan.load(file)
     host = _host(world, server, key)
     if host is not None:
+        if at_once > 1:
+            raise PathcastError(
+                f"got --at-once {at_once} with --server; expected 1, for runs together would share the path"
+            )
         world = World.LIVE
         loaded = over_real_path(loaded, host.server)
     resolved = resolve(loaded, world)
