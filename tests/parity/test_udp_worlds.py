@@ -1,6 +1,8 @@
 """Our controllers over UDP on an emulated path, and the same in the simulator: goodput and 95th-percentile delay."""
 
+import json
 import os
+import subprocess
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -82,3 +84,21 @@ def test_goodput_and_delay_are_the_same_in_both(scheme, tmp_path):
         delay_ms, abs=DELAY_TOLERANCE * delay_ms + DELAY_BESIDE_MS
     )
     assert real_dropped == pytest.approx(dropped, rel=0.5, abs=0.002)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a namespace with another MTU needs root")
+def test_datagrams_fit_into_the_interface():
+    words = f"""
+        ip link set lo mtu 1300 up
+        {program()} receive 127.0.0.1:9000 > /dev/null & receiver=$!
+        {program()} send 127.0.0.1:9000 --scheme reno --bytes 200000
+        kill $receiver
+        cat /proc/net/snmp"""
+    done = subprocess.run(
+        ["unshare", "--net", "sh", "-c", words], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    sent, *counts = done.stdout.splitlines()
+    assert json.loads(sent)["acknowledged_bytes"] == 200_000
+    names, numbers = (line.split() for line in counts if line.startswith("Ip:"))
+    assert dict(zip(names, numbers, strict=True))["FragCreates"] == "0"
