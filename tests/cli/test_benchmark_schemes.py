@@ -277,6 +277,27 @@ def test_a_live_benchmark_needs_a_host_and_its_key(options, said, tmp_path):
     assert said in " ".join(done.stderr.split())
 
 
+def test_what_cannot_be_built_is_left_out_before_anything_runs(tmp_path, monkeypatch):
+    own = tmp_path / "own"
+    (own / "broken").mkdir(parents=True)
+    (own / "broken/recipe.toml").write_text('commands = [["false"]]\n')
+    (own / "mine.toml").write_text(
+        'name = "mine"\nimplementation = "none"\nversion = "1"\nlicence = "MIT"\ncontroller = "none"\n'
+        'transport = "tcp"\nbuild = "broken"\nreceiver = ["x", "{port}"]\nsender = ["x", "{port}"]\n'
+    )
+    monkeypatch.setenv("PATHCAST_SCHEMES", str(own))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    text = 'schemes = [SCHEMES]\n[[paths]]\nfile = "12mbps-60ms-1bdp"\n'
+    both = plan.Plan.parse(text.replace("SCHEMES", '"mine", "tcp-cubic"'), tmp_path / "plan")
+    said = []
+    found = plan.built(plan.resolve(both, World.EMULATOR), said.append)
+    assert (said, found.plan.schemes) == (["building mine"], ("tcp-cubic",))
+    assert "mine cannot be built: false ended with code 1" in found.left_out["mine"]
+    alone = plan.Plan.parse(text.replace("SCHEMES", '"mine"'), tmp_path / "plan")
+    with pytest.raises(PathcastError, match="nothing can run; mine: mine cannot be built"):
+        plan.built(plan.resolve(alone, World.EMULATOR), said.append)
+
+
 def test_sizes_and_times_have_units():
     assert workloads.size_bytes("1.5 MB") == 1_500_000
     assert [workloads.size_bytes(text) for text in (5, "", "1", "0 B", "-1 B", "1 TB")] == [

@@ -24,7 +24,14 @@ from pathcast.experiments.engine.world import World
 from pathcast.experiments.schemes import cases, compare, report, timer
 from pathcast.experiments.schemes import pantheon as of_pantheon
 from pathcast.experiments.schemes.measures import FlowMeasure
-from pathcast.experiments.schemes.plan import Plan, Resolved, algorithms, over_real_path, resolve
+from pathcast.experiments.schemes.plan import (
+    Plan,
+    Resolved,
+    algorithms,
+    built,
+    over_real_path,
+    resolve,
+)
 from pathcast.experiments.schemes.summary import Block, to_dict
 from pathcast.live import address
 from pathcast.schemes.live import Host
@@ -132,6 +139,8 @@ def schemes(
         _print_timer(words, output, print_timer)
         return
     beside = None if other is None else compare.read(other)
+    if world is not World.SIMULATOR and not dry_run:
+        resolved = built(resolved, err.print)
     ended = run_plans([resolved], world, output, at_once, dry_run=dry_run, host=host)
     if ended is None:
         return
@@ -184,6 +193,8 @@ def pantheon(
         _print_timer(words, output, print_timer)
         return
     plans = [resolve(one, world) for one in made.all()]
+    if world is not World.SIMULATOR and not dry_run:
+        plans = [built(one, err.print) for one in plans]
     ended = run_plans(plans, world, output, at_once, dry_run=dry_run)
     if ended is None:
         return

@@ -5,17 +5,18 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
 from pathcast import _internal, schemes
-from pathcast.exceptions import PathcastError, PathFileError
+from pathcast.exceptions import PathcastError, PathFileError, SchemeError
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.schemes import workloads
 from pathcast.experiments.schemes.workloads import UNDER_TEST, Workload
 from pathcast.path import Path, read_text
+from pathcast.schemes.build import is_built, prepare
 from pathcast.schemes.scheme import refused
 
 #: Directions of a plan: whether data goes from near to far or back.
@@ -316,7 +317,40 @@ def resolve(plan: Plan, world: World) -> Resolved:
             runs_as[name] = name
         else:
             left_out[name] = "the simulator alone has it: `pathcast schemes list` has the others"
-    kept = [name for name in plan.schemes if name in runs_as]
+    return _without(plan, runs_as, left_out)
+
+
+def built(resolved: Resolved, say: Callable[[str], None]) -> Resolved:
+    """Build what the schemes of a plan need, before anything runs; those that cannot be built are left out.
+
+    Args:
+        resolved: for real implementations.
+        say: called with what is built.
+
+    Raises:
+        PathcastError: no scheme is left, or what others run beside is missing.
+
+    """
+    of_catalog = schemes.catalog()
+    left_out = dict(resolved.left_out)
+    for name in resolved.plan.all_schemes():
+        if not is_built(of_catalog[name]):
+            say(f"building {name}")
+        try:
+            prepare(of_catalog[name])
+        except SchemeError as error:
+            left_out[name] = str(error)
+    return _without(resolved.plan, resolved.runs_as, left_out)
+
+
+def _without(plan: Plan, runs_as: Mapping[str, str], left_out: Mapping[str, str]) -> Resolved:
+    """The plan without what is left out.
+
+    Raises:
+        PathcastError: no scheme is left, or what others run beside is missing.
+
+    """
+    kept = [name for name in plan.schemes if name not in left_out]
     beside = [name for name in plan.all_schemes() if name not in plan.schemes]
     lacking = [f"{name}: {left_out[name]}" for name in beside if name in left_out]
     if not kept or lacking:
@@ -347,4 +381,4 @@ def _simulates(name: str, simulated: Collection[str]) -> bool:
     return name in simulated or (kind == "fixed" and argument.isdecimal() and int(argument) > 0)
 
 
-__all__ = ["DIRECTIONS", "UNDER_TEST", "Plan", "Resolved", "over_real_path", "resolve"]
+__all__ = ["DIRECTIONS", "UNDER_TEST", "Plan", "Resolved", "built", "over_real_path", "resolve"]
