@@ -62,7 +62,7 @@ def flows_of(path_file, server, key, flows, direction="forward", packets=""):
         why = [*found["invalid_because"], *json.loads(report.read_text())["invalid_because"]]
         return (None if why else found["flows"]), "; ".join(why)
 
-    return until_valid(attempt, times=4)
+    return until_valid(attempt, times=8)
 
 
 @pytest.mark.usefixtures("emulator")
@@ -221,6 +221,26 @@ def test_a_server_runs_only_schemes_that_it_has():
         _live.merge(plan, [None])
     _live.merge(plan, [None, "no \x1b compiler"])
     assert "compiler" in second["why_not"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("plan.json", "{}"),
+        ("../begin", "1"),
+        ("0-receiver.json", "{}"),
+        ("begin", 7),
+        (["begin"], "1"),
+        ("begin", "\ud800"),
+        ("begin", "1" * 100_000),
+    ],
+)
+def test_only_files_by_which_sides_meet_are_taken(name, content, tmp_path):
+    _live.take(tmp_path, {"file": "begin", "content": "5.25"}, _live.FILES["sender"])
+    with pytest.raises(SchemeError):
+        _live.take(tmp_path, {"file": name, "content": content}, _live.FILES["sender"])
+    assert [file.name for file in tmp_path.iterdir()] == ["begin"]
+    assert (tmp_path / "begin").read_text() == "5.25"
 
 
 def test_results_of_another_host_are_harmless():

@@ -45,7 +45,7 @@ _END_S = 1.5
 _SIDE = Path(__file__).with_name("_side.py")
 _SET_PDEATHSIG = 1
 #: The files by which sides meet, by who writes them.
-_FILES = {
+FILES = {
     "sender": re.compile(r"begin|end|\d{1,2}-sender\.json"),
     "receiver": re.compile(r"(?:ready|failed)-\d{1,2}|over|\d{1,2}-receiver\.json"),
 }
@@ -186,7 +186,7 @@ def mirror(
         has_ended = side.poll() is not None
         for file in sorted(folder.iterdir()):
             name = file.name
-            if name not in known and _FILES[role].fullmatch(name):
+            if name not in known and FILES[role].fullmatch(name):
                 known.add(name)
                 link.say({"file": name, "content": _content(file)})
         if has_ended and not ended:
@@ -201,7 +201,7 @@ def mirror(
         for one in said:
             over = over or "over" in one
             if "file" in one:
-                _take(folder, one, _FILES[other])
+                take(folder, one, FILES[other])
         if time.monotonic() > deadline:
             raise SchemeError(f"the run did not end within {most_s:.0f} s")
 
@@ -209,17 +209,25 @@ def mirror(
 def _content(file: Path) -> str:
     """What a file of this side says; of a result that is too long, without what its program said."""
     text = file.read_text()
-    if len(text.encode()) <= _FILE_BYTES:
+    if len(text) <= _FILE_BYTES:
         return text
     return json.dumps(json.loads(text) | {"said": None, "log_tail": "more than is kept"})
 
 
-def _take(folder: Path, said: dict[str, Any], names: re.Pattern[str]) -> None:
+def take(folder: Path, said: dict[str, Any], names: re.Pattern[str]) -> None:
+    """Write a file that the other host has sent.
+
+    Raises:
+        SchemeError: it is none by which sides meet.
+
+    """
     name, content = said["file"], said.get("content")
     if not (isinstance(name, str) and names.fullmatch(name) and isinstance(content, str)):
         raise SchemeError("the other host's program sends a file that is none of a run")
-    if len(content.encode()) > _FILE_BYTES:
-        raise SchemeError(f"the other host's program sends more than {_FILE_BYTES} bytes of a file")
+    if len(content) > _FILE_BYTES or not content.isascii():
+        raise SchemeError(
+            f"the other host's program sends no ASCII, or more than {_FILE_BYTES} bytes of a file"
+        )
     new = folder / f".{name}"
     new.write_text(content)
     new.rename(folder / name)
