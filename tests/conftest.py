@@ -68,6 +68,18 @@ REAL_TIME = {
 }
 
 
+#: Each width and each theme of a page; all pairs of them in `make test-full`.
+VIEWS = pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (360, "dark"),
+        (1400, "light"),
+        pytest.param(360, "light", marks=pytest.mark.full),
+        pytest.param(1400, "dark", marks=pytest.mark.full),
+    ],
+)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """With `pytest -n 2`: all of real time in one process, files of other tests in the other."""

@@ -3,7 +3,7 @@
 import pytest
 
 import pathcast
-from conftest import ROOT, run
+from conftest import ROOT, VIEWS, run
 
 #: Commands that write a page, and its place.
 PAGES = {
@@ -56,15 +56,7 @@ def shown(browser, file, width, theme):
     return page
 
 
-@pytest.mark.parametrize(
-    ("width", "theme"),
-    [
-        (360, "dark"),
-        (1400, "light"),
-        pytest.param(360, "light", marks=pytest.mark.full),
-        pytest.param(1400, "dark", marks=pytest.mark.full),
-    ],
-)
+@VIEWS
 def test_axe_finds_nothing_serious_and_nothing_is_cut_off(browser, file, width, theme):
     from axe_playwright_python.sync_playwright import Axe
 

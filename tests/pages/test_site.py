@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, VIEWS
 
 #: Pages of each kind.
 PAGES = [
@@ -61,15 +61,7 @@ def test_commands_and_python_are_described(site):
         assert f'id="pathcast.{name}"' in text
 
 
-@pytest.mark.parametrize(
-    ("width", "theme"),
-    [
-        (360, "dark"),
-        (1400, "light"),
-        pytest.param(360, "light", marks=pytest.mark.full),
-        pytest.param(1400, "dark", marks=pytest.mark.full),
-    ],
-)
+@VIEWS
 @pytest.mark.parametrize("page", PAGES)
 def test_axe_finds_nothing_serious(browser, site, page, width, theme):
     from axe_playwright_python.sync_playwright import Axe

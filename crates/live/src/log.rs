@@ -392,30 +392,22 @@ mod tests {
     #[test]
     fn only_packets_of_flows_are_noted() {
         let mut packet = vec![0; 52];
-        (packet[0], packet[9], packet[32]) = (0x45, 6, 8 << 4);
+        (packet[0], packet[32]) = (0x45, 8 << 4);
         let mut log = Log::default();
-        for (from, to, noted) in [
-            (20_003, 5001, 1),
-            (5001, 20_003, 2),
-            (5000, 40_000, 2),
-            (9, 5001, 2),
+        let (tcp, udp) = (6, 17);
+        for (protocol, from, to, noted) in [
+            (tcp, 20_003, 5001, 1),
+            (tcp, 5001, 20_003, 2),
+            (tcp, 5000, 40_000, 2),
+            (tcp, 9, 5001, 2),
+            // programs' flows, by the receiver's port
+            (udp, 40_000, 30_001, 3),
+            (udp, 30_063, 40_000, 4),
+            (udp, 40_000, 30_064, 4),
+            (udp, 20_003, 5001, 4),
         ] {
             let (from, to): (u16, u16) = (from, to);
-            packet[20..22].copy_from_slice(&from.to_be_bytes());
-            packet[22..24].copy_from_slice(&to.to_be_bytes());
-            log.note_sent(7, 9, &packet);
-            let rows = Rows::decode(&log.encode()).unwrap().sent;
-            assert_eq!(rows.len(), noted, "{from} {to}");
-        }
-        // programs' flows over UDP, by the receiver's port
-        packet[9] = 17;
-        for (from, to, noted) in [
-            (40_000, 30_001, 3),
-            (30_063, 40_000, 4),
-            (40_000, 30_064, 4),
-            (20_003, 5001, 4),
-        ] {
-            let (from, to): (u16, u16) = (from, to);
+            packet[9] = protocol;
             packet[20..22].copy_from_slice(&from.to_be_bytes());
             packet[22..24].copy_from_slice(&to.to_be_bytes());
             log.note_sent(7, 9, &packet);

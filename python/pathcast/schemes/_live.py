@@ -9,7 +9,6 @@ files by which the two sides of a run meet (`_side.py`) are copied over it, and 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import io
 import json
 import os
@@ -25,10 +24,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pathcast.exceptions import SchemeError
+from pathcast.exceptions import PathcastError, SchemeError
+from pathcast.files import write_beside
 from pathcast.foreign import visible
 from pathcast.schemes import build, run
-from pathcast.schemes._world import provide, raise_loopback
+from pathcast.schemes._world import (
+    die_with_parent,
+    forget_sudo,
+    provide,
+    raise_loopback,
+    side_words,
+)
 from pathcast.schemes.contain import Limits
 from pathcast.schemes.scheme import catalog, nearest
 
@@ -36,14 +42,12 @@ from pathcast.schemes.scheme import catalog, nearest
 PORT, MEET_S = 5002, 30.0
 #: Of the port of the first flow's receiver; the tunnel tells flows apart by it.
 FIRST_PORT = 30_000
-#: The most that is said at once, and that a file has, in bytes.
+#: The largest line that a program sends, and the largest file, in bytes.
 _LINE_BYTES, _FILE_BYTES = 1 << 18, 1 << 16
 #: How long the other host may say nothing beyond the run's duration, in seconds.
 _SILENT_S = 150.0
 #: How long each step of an end may take: by itself, then after a signal; the host allows both and more.
 _END_S = 1.5
-_SIDE = Path(__file__).with_name("_side.py")
-_SET_PDEATHSIG = 1
 #: The files by which sides meet, by who writes them.
 FILES = {
     "sender": re.compile(r"begin|end|\d{1,2}-sender\.json"),
@@ -86,7 +90,7 @@ class Link:
         *lines, self._unread = (self._unread + got).split(b"\n")
         if len(self._unread) > _LINE_BYTES or any(len(line) > _LINE_BYTES for line in lines):
             raise SchemeError(
-                f"the other host's program says more than {_LINE_BYTES} bytes at once"
+                f"the other host's program sent more than {_LINE_BYTES} bytes at once, expected a line"
             )
         found: list[Any]
         try:
@@ -228,9 +232,7 @@ def take(folder: Path, said: dict[str, Any], names: re.Pattern[str]) -> None:
         raise SchemeError(
             f"the other host's program sends no ASCII, or more than {_FILE_BYTES} bytes of a file"
         )
-    new = folder / f".{name}"
-    new.write_text(content)
-    new.rename(folder / name)
+    write_beside(folder / name, content)
 
 
 def _link(connection: socket.socket) -> Link:
@@ -247,11 +249,11 @@ def _take_part(folder: Path, plan: dict[str, Any], link: Link, role: str, where:
     provided = provide(folder) if role == "sender" else []
     with (folder / "side.log").open("wb") as log:
         side = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", "-S", str(_SIDE), str(folder), where],
+            [*side_words(folder), where],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
     try:
         mirror(folder, side, link, role, plan["duration_s"] + _SILENT_S)
@@ -263,10 +265,6 @@ def _take_part(folder: Path, plan: dict[str, Any], link: Link, role: str, where:
         raise SchemeError(
             f"one side ended with code {side.returncode}: {(folder / 'side.log').read_text()[-300:]}"
         )
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def _line() -> bytes:
@@ -343,9 +341,7 @@ def question(flows: list[run.Flow], duration_s: float, *, reverse: bool) -> str:
 
 def main() -> None:
     """Run one host's part."""
-    # programs are contained whoever runs this: what sudo's user may do is not needed
-    for name in ("SUDO_UID", "SUDO_GID"):
-        os.environ.pop(name, None)
+    forget_sudo()
     try:
         raise_loopback()
         if sys.argv[1] == "server":
@@ -353,7 +349,7 @@ def main() -> None:
                 server()
         else:
             client(Path(sys.argv[2]))
-    except (SchemeError, OSError) as error:
+    except (PathcastError, OSError) as error:
         if sys.argv[1] == "client":
             (Path(sys.argv[2]) / "error").write_text(str(error))
         else:

@@ -42,6 +42,22 @@ def raise_loopback() -> None:
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14x", b"lo", flags | _UP))
 
 
+def die_with_parent() -> None:
+    """Let this process be killed when the one that started it ends, however that ends."""
+    ctypes.CDLL(None).prctl(_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def side_words(folder: Path) -> list[str]:
+    """Words of the command line of a side, but for which side."""
+    return [sys.executable, "-I", "-S", str(_SIDE), str(folder)]
+
+
+def forget_sudo() -> None:
+    """Forget who called sudo: programs are contained whoever runs this, and need nothing that the user may do."""
+    for name in ("SUDO_UID", "SUDO_GID"):
+        os.environ.pop(name, None)
+
+
 def provide(folder: Path) -> list[_internal.KernelScheme]:
     """Bring the congestion controls of the plan's flows into the kernel, for as long as the result lives."""
     plan = json.loads((folder / "plan.json").read_text())
@@ -68,19 +84,16 @@ def provide(folder: Path) -> list[_internal.KernelScheme]:
 def main() -> None:
     """Run the plan."""
     folder, parent = Path(sys.argv[1]), int(sys.argv[2])
-    # all ends with the process that waits for the result, however that ends
-    ctypes.CDLL(None).prctl(_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    die_with_parent()
     if os.getppid() != parent:
         return
     world = json.loads((folder / "world.json").read_text())
-    # programs are contained whoever runs this: what sudo's user may do is not needed
-    for name in ("SUDO_UID", "SUDO_GID"):
-        os.environ.pop(name, None)
+    forget_sudo()
     try:
         provided = provide(folder)
         if not rootless.needed():
             _enter_network()
-        side = [sys.executable, "-I", "-S", str(_SIDE), str(folder)]
+        side = side_words(folder)
         links = shell.Links(tuple(world["paths"]), world["file"], world["toml"])
         report = shell.run(
             links,

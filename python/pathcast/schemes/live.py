@@ -95,13 +95,15 @@ def run_flows(
         check_output(packets_file)
     server = address(host.server)
     limits = limits or Limits()
-    ready = [run.try_prepare(known[flow.scheme]) for flow in flows]
-    planned = [
-        run.planned(*each, limits, duration_s, first_port=_live.FIRST_PORT)
-        for each in zip(
-            range(len(flows)), flows, [known[flow.scheme] for flow in flows], ready, strict=True
+    planned = []
+    for number, flow in enumerate(flows):
+        scheme = known[flow.scheme]
+        ready = run.try_prepare(scheme)
+        planned.append(
+            run.planned(
+                number, flow, scheme, ready, limits, duration_s, first_port=_live.FIRST_PORT
+            )
         )
-    ]
     plan = {"duration_s": duration_s, "reverse": reverse, "flows": planned}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="pathcast-schemes-") as name:

@@ -313,7 +313,7 @@ def results(
     packets: measure.Packets,
     zero_s: float,
 ) -> tuple[FlowResult, ...]:
-    """What came of the flows of a plan: from what the sides have written to a folder, and the packets."""
+    """Measure the flows of a plan, by the results that both sides wrote to a folder and by the packets."""
     return tuple(
         _result(folder, number, flow, plan, packets, zero_s) for number, flow in enumerate(flows)
     )
