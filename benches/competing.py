@@ -82,6 +82,8 @@ def judged(case, emulate):
     goodput_bps, trace, own = seen
     found = calibrate(trace, own)
     row = case | {"competing": found.competing, "misfit": found.misfit, "own_bps": goodput_bps}
+    sets = found.competing_sets or {(): 1.0}
+    row["probability"] = sets.get(competing(case["kind"]), 0.0)
     for name in ("rate_bps", "rtt_s", "queue_s"):
         one = found.parameters.get(name)
         row[f"{name} error"] = math.nan if one is None else one.median / case[name] - 1
@@ -109,13 +111,13 @@ def main():
     rows = [judged(case, given.emulate) for case in track(cases)]
     rows = [row for row in rows if row]
     print(
-        "| beside it | flows | competing flows seen | number right | rate: median error | queue: median error |",
+        "| beside it | flows | competing flows seen | number right | its probability | rate: median error | queue: median error |",
         end="",
     )
     print(
         " BBR: median error | 90 % holds | as this flow | Reno: median error | 90 % holds | as this flow |"
     )
-    print("|---" * 12 + "|")
+    print("|---" * 13 + "|")
     for kind in KINDS:
         here = [row for row in rows if row["kind"] == kind]
         if not here:
@@ -125,6 +127,7 @@ def main():
             len(here),
             share(here, lambda row: bool(row["competing"])),
             share(here, lambda row: row["competing"] == competing(row["kind"])),
+            f"{np.mean([row['probability'] for row in here]):.0%}",
         ]
         for name in ("rate_bps", "queue_s"):
             errors = [abs(row[f"{name} error"]) for row in here]

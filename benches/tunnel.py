@@ -32,6 +32,8 @@ delay = { kind = "jitter", base = "20 ms", jitter = "1 ms", distribution = "expo
 PATHCAST = str(Path(sys.executable).parent / "pathcast")
 #: Of the live server.
 PORT = 5600
+#: Smaller packets are the tunnel's own, or carry no data.
+DATA_BYTES = 1000
 #: An invalid run is made again so often.
 ATTEMPTS = 5
 
@@ -39,7 +41,8 @@ ATTEMPTS = 5
 def seen(packets, port, seconds):
     """Mean throughput in Mbit/s and 95th percentile of one-way delay in ms, from the flow's first data on."""
     flow = measure.read(packets).of(port, reverse=False)
-    within = flow.times_s < flow.times_s[0] + seconds
+    begin_s = flow.times_s[flow.sizes >= DATA_BYTES][0]
+    within = (flow.times_s >= begin_s) & (flow.times_s < begin_s + seconds)
     megabits = flow.sizes[within].sum() * 8e-6 / seconds
     return float(megabits), float(np.quantile(flow.delays_s[within], 0.95) * 1e3)
 
@@ -50,7 +53,7 @@ def inside(folder, scheme, seconds, seed):
     server = f"{PATHCAST} live server --key {folder / 'key'} --listen 0.0.0.0:{PORT}"
     client = 'exec "$0" live run "$PATHCAST_BASE" --key "$1" --scheme "$2" --duration "$3" --json'
     options = ["--outside", server, "--seed", str(seed), "--log", packets, "--report", report, "-q"]
-    command = ["sh", "-c", client, PATHCAST, folder / "key", scheme, str(seconds)]
+    command = ["sh", "-c", client, PATHCAST, folder / "key", scheme, str(seconds + 1)]
     done = subprocess.run(
         [PATHCAST, "shell", folder / "path.toml", *options, "--", *command],
         stdout=subprocess.PIPE,

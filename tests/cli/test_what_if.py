@@ -10,6 +10,7 @@ import pathcast
 from conftest import run, without_scheme
 from pathcast.calibration.closed_forms import first_estimate
 from pathcast.calibration.features import lagging, observe, sampled
+from pathcast.calibration.words import competing_text
 
 #: Rate in Mbit/s, round trip in ms, queue in round trips, random loss.
 PATHS = {"filled": (12, 40, 1.0, 0), "never-filled": (60, 50, 4.0, 2e-3)}
@@ -117,10 +118,53 @@ def test_a_flow_beside_others_tells_the_whole_link(rivals, tmp_path):
     found.write(tmp_path / "path.toml")
     again = pathcast.Calibration.load(tmp_path / "path.toml")
     assert again.competing == rivals
+    assert again.competing_of_draws == found.competing_of_draws
     (got,) = pathcast.what_if(
         again, [pathcast.Alternative("cubic")], draws=8, duration_s=20
     ).outcomes
     assert got.goodput_bps.median == pytest.approx(report.flows[1].goodput_bps, rel=0.3)
+
+
+def test_how_many_flows_compete_stays_open_where_a_flow_does_not_tell(tmp_path):
+    """One of three CUBIC flows: their number is told by one or two, each with its probability, and forecasts have all."""
+    path = pathcast.Path.parse("rate = '9 Mbit/s'\ndelay = '24 ms'\nqueue = '45 kB'")
+    scenario = pathcast.Scenario.over(path, ["cubic"] * 3).with_flow(scheme="cubic", start="8 s")
+    _, trace = pathcast.simulate(scenario, duration_s=38, seed=5)
+    found = pathcast.calibrate(trace, 3)
+    sets = found.competing_sets
+    assert sum(sets.values()) == pytest.approx(1)
+    assert ("cubic",) * 3 in sets
+    assert len(sets) > 1, "the flow alone does not tell their number"
+    assert max(sets.values()) == sets[found.competing]
+    assert len(found.competing_of_draws) == len(found.samples)
+    assert len({len(one.schemes) for one in found.paths(60)}) > 1
+    truth = pathcast.simulate(
+        pathcast.Scenario.over(path, ["cubic"] * 3).with_flow(scheme="bbr", start="8 s"),
+        duration_s=38,
+        seed=6,
+    )[0].flows[3]
+    (bbr,) = pathcast.what_if(found, [pathcast.Alternative("bbr")], draws=24).outcomes
+    assert bbr.goodput_bps.p5 < truth.goodput_bps < bbr.goodput_bps.p95
+    # kept, read again, and said
+    found.write(tmp_path / "path.toml")
+    again = pathcast.Calibration.load(tmp_path / "path.toml")
+    assert again.competing_sets == sets
+    assert competing_text(again).startswith("It is shared with ")
+    assert f"flows ({sets[found.competing]:.0%})" in competing_text(again)
+    # hostile sets of flows
+    kept = json.loads((tmp_path / "path.posterior.json").read_text())
+    bad = tmp_path / "bad.posterior.json"
+    for numbers in ([0], [0] * 399 + [99], [0] * 399 + [-1], ["0"] * 400, [True] * 400, 3, {}):
+        bad.write_text(json.dumps(kept | {"set_of_sample": numbers}))
+        with pytest.raises(pathcast.PathFileError, match="set_of_sample"):
+            pathcast.Calibration.load(bad)
+    for sets in ([], "all", [{"schemes": ["cubic"] * 1000}], [3], None):
+        bad.write_text(json.dumps(kept | {"competing_sets": sets}))
+        with pytest.raises(pathcast.PathFileError, match="expected a posterior"):
+            pathcast.Calibration.load(bad)
+    bad.write_text(json.dumps(kept | {"competing": ["reno"]}))
+    with pytest.raises(pathcast.PathFileError, match="no draw has the flows"):
+        pathcast.Calibration.load(bad)
 
 
 def test_flows_together_tell_what_each_leaves_open(tmp_path):

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from pathcast._limits import limits
+from pathcast.calibration import competitors
 from pathcast.calibration.changes import mean_of, rate_steps
 from pathcast.calibration.closed_forms import FirstEstimate
 from pathcast.calibration.features import Observation, first_seconds, observe
@@ -49,12 +50,8 @@ _OTHERWISE_LIMITED = 0.5
 #: Shares of the time in which a policer limits the flow, by the evidence of `limits`: from the first on, a policer is
 #: considered beside a queue; from the second on, before it.
 _MAYBE_POLICED, _PROBABLY_POLICED = 0.2, 0.5
-#: What else a path may be like: managed queues, and flows that compete.
+#: What else a path may be like, beside flows that compete: managed queues.
 _MANAGED = (Model(queue="codel"), Model(queue="pie"))
-_SHARED = (
-    *(Model(competing=("cubic",) * count) for count in (1, 2, 3, 4, 6)),
-    Model(competing=("bbr",)),
-)
 #: From these misfits on they are considered; they are believed if the misfit falls to this part at most, a managed queue,
 #: which has as many parameters as another, to that.
 _MAYBE_MANAGED, _MAYBE_SHARED, _OTHER_PART, _MANAGED_PART = 0.5, 0.9, 0.75, 0.8
@@ -207,6 +204,7 @@ def calibrate_flows(
         posterior.model.competing,
         posterior.model.link,
         queue=posterior.model.queue,
+        competing_of_draws=posterior.competing,
         flows=tuple(
             FlowUsed(trace.file, flow, one.scheme, one.seen.duration_s)
             for (trace, flow), one in zip(flows, senders, strict=True)
@@ -299,25 +297,32 @@ def _likeliest(
         best = min(best, fitted(0.3, 0.4, order[1]), key=_misfit)
     if _misfit(best) > _MAYBE_MANAGED:
         changing = _changing(flows)
-        others = _MANAGED + (_SHARED if _misfit(best) > _MAYBE_SHARED else ())
+        others = _MANAGED + (competitors.SETS if _misfit(best) > _MAYBE_SHARED else ())
         begin = [_beginning(one, _SCREENING_PACKETS / len(flows)) for one in flows]
         # what changes later is not seen in the beginning
         screened = [(begin, one) for one in others]
         if changing is not None:
             screened.append((list(flows), Model(link=changing)))
-        parts = np.linspace(0.4, 0.8, len(screened) + 1)
+        parts = np.linspace(0.4, 0.7, len(screened) + 1)
         tried = []
         for (like, model), from_, to in zip(screened, parts[:-1], parts[1:], strict=True):
             # a model by which no flow resembles the trace explains nothing
             with suppress(ModelError):
                 tried.append(fitted(from_, to, model, like, _SCREENING))
-        likely = min([best, *tried], key=_misfit)
-        part = _MANAGED_PART if likely[0].model in _MANAGED else _OTHER_PART
-        if likely is not best and _misfit(likely) <= part * _misfit(best):
-            with suppress(ModelError):
-                full = fitted(0.8, 1.0, likely[0].model)
-                if _misfit(full) <= part * _misfit(best):
-                    best = full
+        likely, _ = min([best, *tried], key=_misfit)
+        part = _MANAGED_PART if likely.model in _MANAGED else _OTHER_PART
+        if likely is not best[0] and likely.misfit <= part * _misfit(best):
+            models = [likely.model]
+            if likely.model.competing:
+                models = competitors.plausible([one for one, _ in tried if one.model.competing])
+            parts = np.linspace(0.7, 1.0, len(models) + 1)
+            full = []
+            for model, from_, to in zip(models, parts[:-1], parts[1:], strict=True):
+                with suppress(ModelError):
+                    full.append(fitted(from_, to, model))
+            explaining = [one for one in full if _misfit(one) <= part * _misfit(best)]
+            if explaining:
+                best = competitors.mixed(explaining, DRAWS)
     if progress:
         progress(1.0)
     return best

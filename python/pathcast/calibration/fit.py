@@ -34,7 +34,9 @@ class Posterior:
         model: what the path is like beside them.
         line_rate_bps: rate of the link behind a policer; None without a policer.
         misfit: root mean square of how far the flow's features lie from those of the best path, in standard deviations.
+        log_evidence: of the model, as `Inferred` has it.
         runs: simulations that were made.
+        competing: the flows that compete in each draw; empty: those of the model in all.
 
     """
 
@@ -42,7 +44,15 @@ class Posterior:
     model: Model
     line_rate_bps: float | None
     misfit: float
+    log_evidence: float
     runs: int
+    competing: tuple[tuple[str, ...], ...] = ()
+
+    def of_model(self) -> Column:
+        """Return the draws in which the flows of the model compete; shape n x 5."""
+        if not self.competing:
+            return self.samples
+        return self.samples[[one == self.model.competing for one in self.competing]]
 
 
 def fit(
@@ -77,7 +87,7 @@ def fit(
         first = prior.applied(first)
     imitation = Imitation.of(flows, model, first.line_rate_bps)
     y, floor = measured(flows)
-    samples, misfit = infer(
+    found = infer(
         first,
         lambda parameters, seeds: runner(imitation, parameters, seeds),
         y,
@@ -87,7 +97,15 @@ def fit(
         rounds=rounds,
         progress=progress,
     )
-    return Posterior(samples, model, first.line_rate_bps, misfit, rounds * RUNS), first
+    posterior = Posterior(
+        found.samples,
+        model,
+        first.line_rate_bps,
+        found.misfit,
+        found.log_evidence,
+        rounds * RUNS,
+    )
+    return posterior, first
 
 
 def measured(flows: Sequence[Sender]) -> tuple[Column, Column]:

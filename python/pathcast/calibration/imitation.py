@@ -31,8 +31,8 @@ from pathcast.trace import Column, Trace
 _LEAST_MSS_BYTES = 76
 #: What a simulated flow runs before its records count, if those of the flow begin within it, in seconds.
 _WARM_UP_S = 5.0
-#: How long competing flows run before the flow starts, in seconds.
-_HEAD_START_S = 5.0
+#: How long competing flows run before the flow starts, in seconds: at least, and at most. Their phase is not known.
+_HEAD_START_S = (2.0, 12.0)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class _Like:
     def __call__(self, parameters: Column, seed: int, *, emulated: bool) -> Column | None:
         """Features of a flow over the path with these parameters; None if it carries nothing or its run is not valid."""
         warm_up_s = 0.0 if self.seen.from_start else _WARM_UP_S
-        start_s = _HEAD_START_S if self.model.competing else 0.0
+        start_s = _head_start_s(seed) if self.model.competing else 0.0
         try:
             scenario = self._scenario(parameters, start_s, warm_up_s)
             seconds = start_s + self.seen.duration_s + warm_up_s
@@ -104,6 +104,10 @@ class _Like:
         if self.seen.mss_bytes < MSS_BYTES:
             keys["mss"] = f"{max(self.seen.mss_bytes, _LEAST_MSS_BYTES)} B"
         return scenario.replace_flow(len(model.competing), **keys) if keys else scenario
+
+
+def _head_start_s(seed: int) -> float:
+    return float(np.random.default_rng(seed).uniform(*_HEAD_START_S))
 
 
 def _simulated(scenario: Scenario, seconds: float, seed: int) -> Trace | None:

@@ -8,6 +8,7 @@ synthetic likelihood (Wood 2010), linearized as in iterated ensemble methods (Ig
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -34,6 +35,23 @@ _SHRINKAGE = 0.6
 _BEYOND_SEEN = 1.1
 
 
+@dataclass(frozen=True)
+class Inferred:
+    """What features show of a path.
+
+    Attributes:
+        samples: draws of its parameters; shape n x 5.
+        misfit: the root mean square of how far the features of the best path lie from those measured, in standard deviations.
+        log_evidence: logarithm of the density that the prior and the fitted line give to what was measured (Laplace's
+            approximation): it compares models of a path by the same features.
+
+    """
+
+    samples: Column
+    misfit: float
+    log_evidence: float
+
+
 def infer(
     first: FirstEstimate,
     simulated: Callable[[Column, Column], Iterable[Column | None]],
@@ -45,7 +63,7 @@ def infer(
     rounds: int = ROUNDS,
     first_part: float = FIRST_PART,
     progress: Callable[[float], None] | None = None,
-) -> tuple[Column, float]:
+) -> Inferred:
     """Draw parameters of the paths that explain features.
 
     Args:
@@ -60,10 +78,6 @@ def infer(
         first_part: of the prior's spread, in which the first round looks.
         progress: called with the number of simulations so far.
 
-    Returns:
-        draws of the parameters, shape n x 5, and the misfit: the root mean square of how far the features of the best
-        path lie from those measured, in standard deviations.
-
     Raises:
         ModelError: no path carries anything.
 
@@ -72,7 +86,7 @@ def infer(
     mean, covariance = first.start.copy(), np.diag((first_part * first.spread) ** 2)
     free = [i for i in range(len(PARAMETERS)) if i != QUEUE or first.queue_filled]
     past: list[tuple[Column, Column]] = []
-    misfit = np.inf
+    misfit, log_evidence = np.inf, -np.inf
     for number in range(rounds):
         tried = _around(mean, covariance, first, RUNS, generator, _WIDER)
         seeds = np.asarray(generator.integers(1, 1 << 30, RUNS), dtype=float)
@@ -85,8 +99,9 @@ def infer(
                 "no simulated flow resembles the trace: the path seems to carry nothing for most of the time"
             )
         x, f = (np.vstack(part) for part in zip(*past[-_LAST_ROUNDS:], strict=True))
-        mean, covariance, misfit = _condition(x, f, y, floor, mean, first, free)
-    return np.exp(_around(mean, covariance, first, draws, generator, 1.0)), misfit
+        mean, covariance, misfit, log_evidence = _condition(x, f, y, floor, mean, first, free)
+    samples = np.exp(_around(mean, covariance, first, draws, generator, 1.0))
+    return Inferred(samples, misfit, log_evidence)
 
 
 def _completed(
@@ -135,11 +150,11 @@ def _condition(
     mean: Column,
     first: FirstEstimate,
     free: list[int],
-) -> tuple[Column, Column, float]:
+) -> tuple[Column, Column, float, float]:
     """Condition the prior on the features `y`, with a line through those `f` of the paths `x`.
 
     Returns:
-        mean and covariance of the posterior, and the misfit.
+        mean and covariance of the posterior, the misfit, and the logarithm of the evidence.
 
     """
     scale = floor + 0.3 * f.std(axis=0)
@@ -163,8 +178,17 @@ def _condition(
     towards_prior = prior @ (first.prior[free] - mean[free])
     step = posterior @ (slope.T @ precise @ (y - line[0]) + towards_prior)
     step = np.clip(step, -_STEP[free], _STEP[free])
-    left = (y - line[0] - slope @ step) ** 2 / np.diag(noise)
+    rest_at_best = y - line[0] - slope @ step
+    left = rest_at_best**2 / np.diag(noise)
+    moved = (mean[free] + step - first.prior[free]) / first.spread[free]
+    log_evidence = -0.5 * float(
+        rest_at_best @ precise @ rest_at_best
+        + np.linalg.slogdet(2 * np.pi * noise)[1]
+        + moved @ moved
+        - np.linalg.slogdet(posterior)[1]
+        + 2 * np.log(first.spread[free]).sum()
+    )
     new_mean, new_covariance = mean.copy(), np.diag(first.spread**2)
     new_mean[free] += step
     new_covariance[np.ix_(free, free)] = posterior
-    return new_mean, new_covariance, float(np.sqrt(left.mean()))
+    return new_mean, new_covariance, float(np.sqrt(left.mean())), log_evidence

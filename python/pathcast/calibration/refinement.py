@@ -33,7 +33,8 @@ def refine(
 ) -> Posterior:
     """Run the flows on the kernel over the path with the median parameters, and infer again with what that tells.
 
-    What the kernel's flows differ by from simulated ones is taken off what was measured.
+    What the kernel's flows differ by from simulated ones is taken off what was measured. Of flows that may compete, the
+    likeliest are taken.
 
     Args:
         posterior: what was inferred.
@@ -51,7 +52,7 @@ def refine(
 
     """
     imitation = Imitation.of(flows, posterior.model, posterior.line_rate_bps)
-    middle = np.median(posterior.samples, axis=0)
+    middle = np.median(posterior.of_model(), axis=0)
     real = []
     for number in range(_EMULATED):
         one = imitation(middle, seed + number, emulated=True)
@@ -72,7 +73,7 @@ def refine(
     deviation = np.mean(real, axis=0) - simulated.mean(axis=0)
     error = simulated.std(axis=0, ddof=1) * np.sqrt(1 / len(real) + 1 / len(simulated))
     y, floor = measured(flows)
-    samples, misfit = infer(
+    found = infer(
         replace(first, start=np.log(middle)),
         lambda parameters, seeds: runner(imitation, parameters, seeds),
         y - deviation,
@@ -84,7 +85,13 @@ def refine(
     )
     if progress:
         progress(1.0)
-    return replace(posterior, samples=samples, misfit=misfit)
+    return replace(
+        posterior,
+        samples=found.samples,
+        misfit=found.misfit,
+        log_evidence=found.log_evidence,
+        competing=(),
+    )
 
 
 __all__ = ["refine"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -125,9 +126,11 @@ class Calibration:
         link: how packets leave the queue.
         schemes: how each of several schemes does over the path; none if a flow was measured.
         left_out: schemes that were measured and that the simulator does not have.
-        competing: schemes of the flows that share the path and react to it; none if none are needed to explain the flow.
+        competing: schemes of the flows that share the path and react to it, the likeliest; none if none are needed to
+            explain the flow.
         flows: those that were used; none if only what schemes got was measured.
         queue: its discipline: `droptail`, `codel` or `pie`. Of a managed one, `target_s` stands in place of `queue_s`.
+        competing_of_draws: the flows that share the path in each draw, n of them; empty: `competing` in all.
 
     """
 
@@ -145,10 +148,24 @@ class Calibration:
     left_out: tuple[str, ...] = ()
     flows: tuple[FlowUsed, ...] = ()
     queue: str = "droptail"
+    competing_of_draws: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def competing_sets(self) -> dict[tuple[str, ...], float]:
+        """The probability of each set of flows that may share the path, the likeliest first; empty if none do."""
+        if not self.competing:
+            return {}
+        counts = Counter(self.competing_of_draws or [self.competing])
+        total = counts.total()
+        return {schemes: count / total for schemes, count in counts.most_common()}
 
     def path(self) -> Path:
-        """Return the path with the medians of the parameters, without the flows that compete for it."""
-        return self._path(np.median(self.samples, axis=0))
+        """Return the path with the medians of the parameters, without the flows that compete for it.
+
+        If several sets of flows may share it, these are the medians beside the likeliest.
+        """
+        here = [one == self.competing for one in self.competing_of_draws] or slice(None)
+        return self._path(np.median(self.samples[here], axis=0))
 
     def paths(self, count: int, seed: int = 1) -> list[Path | Scenario]:
         """Draw paths from the posterior; each is a scenario if flows compete for it.
@@ -159,10 +176,11 @@ class Calibration:
 
         """
         chosen = np.random.default_rng(seed).integers(0, len(self.samples), count)
-        return [shared(self._path(self.samples[i]), self.competing) for i in chosen]
+        beside = self.competing_of_draws or [self.competing] * len(self.samples)
+        return [shared(self._path(self.samples[i]), beside[i]) for i in chosen]
 
     def _path(self, parameters: Column) -> Path:
-        beside = f"; {_beside(self.competing)} beside it" if self.competing else ""
+        beside = f"; {flows_text(self.competing)} beside it" if self.competing else ""
         name = f"calibrated{beside}"
         return path_of(parameters, self.line_rate_bps, name, self.link, self.queue)
 
@@ -175,6 +193,10 @@ class Calibration:
             "bottleneck": "queue" if self.line_rate_bps is None else "policer",
             "line_rate_bps": self.line_rate_bps,
             "competing": list(self.competing),
+            "competing_sets": [
+                {"schemes": list(schemes), "probability": part}
+                for schemes, part in self.competing_sets.items()
+            ],
             "link": vars(self.link),
             "queue": self.queue,
             "flows": [vars(one) for one in self.flows],
@@ -199,6 +221,9 @@ class Calibration:
             "columns": list(PARAMETERS),
             "samples": self.samples.tolist(),
         }
+        if self.competing_of_draws:
+            numbers = {schemes: number for number, schemes in enumerate(self.competing_sets)}
+            posterior["set_of_sample"] = [numbers[one] for one in self.competing_of_draws]
         write_beside(posterior_file(file), json.dumps(posterior, indent=1) + "\n")
         write_beside(file, self.path().to_toml())
 
@@ -236,6 +261,7 @@ class Calibration:
                 _schemes(values.get("left_out", [])),
                 tuple(_flow_used(one) for one in values.get("flows", [])),
                 _queue(values.get("queue", "droptail")),
+                _competing_of_draws(values, len(samples)),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PathFileError(
@@ -298,6 +324,24 @@ def _queue(value: object) -> str:
     return str(value)
 
 
+def _competing_of_draws(values: dict[str, Any], draws: int) -> tuple[tuple[str, ...], ...]:
+    """The flows that compete in each draw of a posterior file."""
+    numbers = values.get("set_of_sample")
+    if numbers is None:
+        return ()
+    sets = [_schemes(one["schemes"]) for one in values["competing_sets"]]
+    if (
+        not isinstance(numbers, list)
+        or len(numbers) != draws
+        or not all(type(one) is int and 0 <= one < len(sets) for one in numbers)
+    ):
+        raise ValueError(f"its set_of_sample are not {draws} numbers of the {len(sets)} sets")
+    found = tuple(sets[number] for number in numbers)
+    if _schemes(values["competing"]) not in found:
+        raise ValueError("no draw has the flows that it says compete")
+    return found
+
+
 def _schemes(value: object) -> tuple[str, ...]:
     """Schemes of a posterior file."""
     if not isinstance(value, list) or len(value) > _MOST_COMPETING:
@@ -305,7 +349,7 @@ def _schemes(value: object) -> tuple[str, ...]:
     return tuple(map(str, value))
 
 
-def _beside(competing: Sequence[str]) -> str:
+def flows_text(competing: Sequence[str]) -> str:
     """Flows that compete, in words."""
     scheme = competing[0]
     return f"one {scheme} flow" if len(competing) == 1 else f"{len(competing)} {scheme} flows"
@@ -346,4 +390,4 @@ def summarized(
     return found
 
 
-__all__ = ["Calibration", "Parameter", "SchemeFit", "posterior_file", "summarized"]
+__all__ = ["Calibration", "Parameter", "SchemeFit", "flows_text", "posterior_file", "summarized"]

@@ -419,7 +419,7 @@ class _Search:
             first = replace(first, start=start, prior=prior, spread=spread)
         batch = _Batch(means, self._least_s, model.link)
         begin = self._nearest(first, batch)
-        samples, misfit = infer(
+        found = infer(
             begin,
             batch,
             batch.y,
@@ -431,7 +431,7 @@ class _Search:
             progress=self._note,
         )
         self._note.done()
-        return self._weighed(samples, batch, draws), misfit, begin
+        return self._weighed(found.samples, batch, draws), found.misfit, begin
 
     def _nearest(self, first: FirstEstimate, batch: _Batch) -> FirstEstimate:
         """Begin at the path that looks most like what was measured, of many over all the prior."""

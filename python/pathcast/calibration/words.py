@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathcast.calibration.result import Calibration, Parameter
+from pathcast.calibration.result import Calibration, Parameter, flows_text
 
 #: What each parameter is called, its unit, and how many of them a parameter's own unit makes.
 _SHOWN = {
@@ -64,4 +64,13 @@ def link_text(found: Calibration) -> str:
     return ""
 
 
-__all__ = ["PARAMETER_COLUMNS", "link_text", "parameter_rows"]
+def competing_text(found: Calibration) -> str:
+    """Which flows share the path, each set with its probability; empty if none do."""
+    sets = found.competing_sets
+    if not sets:
+        return ""
+    said = ", or ".join(f"{flows_text(one)} ({part:.0%})" for one, part in sets.items())
+    return f"It is shared with {said}."
+
+
+__all__ = ["PARAMETER_COLUMNS", "competing_text", "link_text", "parameter_rows"]

@@ -23,7 +23,12 @@ from pathcast.calibration import (
 )
 from pathcast.calibration.live import DURATION_S as LIVE_S
 from pathcast.calibration.live import SCHEMES, calibrate_measured, measure
-from pathcast.calibration.words import PARAMETER_COLUMNS, link_text, parameter_rows
+from pathcast.calibration.words import (
+    PARAMETER_COLUMNS,
+    competing_text,
+    link_text,
+    parameter_rows,
+)
 from pathcast.catalog import Entry, catalog
 from pathcast.cli.console import err, out, print_json, progress_bar
 from pathcast.cli.options import Json, Seed, scheme_by
@@ -236,7 +241,7 @@ def print_calibration(found: Calibration, file: str) -> None:
     for row in parameter_rows(found):
         table.add_row(*row)
     out.print(table)
-    if said := link_text(found):
+    for said in filter(None, (link_text(found), competing_text(found))):
         out.print(said, markup=False, soft_wrap=True)
     if found.schemes:
         _print_schemes(found)

@@ -11,7 +11,12 @@ from matplotlib.figure import Figure
 from pathcast import __version__
 from pathcast._what_if import METRICS, QUANTITIES, Interval, Outcome, WhatIf
 from pathcast.calibration import Calibration
-from pathcast.calibration.words import PARAMETER_COLUMNS, link_text, parameter_rows
+from pathcast.calibration.words import (
+    PARAMETER_COLUMNS,
+    competing_text,
+    link_text,
+    parameter_rows,
+)
 from pathcast.path import Path
 from pathcast.report import plots
 from pathcast.report.templates import templates
@@ -46,6 +51,7 @@ def render_what_if(
         columns=PARAMETER_COLUMNS,
         rows=parameter_rows(path) if isinstance(path, Calibration) else [],
         link=link_text(path) if isinstance(path, Calibration) else "",
+        shared=competing_text(path) if isinstance(path, Calibration) else "",
         toml=path.path().to_toml() if isinstance(path, Calibration) else path.to_toml(),
         draws=draws,
         seed=seed,

@@ -1,0 +1,69 @@
+"""Which flows share a path: sets of them, each as probable as it makes what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pathcast.calibration.closed_forms import FirstEstimate
+from pathcast.calibration.fit import Posterior
+from pathcast.calibration.paths import Model
+from pathcast.trace import Column
+
+#: Sets that are considered.
+SETS = (
+    *(Model(competing=("cubic",) * count) for count in (1, 2, 3, 4, 5, 6, 8)),
+    *(Model(competing=("bbr",) * count) for count in (1, 2)),
+)
+#: Features depend on each other in more ways than their covariance tells, so that logarithms of the evidence count this
+#: part.
+_EVIDENCE_PART = 0.4
+#: The most sets that are kept, and the least probability of one beside the likeliest.
+_MOST, _LEAST = 4, 0.05
+
+
+def plausible(screened: Sequence[Posterior]) -> list[Model]:
+    """Return the models that are worth a closer look, the likeliest first; all were fitted to the same features."""
+    if not screened:
+        return []
+    parts = _probabilities(screened)
+    order = np.argsort(-parts)[:_MOST]
+    return [screened[i].model for i in order if parts[i] >= _LEAST * parts[order[0]]]
+
+
+def mixed(
+    fitted: Sequence[tuple[Posterior, FirstEstimate]], draws: int
+) -> tuple[Posterior, FirstEstimate]:
+    """Return the likeliest of several sets, with draws of all, each as often as it is probable.
+
+    Args:
+        fitted: at least one, all to the same features.
+        draws: samples of the result.
+
+    """
+    posteriors = [posterior for posterior, _ in fitted]
+    parts = _probabilities(posteriors)
+    best = int(np.argmax(parts))
+    counts = np.floor(draws * parts).astype(int)
+    counts[best] += draws - counts.sum()
+    taken = [
+        one.samples[np.arange(n) % len(one.samples)]
+        for one, n in zip(posteriors, counts, strict=True)
+    ]
+    competing = [
+        one.model.competing for one, n in zip(posteriors, counts, strict=True) for _ in range(n)
+    ]
+    posterior, first = fitted[best]
+    return replace(posterior, samples=np.vstack(taken), competing=tuple(competing)), first
+
+
+def _probabilities(posteriors: Sequence[Posterior]) -> Column:
+    """Probabilities of models that are equally likely beforehand."""
+    evidence = np.array([one.log_evidence for one in posteriors])
+    parts = np.exp(_EVIDENCE_PART * (evidence - evidence.max()))
+    return np.asarray(parts / parts.sum())
+
+
+__all__ = ["SETS", "mixed", "plausible"]
