@@ -1,11 +1,12 @@
 """Competing flows told from the trace of one flow: are they seen, and what is foretold for others then.
 
-usage: .venv/bin/python benches/competing.py [--paths 12] [--held-out] [--emulate]
+usage: .venv/bin/python benches/competing.py [--paths 12] [--kinds "1 cubic,jitter"] [--held-out] [--emulate]
 
 Draws paths at random (5 to 100 Mbit/s, 10 to 100 ms, queues of 0.5 to 4 BDP). Over each, a flow of 30 s runs alone, alone
 with random loss, beside 1 to 4 CUBIC flows or one of BBR that began 2 to 20 s earlier, or beside UDP of a third of the
-rate. Another flow of BBR and one of Reno in the place of the first are the truth of the forecasts. `--held-out` draws
-paths that were not used to choose constants. `--emulate` takes the kernel's flows (as root, in real time).
+rate, or alone with exponential jitter of a twentieth of the round trip. Another flow of BBR and one of Reno in the place
+of the first are the truth of the forecasts. `--held-out` draws paths that were not used to choose constants. `--emulate`
+takes the kernel's flows (as root, in real time).
 """
 
 import argparse
@@ -18,8 +19,10 @@ from rich.progress import track
 import pathcast
 from pathcast.calibration import calibrate
 
-KINDS = ("alone", "loss", "1 cubic", "2 cubic", "3 cubic", "4 cubic", "1 bbr", "udp")
+KINDS = ("alone", "loss", "1 cubic", "2 cubic", "3 cubic", "4 cubic", "1 bbr", "udp", "jitter")
 OTHERS = ("bbr", "reno")
+#: Jitter as a part of the round trip.
+JITTER = 0.05
 SECONDS = 30
 
 
@@ -38,7 +41,8 @@ def drawn(count, seed):
                 "rtt_s": rtt,
                 "queue_s": 8 * queue / rate,
                 "loss": 1e-3 if kind == "loss" else 0.0,
-                "head_start_s": float(generator.uniform(2, 20)),
+                # a kind that came later draws nothing, so that the others stay
+                "head_start_s": 0.0 if kind == "jitter" else float(generator.uniform(2, 20)),
             }
 
 
@@ -48,11 +52,23 @@ def competing(kind):
     return (scheme,) * int(count) if scheme else ()
 
 
+def delays(case):
+    """Of both directions, as a path file has them; jitter is on the way there."""
+    one_way = f"'{case['rtt_s'] / 2 * 1e9:.0f} ns'"
+    if case["kind"] != "jitter":
+        return f"delay = {one_way}\n"
+    jitter = f"jitter = '{case['rtt_s'] * JITTER * 1e9:.0f} ns', distribution = 'exponential'"
+    return (
+        f"delay = {{ kind = 'jitter', base = {one_way}, {jitter} }}\n[reverse]\ndelay = {one_way}\n"
+    )
+
+
 def run(case, scheme, seed, emulate):
     """The report's flow and its trace, of one flow of this scheme among the others."""
     path = pathcast.Path.parse(
-        f"rate = '{case['rate_bps']:.0f} bit/s'\ndelay = '{case['rtt_s'] / 2 * 1e9:.0f} ns'\n"
+        f"rate = '{case['rate_bps']:.0f} bit/s'\n"
         f"queue = '{case['queue_s'] * case['rate_bps'] / 8:.0f} B'\nloss = {case['loss']}\n"
+        f"{delays(case)}"
     )
     others, head_start_s = competing(case["kind"]), 0.0
     if others:
@@ -84,10 +100,11 @@ def judged(case, emulate):
     row = case | {"competing": found.competing, "misfit": found.misfit, "own_bps": goodput_bps}
     sets = found.competing_sets or {(): 1.0}
     row["probability"] = sets.get(competing(case["kind"]), 0.0)
-    for name in ("rate_bps", "rtt_s", "queue_s"):
+    truths = case | {"jitter_s": case["rtt_s"] * JITTER if case["kind"] == "jitter" else math.nan}
+    for name in ("rate_bps", "rtt_s", "queue_s", "jitter_s"):
         one = found.parameters.get(name)
-        row[f"{name} error"] = math.nan if one is None else one.median / case[name] - 1
-        row[f"{name} held"] = one is not None and one.p5 <= case[name] <= one.p95
+        row[f"{name} error"] = math.nan if one is None else one.median / truths[name] - 1
+        row[f"{name} held"] = one is not None and one.p5 <= truths[name] <= one.p95
     asked = [pathcast.Alternative(scheme) for scheme in OTHERS]
     forecast = pathcast.what_if(found, asked, draws=20, duration_s=SECONDS)
     for scheme, outcome in zip(OTHERS, forecast.outcomes, strict=True):
@@ -104,10 +121,13 @@ def share(rows, is_so):
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--paths", type=int, default=12)
+    options.add_argument("--kinds", default=",".join(KINDS))
     options.add_argument("--held-out", action="store_true")
     options.add_argument("--emulate", action="store_true")
     given = options.parse_args()
-    cases = list(drawn(given.paths, 77 if given.held_out else 7))
+    kinds = given.kinds.split(",")
+    every = drawn(given.paths, 77 if given.held_out else 7)
+    cases = [case for case in every if case["kind"] in kinds]
     rows = [judged(case, given.emulate) for case in track(cases)]
     rows = [row for row in rows if row]
     print(
@@ -139,6 +159,10 @@ def main():
             held = share(there, lambda row, s=scheme: row[s][1].p5 <= row[s][0] <= row[s][1].p95)
             cells += [f"{median(errors):.1%}", held, f"{median(trivial):.1%}"]
         print("| " + " | ".join(map(str, cells)) + " |")
+    if jittered := [row for row in rows if row["kind"] == "jitter"]:
+        error = median(abs(row["jitter_s error"]) for row in jittered)
+        held = share(jittered, lambda row: row["jitter_s held"])
+        print(f"Jitter: median error {error:.1%}; 90 % intervals hold in {held}.")
 
 
 if __name__ == "__main__":
