@@ -321,10 +321,8 @@ def _likeliest(
                 with suppress(ModelError):
                     full.append(fitted(from_, to, model))
             explaining = [one for one in full if _misfit(one) <= part * _misfit(best)]
-            if explaining and likely.model.competing:
+            if explaining:
                 best = competitors.mixed(explaining, DRAWS)
-            elif explaining:
-                best = explaining[0]
     if progress:
         progress(1.0)
     return best

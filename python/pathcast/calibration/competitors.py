@@ -36,13 +36,15 @@ def plausible(screened: Sequence[Posterior]) -> list[Model]:
 def mixed(
     fitted: Sequence[tuple[Posterior, FirstEstimate]], draws: int
 ) -> tuple[Posterior, FirstEstimate]:
-    """Return the likeliest of several sets, with draws of all, each as often as it is probable.
+    """Return the likeliest of several sets, with draws of all, each as often as it is probable; a single one as it is.
 
     Args:
         fitted: at least one, all to the same features.
         draws: samples of the result.
 
     """
+    if len(fitted) == 1:
+        return fitted[0]
     posteriors = [posterior for posterior, _ in fitted]
     parts = _probabilities(posteriors)
     best = int(np.argmax(parts))
