@@ -158,7 +158,8 @@ def test_how_many_flows_compete_stays_open_where_a_flow_does_not_tell(tmp_path):
         bad.write_text(json.dumps(kept | {"set_of_sample": numbers}))
         with pytest.raises(pathcast.PathFileError, match="set_of_sample"):
             pathcast.Calibration.load(bad)
-    for sets in ([], "all", [{"schemes": ["cubic"] * 1000}], [3], None):
+    without_flows = [*kept["competing_sets"][1:], {"schemes": []}]
+    for sets in ([], "all", [{"schemes": ["cubic"] * 1000}], [3], None, without_flows):
         bad.write_text(json.dumps(kept | {"competing_sets": sets}))
         with pytest.raises(pathcast.PathFileError, match="expected a posterior"):
             pathcast.Calibration.load(bad)

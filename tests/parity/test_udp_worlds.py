@@ -1,4 +1,9 @@
-"""Our controllers over UDP on an emulated path, and the same in the simulator: goodput and 95th-percentile delay."""
+"""Our controllers over UDP on an emulated path, and the same in the simulator: goodput, delay at the start and later.
+
+How a start's queue drains depends on the noise of a machine: a stall of a millisecond can make Copa overshoot twice. The
+start takes about a twentieth of a run, so a 95th percentile over all of it falls on this edge. The start is therefore
+judged by its largest delay, and the percentile is of what comes after it.
+"""
 
 import json
 import os
@@ -14,9 +19,11 @@ from conftest import ROOT, run, until_valid
 
 PATH = "rate = '50 Mbit/s'\ndelay = '10 ms'\nqueue = '2 BDP'\n"
 DURATION_S = 8.0
+#: By then each of the controllers has left its start.
+STARTED_S = 2.0
 #: Relative difference allowed in goodput.
 RATE_TOLERANCE = 0.05
-#: Of the 95th percentile of one-way delays: relative, and in milliseconds beside that.
+#: Of the start's largest and of later 95th percentiles of one-way delays: relative, and in milliseconds beside that.
 DELAY_TOLERANCE, DELAY_BESIDE_MS = 0.10, 2.0
 #: A data packet is larger; acknowledgments and handshakes are smaller.
 DATA_BYTES = 200
@@ -34,16 +41,20 @@ def program():
 
 
 def measured(packets: Path):
-    """The rate of data at the far end in bit/s, the 95th percentile of its delay in ms, the share that was dropped."""
+    """The rate of data at the far end in bit/s, its delay (largest of the start, 95th percentile later) in ms, the share
+    that was dropped."""
     table = pq.read_table(packets)
     data = table.filter((pc.field("direction") == 0) & (pc.field("size_bytes") > DATA_BYTES))
     begin_s = pc.min(data["time_s"]).as_py()
     arrived = data.filter((pc.field("event") == 1) & (pc.field("time_s") < begin_s + DURATION_S))
+    at_start = pc.field("time_s") < begin_s + STARTED_S
+    start_s = arrived.filter(at_start)["one_way_delay_s"]
+    later_s = arrived.filter(~at_start)["one_way_delay_s"]
     sent = data.filter(pc.field("event") == 0)
     dropped = data.filter(pc.field("event") == 2)
     return (
         pc.sum(arrived["size_bytes"]).as_py() * 8 / DURATION_S,
-        1e3 * pc.quantile(arrived["one_way_delay_s"], 0.95)[0].as_py(),
+        (1e3 * pc.max(start_s).as_py(), 1e3 * pc.quantile(later_s, 0.95)[0].as_py()),
         dropped.num_rows / sent.num_rows,
     )
 
@@ -73,16 +84,15 @@ def test_goodput_and_delay_are_the_same_in_both(scheme, tmp_path):
     pathcast.simulate(
         pathcast.Path.parse(PATH), [scheme], duration_s=DURATION_S, packets_file=simulated
     )
-    rate, delay_ms, dropped = measured(simulated)
-    real_rate, real_delay_ms, real_dropped = until_valid(attempt)
+    rate, delays_ms, dropped = measured(simulated)
+    real_rate, real_delays_ms, real_dropped = until_valid(attempt)
     print(
-        f"{scheme}: {real_rate / 1e6:.2f} Mbit/s, {real_delay_ms:.2f} ms, {real_dropped:.4f} dropped; "
-        f"simulated {rate / 1e6:.2f} Mbit/s, {delay_ms:.2f} ms, {dropped:.4f} dropped"
+        f"{scheme}: {real_rate / 1e6:.2f} Mbit/s, {real_delays_ms} ms, {real_dropped:.4f} dropped; "
+        f"simulated {rate / 1e6:.2f} Mbit/s, {delays_ms} ms, {dropped:.4f} dropped"
     )
     assert real_rate == pytest.approx(rate, rel=RATE_TOLERANCE)
-    assert real_delay_ms == pytest.approx(
-        delay_ms, abs=DELAY_TOLERANCE * delay_ms + DELAY_BESIDE_MS
-    )
+    for real_ms, ms in zip(real_delays_ms, delays_ms, strict=True):
+        assert real_ms == pytest.approx(ms, abs=DELAY_TOLERANCE * ms + DELAY_BESIDE_MS)
     assert real_dropped == pytest.approx(dropped, rel=0.5, abs=0.002)
 
 

@@ -330,6 +330,8 @@ def _competing_of_draws(values: dict[str, Any], draws: int) -> tuple[tuple[str, 
     if numbers is None:
         return ()
     sets = [_schemes(one["schemes"]) for one in values["competing_sets"]]
+    if not all(sets):
+        raise ValueError("one of its competing_sets has no flows")
     if (
         not isinstance(numbers, list)
         or len(numbers) != draws
