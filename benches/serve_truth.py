@@ -1,12 +1,14 @@
 """How often decisions hold on paths whose truth is known.
 
-usage: python benches/serve_truth.py [--paths N] [--first SEED] [--pathcast COMMAND]
+usage: python benches/serve_truth.py [--paths N] [--first SEED] [--emulate [--at-once N]] [--pathcast COMMAND]
 
-Each path is one of the simulator: a rate that wanders, a delay, a queue, losses. A flow of CUBIC measures it, and its trace
+Each path is one of the simulator, or with --emulate of the emulator, with the kernel's TCP: a rate that wanders, a delay, a
+queue, losses. A flow of CUBIC measures it, and its trace
 up to some moment goes into a running `pathcast serve`. The service is asked at that moment, and then the same path goes on:
 with the flow for throughput and bitrates; with a transfer on an idle connection and a page load in the flow's place, at the
 same moment. A decision at 90 % holds if the truth is in its band of 5 to 95 %, or, of a bitrate, if the segment arrives in
-its duration. Prints, by kind, how many held with the standard error of that.
+its duration. Prints, by kind, how many held with the standard error of that. As the emulator takes real time, it judges one
+moment of each path.
 
 The constants of the service were chosen on paths with --first 1; those that judge begin at 1001.
 """
@@ -23,6 +25,7 @@ import time
 import tomllib
 import urllib.request
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path as FilePath
 
 import numpy as np
@@ -30,6 +33,9 @@ import numpy as np
 import pathcast
 
 MOMENTS_S = (25, 45, 70)
+#: In the emulator, and how often a run that was not valid is tried again.
+EMULATED_MOMENTS_S = (25,)
+TRIES = 8
 HORIZONS_S = (1, 5, 15)
 SEGMENT_S = 4
 AHEAD_S = 16
@@ -81,13 +87,30 @@ class Service:
         self.process.stderr.close()
 
 
+class Spoilt(Exception):
+    """No emulated run was valid."""
+
+
+def simulated(what, duration_s, seed):
+    """Report and trace of a run in the simulator."""
+    return pathcast.simulate(what, duration_s=duration_s, seed=seed)
+
+
+def emulated(what, duration_s, seed):
+    """The same with the kernel's TCP; the first run that is valid."""
+    for _ in range(TRIES):
+        report, trace = pathcast.emulate(what, duration_s=duration_s, seed=seed)
+        if report.valid:
+            return report, trace
+    raise Spoilt("; ".join(report.invalid_because))
+
+
 class Flow:
     """A bulk flow over a path, and what it delivered by when."""
 
-    def __init__(self, path, seed):
-        _, self.trace = pathcast.simulate(
-            path, ["cubic"], duration_s=MOMENTS_S[-1] + AHEAD_S, seed=seed
-        )
+    def __init__(self, run, path, seed, last_s):
+        scenario = pathcast.Scenario.over(path, ["cubic"])
+        _, self.trace = run(scenario, last_s + AHEAD_S, seed)
         self.columns = self.trace.columns
         acked = self.columns["snd_una_bytes"]
         known = ~np.isnan(acked)
@@ -107,15 +130,14 @@ class Flow:
         return file.read_bytes()
 
 
-def over(path, seed, moment_s, workload, **keys):
+def over(run, path, seed, moment_s, workload):
     """The report of a run whose flow has this workload from the moment on."""
     scenario = pathcast.Scenario.over(path, ["cubic"])
-    scenario = scenario.replace_flow(0, workload=workload, start=f"{moment_s} s", **keys)
-    report, _ = pathcast.simulate(scenario, duration_s=moment_s + 120, seed=seed, record=False)
-    return report
+    scenario = scenario.replace_flow(0, workload=workload, start=f"{moment_s} s")
+    return run(scenario, moment_s + 120, seed)[0]
 
 
-def judge(service, seed, path, flow, moment_s, file, found):
+def judge(service, run, seed, path, flow, moment_s, file, found):
     """Asks about one path at one moment, and notes which decisions held."""
     draw = random.Random(f"{seed} {moment_s}")
     number = seed * len(MOMENTS_S) + MOMENTS_S.index(moment_s)
@@ -144,7 +166,7 @@ def judge(service, seed, path, flow, moment_s, file, found):
     size = round(2e4 * 250 ** draw.random())
     said = ask("transfer", bytes=size)["quantiles_s"]
     workload = {"kind": "request-response", "response": f"{size} B", "count": 1}
-    messages = over(path, seed, moment_s, workload).flows[0].messages
+    messages = over(run, path, seed, moment_s, workload).flows[0].messages
     if messages is not None and messages.delivered:
         note("transfer", messages.latency_ms["mean"] / 1e3, said)
     # the first answer rests on one load, a later one on all
@@ -153,32 +175,53 @@ def judge(service, seed, path, flow, moment_s, file, found):
     said = ask("http", page="page")
     times = next(t for t in said["load_times"] if t["protocol"] == said["protocol"])
     workload = {"kind": "page", "page": tomllib.loads(PAGE), "protocol": said["protocol"]}
-    loaded = over(path, seed, moment_s, workload).pages[0]
+    loaded = over(run, path, seed, moment_s, workload).pages[0]
     if loaded.load_ms is not None:
         note("http", loaded.load_ms, times["quantiles_ms"])
+
+
+def judge_path(service, run, moments_s, seed, folder):
+    """What `judge` finds of a path at all moments."""
+    found = defaultdict(list)
+    path = pathcast.Path.parse(path_of(seed))
+    file = FilePath(folder) / f"{seed}.parquet"
+    try:
+        flow = Flow(run, path, seed, moments_s[-1])
+        for moment_s in moments_s:
+            judge(service, run, seed, path, flow, moment_s, file, found)
+    except Spoilt as why:
+        print(f"path {seed}: no run was valid: {why}", file=sys.stderr)
+    file.unlink(missing_ok=True)
+    return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--paths", type=int, default=100)
     parser.add_argument("--first", type=int, default=1001)
+    parser.add_argument("--emulate", action="store_true", help="the kernel's TCP in real time")
+    parser.add_argument("--at-once", type=int, default=1, help="paths; with --emulate")
     parser.add_argument(
         "--pathcast", nargs="+", default=[str(FilePath(sys.executable).with_name("pathcast"))]
     )
     options = parser.parse_args()
+    run, moments_s = (emulated, EMULATED_MOMENTS_S) if options.emulate else (simulated, MOMENTS_S)
     found = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         service = Service(options.pathcast, folder)
         try:
-            for seed in range(options.first, options.first + options.paths):
-                path = pathcast.Path.parse(path_of(seed))
-                flow = Flow(path, seed)
-                for moment_s in MOMENTS_S:
-                    file = FilePath(folder) / "trace.parquet"
-                    judge(service, seed, path, flow, moment_s, file, found)
+            with ThreadPoolExecutor(options.at_once) as pool:
+                seeds = range(options.first, options.first + options.paths)
+                for done, rows in enumerate(
+                    pool.map(lambda seed: judge_path(service, run, moments_s, seed, folder), seeds),
+                    1,
+                ):
+                    for name, more in rows.items():
+                        found[name] += more
+                    print(f"\r{done} of {options.paths} paths", end="", file=sys.stderr)
         finally:
             service.stop()
-    print(f"{options.paths} paths, {len(MOMENTS_S)} moments each\n")
+    print(f"\n{options.paths} paths, {len(moments_s)} moments each\n")
     print("| decision | decisions | held | standard error | below the band | median error |")
     print("|---|---|---|---|---|---|")
     for name, rows in found.items():
