@@ -151,7 +151,7 @@ def test_what_is_said_at_once_is_heard_one_after_another(monkeypatch):
         link = _live.Link(here)
         assert link.hear("why_not", 5.0) == []
         assert link.heard(1.0) == [{"file": "a"}, {"over": True}]
-        for nonsense, said in ((b"7\n", "no JSON object"), (b"x" * 200, "at once")):
+        for nonsense, said in ((b"7\n", "no JSON object"), (b"x" * 200, "the end of a line")):
             there.sendall(nonsense)
             with pytest.raises(SchemeError, match=said):
                 link.heard(1.0)

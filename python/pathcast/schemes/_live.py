@@ -90,7 +90,7 @@ class Link:
         *lines, self._unread = (self._unread + got).split(b"\n")
         if len(self._unread) > _LINE_BYTES or any(len(line) > _LINE_BYTES for line in lines):
             raise SchemeError(
-                f"the other host's program sent more than {_LINE_BYTES} bytes at once, expected a line"
+                f"the other host's program sent more than {_LINE_BYTES} bytes without the end of a line"
             )
         found: list[Any]
         try:
