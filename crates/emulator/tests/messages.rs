@@ -7,7 +7,7 @@ use std::path::Path as FilePath;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt8Type, UInt64Type};
-use common::{alone, valid_run};
+use common::{alone, valid_run_that};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use pathcast_emulator::Options;
 use pathcast_path::Span;
@@ -58,6 +58,16 @@ fn rows(file: &FilePath) -> Vec<Row> {
 
 /// A run of one flow: its report, its messages' rows, and the bound on how late packets may be.
 fn run(link: &str, flow: &str, duration_s: f64) -> Option<(RunReport, Trace, Vec<Row>, f64)> {
+    run_that(link, flow, duration_s, |_, _| true)
+}
+
+/// The same, of a run for which `expected` holds of its messages and this bound; see `valid_run_that`.
+fn run_that(
+    link: &str,
+    flow: &str,
+    duration_s: f64,
+    expected: impl Fn(&DelaySplit, f64) -> bool,
+) -> Option<(RunReport, Trace, Vec<Row>, f64)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("messages.parquet");
     let text = format!("{LINK}{link}[[flows]]\nstart = '0 s'\n{flow}");
@@ -66,7 +76,12 @@ fn run(link: &str, flow: &str, duration_s: f64) -> Option<(RunReport, Trace, Vec
         messages_file: Some(file.clone()),
         ..Options::of_scenario(scenario, Span::from_secs(duration_s), 1)
     };
-    let (report, trace) = valid_run(&options)?;
+    let (report, trace) = valid_run_that(&options, |report, trace| {
+        let messages = report.flows[0].messages;
+        messages
+            .and_then(|messages| messages.delay_split_ms)
+            .is_none_or(|split| expected(&split, bound_s(trace)))
+    })?;
     let rows = rows(&file);
     for row in &rows {
         let times = [
@@ -78,8 +93,13 @@ fn run(link: &str, flow: &str, duration_s: f64) -> Option<(RunReport, Trace, Vec
         ];
         assert!(times.is_sorted(), "{times:?}");
     }
+    let bound_s = bound_s(&trace);
+    Some((report, trace, rows, bound_s))
+}
+
+fn bound_s(trace: &Trace) -> f64 {
     let bound_us: f64 = trace.metadata.environment["slip_bound_us"].parse().unwrap();
-    Some((report, trace, rows, bound_us * 1e-6))
+    bound_us * 1e-6
 }
 
 fn split(report: &RunReport) -> (MessageReport, DelaySplit) {
@@ -100,16 +120,12 @@ fn on_an_idle_path(scheme: &str) {
         "scheme = '{scheme}'\nworkload = {{ kind = 'constant-rate', rate = '1 Mbit/s', portion = \
          '1250 B', count = 200 }}\n"
     );
-    // a machine with other work may hold the sender back within the bounds of a valid run
-    let mut tries = 0;
-    let (report, rows, bound_s) = loop {
-        tries += 1;
-        let Some((report, _, rows, bound_s)) = run("", &flow, 10.0) else {
-            return;
-        };
-        if tries == 3 || split(&report).1.buffered_fraction < 0.1 {
-            break (report, rows, bound_s);
-        }
+    let is_quick = |split: &DelaySplit, bound_s: f64| {
+        let stacks = [split.sender_stack, split.receiver_stack];
+        split.buffered_fraction < 0.1 && stacks.iter().all(|stack| stack.p50 < bound_s * 1e3)
+    };
+    let Some((report, _, rows, bound_s)) = run_that("", &flow, 10.0, is_quick) else {
+        return;
     };
     let (messages, split) = split(&report);
     assert_eq!((messages.delivered, rows.len()), (200, 200));
@@ -121,10 +137,7 @@ fn on_an_idle_path(scheme: &str) {
     let expected_s = DELAY_S + (1250.0 + HEADER_BYTES) * 8.0 / 20e6;
     let within = expected_s * 1e3..(expected_s + bound_s) * 1e3;
     assert!(within.contains(&split.network.p50), "{split:?}");
-    for stack in [split.sender_stack, split.receiver_stack] {
-        assert!(stack.p50 < bound_s * 1e3, "{split:?}");
-    }
-    assert!(split.buffered_fraction < 0.1, "{split:?}");
+    assert!(is_quick(&split, bound_s), "{split:?}");
     let sum = split.sender_stack.mean + split.network.mean + split.receiver_stack.mean;
     assert!(
         (sum / messages.latency_ms.mean - 1.0).abs() < 1e-6,
