@@ -1,6 +1,7 @@
 """Rate forecasts and rules for the bitrate over series of rates: errors, bands, and sessions in the TCP simulator.
 
     .venv/bin/python benches/video_sessions.py FILE... [--group PREFIX]... [--sessions] [--rule RULE]...
+    .venv/bin/python benches/video_sessions.py FILE... [--group PREFIX]... --series
 
 Each FILE is a series of rates (`pathcast.rates.read_rates`); a group is the files whose names begin alike, by default all
 together. The first table has forecasts of the mean rate over the next 4 s, made each second from 12 s on, from the same
@@ -13,6 +14,8 @@ With --sessions each series becomes the rate of a link of 80 ms and a queue of 1
 bitrates fetch 4-s segments by CUBIC until the series ends. The bitrates span a fortieth to twice the series' mean in equal
 ratios, so that all groups have the same task. Rules of the forecast's distribution are run with several prices of a stall,
 and the comparison with RobustMPC is at its mean bitrate, between two prices on a line.
+
+With --series it only prints the series, one rate a second, as the example `errors` of `crates/rates` reads them.
 """
 
 import argparse
@@ -182,11 +185,15 @@ def main():
     parser.add_argument("--group", action="append", help="files whose names begin so; several")
     parser.add_argument("--sessions", action="store_true")
     parser.add_argument("--rule", action="append", help="beside mpc; several")
+    parser.add_argument("--series", action="store_true", help="print the series alone")
     given = parser.parse_args()
     with ThreadPoolExecutor(2) as pool:
         for group in given.group or [""]:
             files = sorted(file for file in given.files if file.name.startswith(group))
             series = [seconds_of(read_rates(file)) for file in files]
+            if given.series:
+                print("".join("".join(f"1 {rate}\n" for rate in one) + "\n" for one in series))
+                continue
             table_of_errors(group or "all", series)
             if given.sessions:
                 table_of_sessions(group or "all", series, given.rule or RULES, pool)
