@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::path::Path as FilePath;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use pathcast_emulator::{Options, capabilities, emulate};
 use pathcast_path::{Path, Span};
@@ -98,6 +101,55 @@ impl Ticks {
     }
 }
 
+/// A thread that wakes each millisecond, in `SCHED_FIFO` where that is allowed, and keeps how late: what
+/// no run can do better.
+struct Wakes {
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Duration>>,
+}
+
+impl Wakes {
+    fn start() -> Self {
+        const EACH: Duration = Duration::from_millis(1);
+        let ended = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&ended);
+        let thread = thread::spawn(move || {
+            let id = fs::read_link("/proc/thread-self").unwrap();
+            // of this thread alone; below the emulator's
+            let _ = Command::new("chrt")
+                .args(["--fifo", "--pid", "1"])
+                .arg(id.file_name().unwrap())
+                .output();
+            let mut late = Vec::new();
+            while !end.load(Ordering::Relaxed) {
+                let before = Instant::now();
+                thread::sleep(EACH);
+                late.push(before.elapsed().saturating_sub(EACH));
+            }
+            late
+        });
+        Self { ended, thread }
+    }
+
+    /// Why a run beside it may have been held back: wakes came late that come near a run's bounds.
+    fn late(self) -> Option<String> {
+        self.ended.store(true, Ordering::Relaxed);
+        let mut late = self.thread.join().unwrap();
+        late.sort_unstable();
+        let [hundredth, thousandth] = [100, 1000].map(|one_in| {
+            let place = late.len() / one_in;
+            late.iter().rev().nth(place).copied().unwrap_or_default()
+        });
+        (hundredth > Duration::from_micros(250) || thousandth > Duration::from_millis(1)).then(
+            || {
+                format!(
+                    "one wake in a hundred was {hundredth:?} late, one in a thousand {thousandth:?}"
+                )
+            },
+        )
+    }
+}
+
 /// A run that can be trusted. A machine that is kept busy makes one invalid, which is what the verdict
 /// is for: another one is tried, at most eight. If all were invalid on a busy machine, nothing real can
 /// be measured here, and this says so and gives `None`; on one that had time, something is wrong.
@@ -116,8 +168,9 @@ pub fn valid_run_that(
 ) -> Option<(RunReport, Trace)> {
     let (mut busy, mut unexpected) = (None, None);
     for attempt in 1..=8 {
-        let before = Ticks::now();
+        let (before, wakes) = (Ticks::now(), Wakes::start());
         let (report, trace) = run(options);
+        let late = wakes.late();
         if report.valid && expected(&report, &trace) {
             return Some((report, trace));
         }
@@ -126,7 +179,7 @@ pub fn valid_run_that(
             if report.valid { "held back" } else { "invalid" },
             report.invalid_because
         );
-        let kept_busy = before.busy_since();
+        let kept_busy = before.busy_since().or(late);
         if report.valid && kept_busy.is_none() {
             unexpected = Some((report, trace));
         }
