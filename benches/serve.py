@@ -108,9 +108,11 @@ def soak(address, process, options):
     loads = [[LOAD, address, "samples", options.soak, options.rate, prefixes]]
     if options.questions:
         loads.append([LOAD, address, "decisions", options.soak, 2, options.questions, prefixes, 4])
-    running = [
-        subprocess.Popen(list(map(str, one)), stdout=subprocess.PIPE, text=True) for one in loads
-    ]
+    running = []
+    for one in loads:
+        running.append(subprocess.Popen(list(map(str, one)), stdout=subprocess.PIPE, text=True))
+        # while nothing is known of any client, questions are refused
+        time.sleep(1)
     rows = []
     while time.monotonic() < until:
         time.sleep(min(options.soak / 20, max(0, until - time.monotonic())))
