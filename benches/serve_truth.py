@@ -3,12 +3,11 @@
 usage: python benches/serve_truth.py [--paths N] [--first SEED] [--emulate [--at-once N]] [--pathcast COMMAND]
 
 Each path is one of the simulator, or with --emulate of the emulator, with the kernel's TCP: a rate that wanders, a delay, a
-queue, losses. A flow of CUBIC measures it, and its trace
-up to some moment goes into a running `pathcast serve`. The service is asked at that moment, and then the same path goes on:
-with the flow for throughput and bitrates; with a transfer on an idle connection and a page load in the flow's place, at the
-same moment. A decision at 90 % holds if the truth is in its band of 5 to 95 %, or, of a bitrate, if the segment arrives in
-its duration. Prints, by kind, how many held with the standard error of that. As the emulator takes real time, it judges one
-moment of each path.
+queue, losses. A flow of CUBIC measures it, and its trace up to some moment goes into a running `pathcast serve`. The service
+is asked at that moment, and then the same path goes on: with the flow for throughput and bitrates; with a transfer on an idle
+connection and a page load in the flow's place, at the same moment. A decision at 90 % holds if the truth is in its band of 5
+to 95 %, or, of a bitrate, if the segment arrives in its duration. Prints, by kind, how many held with the standard error of
+that. As the emulator takes real time, it judges one moment of each path.
 
 The constants of the service were chosen on paths with --first 1; those that judge begin at 1001.
 """
@@ -33,8 +32,8 @@ import numpy as np
 import pathcast
 
 MOMENTS_S = (25, 45, 70)
-#: In the emulator, and how often a run that was not valid is tried again.
 EMULATED_MOMENTS_S = (25,)
+#: Runs in the emulator until one is valid, at most.
 TRIES = 8
 HORIZONS_S = (1, 5, 15)
 SEGMENT_S = 4
@@ -91,13 +90,13 @@ class Spoilt(Exception):
     """No emulated run was valid."""
 
 
-def simulated(what, duration_s, seed):
+def simulated(what, duration_s, seed, record=True):
     """Report and trace of a run in the simulator."""
-    return pathcast.simulate(what, duration_s=duration_s, seed=seed)
+    return pathcast.simulate(what, duration_s=duration_s, seed=seed, record=record)
 
 
-def emulated(what, duration_s, seed):
-    """The same with the kernel's TCP; the first run that is valid."""
+def emulated(what, duration_s, seed, record=True):
+    """The same with the kernel's TCP, which is always recorded; the first run that is valid."""
     for _ in range(TRIES):
         report, trace = pathcast.emulate(what, duration_s=duration_s, seed=seed)
         if report.valid:
@@ -134,7 +133,7 @@ def over(run, path, seed, moment_s, workload):
     """The report of a run whose flow has this workload from the moment on."""
     scenario = pathcast.Scenario.over(path, ["cubic"])
     scenario = scenario.replace_flow(0, workload=workload, start=f"{moment_s} s")
-    return run(scenario, moment_s + 120, seed)[0]
+    return run(scenario, moment_s + 120, seed, record=False)[0]
 
 
 def judge(service, run, seed, path, flow, moment_s, file, found):
@@ -191,7 +190,6 @@ def judge_path(service, run, moments_s, seed, folder):
             judge(service, run, seed, path, flow, moment_s, file, found)
     except Spoilt as why:
         print(f"path {seed}: no run was valid: {why}", file=sys.stderr)
-    file.unlink(missing_ok=True)
     return found
 
 
@@ -200,7 +198,7 @@ def main():
     parser.add_argument("--paths", type=int, default=100)
     parser.add_argument("--first", type=int, default=1001)
     parser.add_argument("--emulate", action="store_true", help="the kernel's TCP in real time")
-    parser.add_argument("--at-once", type=int, default=1, help="paths; with --emulate")
+    parser.add_argument("--at-once", type=int, default=1, help="paths that run together")
     parser.add_argument(
         "--pathcast", nargs="+", default=[str(FilePath(sys.executable).with_name("pathcast"))]
     )
