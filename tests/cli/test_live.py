@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 
 import pathcast
-from conftest import PATHCAST, run, until_valid
+from conftest import PATHCAST, ended_well, run, until_valid
 from live_server import serving
 from pathcast import live
 from pathcast.attainable_rate import LiveProber
@@ -42,16 +42,22 @@ def over_path(path, server, key, *options, log=None):
     return run(*arguments, "bash", "-c", inside, PATHCAST, key, *options)
 
 
-def valid_run(path, server, key, *options, log=None):
-    """The report of a run that neither the emulated path nor the hosts spoilt; see `until_valid`."""
+def valid_run(path, server, key, *options, log=None, that=lambda report: None):
+    """The report of a run that neither the emulated path nor the hosts spoilt; see `until_valid`.
+
+    `that` asserts what holds of every such run.
+    """
 
     def attempt():
-        done = over_path(path, server, key, *options, log=log)
-        assert done.returncode == 0, done.stderr
+        done = ended_well(over_path(path, server, key, *options, log=log))
         report = json.loads(done.stdout)
         jitter_s = report["clock"]["jitter_s"]
-        why = "; ".join([*report["invalid_because"], f"the clocks differ by {jitter_s:g} s"])
-        return (report if report["valid"] and jitter_s < 3e-4 else None), why
+        if not report["valid"] or jitter_s >= 3e-4:
+            return None, "; ".join(
+                [*report["invalid_because"], f"the clocks differ by {jitter_s:g} s"]
+            )
+        that(report)
+        return report, ""
 
     return until_valid(attempt, 6)
 
@@ -96,13 +102,16 @@ def test_either_host_sends_and_the_trace_is_that_of_the_sender(path_file, tmp_pa
         for direction in ((), ("--reverse",)):
             trace = tmp_path / "trace.parquet"
             options = ("--duration", "4", "--scheme", "reno", "-o", trace, *direction)
-            report = valid_run(path, server, key, *options)
+
+            def fills_the_path(report):
+                # a full packet carries 1348 bytes in 1460. That the run is over the server hears behind what
+                # waits in the path's queue, 1 BDP or 30 ms, and at its next look, each 10 ms: what arrives until
+                # then is counted, over the client's 4 s
+                most = 1 + (0.03 + 0.01) / 4
+                assert 0.8 < report["flows"][0]["goodput_bps"] / (20e6 * 1348 / 1460) < most
+
+            report = valid_run(path, server, key, *options, that=fills_the_path)
             [flow] = report["flows"]
-            # a full packet carries 1348 bytes in 1460. That the run is over the server hears behind what waits
-            # in the path's queue, 1 BDP or 30 ms, and at its next look, each 10 ms: what arrives until then is
-            # counted, over the client's 4 s
-            most = 1 + (0.03 + 0.01) / 4
-            assert 0.8 < flow["goodput_bps"] / (20e6 * 1348 / 1460) < most, flow
             read = pathcast.read_trace(trace)
             assert read.metadata["source"] == "live"
             assert read.metadata["schemes"] == ["reno"]
@@ -225,8 +234,7 @@ def test_a_real_path_is_probed_for_its_attainable_rate(path_file, tmp_path, key)
 
         def attempt():
             shutil.rmtree(folder, ignore_errors=True)
-            done = run(*asked, "--yes", "--output", folder, "--json")
-            assert done.returncode == 0, done.stderr
+            done = ended_well(run(*asked, "--yes", "--output", folder, "--json"))
             found = json.loads(done.stdout)
             # of 25 samples the test of a unit root misses some steady states, and more where the machine is busy
             (point,) = found["points"]
@@ -247,9 +255,7 @@ def test_a_real_path_is_calibrated_by_flows_over_it(path_file, key):
 
     def attempt():
         shell = ("shell", "-q", path, "--", "bash", "-c", inside, PATHCAST, server.port, key)
-        done = run(*shell)
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
+        found = json.loads(ended_well(run(*shell)).stdout)
         invalid = [one for one in found["warnings"] if "is not valid" in one]
         return (None if invalid else found), "; ".join(invalid)
 

@@ -274,8 +274,8 @@ def test_a_cell_runs_on_the_kernel(emulator, tmp_path):
         (cell,) = results["cells"]
         if cell["valid"]:
             return (printed, results, cell), ""
-        assert len(cell["invalid_because"]) == 3
-        assert results["throughput"] == []
+        if len(cell["invalid_because"]) != 3 or results["throughput"]:
+            pytest.fail(f"a cell that is not valid: {results}")
         return None, "; ".join(chain.from_iterable(cell["invalid_because"]))
 
     printed, results, cell = until_valid(attempt, 2)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import PATHCAST, run, until_valid, wait_until
+from conftest import PATHCAST, ended_well, run, until_valid, wait_until
 from live_server import children, serving
 from pathcast import live
 from pathcast.exceptions import SchemeError
@@ -56,8 +56,7 @@ def flows_of(path_file, server, key, flows, direction="forward", packets=""):
     def attempt():
         command = [sys.executable, "-c", RUN, "@SERVER", key, json.dumps(flows), direction, packets]
         report = path_file.with_name("report.json")
-        done = over_path(path_file, server, command, "--report", report)
-        assert done.returncode == 0, done.stderr
+        done = ended_well(over_path(path_file, server, command, "--report", report))
         found = json.loads(done.stdout)
         why = [*found["invalid_because"], *json.loads(report.read_text())["invalid_because"]]
         return (None if why else found["flows"]), "; ".join(why)
