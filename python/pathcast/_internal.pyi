@@ -323,6 +323,13 @@ def simulate(
     queues_every_s: float = 0.01,
     capture_file: Path | None = None,
 ) -> tuple[str, Trace | None]: ...
+def simulate_sender(
+    what: PathSpec | ScenarioSpec,
+    schemes: list[str] | None,
+    duration_s: float,
+    seed: int,
+    flow: int,
+) -> tuple[dict[str, _Column], int | None]: ...
 def emulate(
     what: PathSpec | ScenarioSpec,
     schemes: list[str] | None,

@@ -8,13 +8,9 @@ import pytest
 from conftest import ROOT, VIEWS
 
 #: Pages of each kind.
-PAGES = [
-    "index",
-    "tutorial/first-forecast",
-    "reference/commands",
-    "reference/python",
-    "results/simulator",
-]
+PAGES = ["index", "tutorial/first-forecast", "reference/commands", "results/simulator"]
+#: The longest page, which axe reads for half a minute.
+LONGEST = "reference/python"
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +60,17 @@ def test_commands_and_python_are_described(site):
 @VIEWS
 @pytest.mark.parametrize("page", PAGES)
 def test_axe_finds_nothing_serious(browser, site, page, width, theme):
+    nothing_is_serious(browser, site, page, width, theme)
+
+
+@pytest.mark.parametrize(
+    ("width", "theme"), [(360, "dark"), pytest.param(1400, "light", marks=pytest.mark.full)]
+)
+def test_axe_finds_nothing_serious_on_the_longest_page(browser, site, width, theme):
+    nothing_is_serious(browser, site, LONGEST, width, theme)
+
+
+def nothing_is_serious(browser, site, page, width, theme):
     from axe_playwright_python.sync_playwright import Axe
 
     context = browser.new_context(

@@ -82,7 +82,7 @@ mod _internal {
     #[pymodule_export]
     use crate::rates::{RateForecaster, choose_bitrate};
     #[pymodule_export]
-    use crate::runs::{capabilities, emulate, simulate, simulator_schemes};
+    use crate::runs::{capabilities, emulate, simulate, simulate_sender, simulator_schemes};
     #[pymodule_export]
     use crate::service::serve_decisions;
     #[pymodule_export]

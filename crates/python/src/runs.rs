@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use numpy::IntoPyArray;
 use pathcast_base::clock::thread_cpu_s;
 use pathcast_congestion::Scheme;
 use pathcast_path::Span;
@@ -13,8 +14,9 @@ use pathcast_trace::{
     write_beside,
 };
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
-use crate::errors::{TraceError, of_simulation};
+use crate::errors::{SimulationError, TraceError, of_simulation};
 use crate::specs::What;
 use crate::trace::Trace;
 
@@ -134,6 +136,77 @@ pub fn simulate(
     let (report, records) = outcome.map_err(|error| TraceError::new_err(error.to_string()))?;
     let trace = records.map(|records| Trace(pathcast_trace::Trace { metadata, records }));
     Ok((serde_json::to_string(&report).expect("plain data"), trace))
+}
+
+/// What one sender records, a column each; NaN for what is not known.
+#[derive(Default)]
+struct SenderColumns {
+    flow: u32,
+    time_s: Vec<f64>,
+    snd_una_bytes: Vec<f64>,
+    srtt_s: Vec<f64>,
+    cwnd_packets: Vec<f64>,
+    retransmits: Vec<f64>,
+    rwnd_bytes: Vec<f64>,
+    min_rtt_s: Vec<f64>,
+}
+
+impl Recorder for SenderColumns {
+    const ACKS: bool = true;
+    const PACKETS: bool = false;
+
+    fn ack(&mut self, record: Record) {
+        if record.flow != self.flow {
+            return;
+        }
+        let count = |value: Option<u64>| value.map_or(f64::NAN, |value| value as f64);
+        self.time_s.push(record.time_s);
+        self.snd_una_bytes.push(count(record.snd_una_bytes));
+        self.srtt_s.push(record.srtt_s.unwrap_or(f64::NAN));
+        self.cwnd_packets.push(record.cwnd_packets);
+        self.retransmits.push(count(record.retransmits));
+        self.rwnd_bytes.push(count(record.rwnd_bytes));
+        self.min_rtt_s.push(record.min_rtt_s.unwrap_or(f64::NAN));
+    }
+
+    fn packet(&mut self, _: PacketRecord) {}
+}
+
+/// Runs the simulator; returns what one sender recorded, as arrays of float64 by the names of a trace's columns, and the
+/// payload of its full packets in bytes.
+#[pyfunction]
+pub fn simulate_sender<'py>(
+    py: Python<'py>,
+    what: What<'_>,
+    schemes: Option<Vec<String>>,
+    duration_s: f64,
+    seed: u64,
+    flow: u32,
+) -> PyResult<(Bound<'py, PyDict>, Option<u32>)> {
+    let spec = what.checked_simulation(schemes, duration_s, seed)?;
+    let mut into = SenderColumns {
+        flow,
+        ..Default::default()
+    };
+    let mut raised = None;
+    let outcome = py.detach(|| run_timed(&spec, None, &mut raised, &mut into));
+    if let Some(error) = raised {
+        return Err(error);
+    }
+    outcome.map_err(SimulationError::new_err)?;
+    let columns = PyDict::new(py);
+    for (name, values) in [
+        ("time_s", into.time_s),
+        ("snd_una_bytes", into.snd_una_bytes),
+        ("srtt_s", into.srtt_s),
+        ("cwnd_packets", into.cwnd_packets),
+        ("retransmits", into.retransmits),
+        ("rwnd_bytes", into.rwnd_bytes),
+        ("min_rtt_s", into.min_rtt_s),
+    ] {
+        columns.set_item(name, values.into_pyarray(py))?;
+    }
+    Ok((columns, spec.payload_bytes(flow as usize)))
 }
 
 /// As [`run_timed`], but a run that was stopped is an error, so that writers take back what they began.

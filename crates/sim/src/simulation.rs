@@ -162,10 +162,8 @@ impl Simulation {
     pub fn metadata(&self) -> Metadata {
         let bulk = self.scenario.as_bulk();
         let flows = self.scenario.flows();
-        let mut payloads = (self.scenario.flows.iter()).map(|flow| match flow.transport {
-            Transport::Quic { .. } => QUIC_PAYLOAD_BYTES,
-            _ => flow.transport.mss_bytes(),
-        });
+        let mut payloads =
+            (0..self.scenario.flows.len()).filter_map(|flow| self.payload_bytes(flow));
         Metadata {
             schemes: flows
                 .map(|flow| flow.spec.transport.scheme().to_string())
@@ -178,6 +176,15 @@ impl Simulation {
             seed: Some(self.seed),
             ..Metadata::new(Source::Simulator)
         }
+    }
+
+    /// Payload of a full packet of a flow, in bytes; none if there is no such flow.
+    pub fn payload_bytes(&self, flow: usize) -> Option<u32> {
+        let flow = self.scenario.flows.get(flow)?;
+        Some(match flow.transport {
+            Transport::Quic { .. } => QUIC_PAYLOAD_BYTES,
+            _ => flow.transport.mss_bytes(),
+        })
     }
 
     /// Runs to the end. `progress` receives the virtual time from time to time, and may stop the run.

@@ -7,21 +7,12 @@ the posterior, from which `what_if` runs other schemes and workloads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import replace
-
-import numpy as np
+from contextlib import nullcontext
 
 from pathcast._limits import limits
-from pathcast.calibration import competitors
-from pathcast.calibration.changes import mean_of, rate_steps
-from pathcast.calibration.closed_forms import FirstEstimate
-from pathcast.calibration.features import Observation, first_seconds, observe
-from pathcast.calibration.fit import Posterior, fit
-from pathcast.calibration.imitation import Runner, Sender, on_cluster, on_cores
-from pathcast.calibration.inference import ROUNDS, RUNS
+from pathcast.calibration.features import Observation, observe
+from pathcast.calibration.imitation import Sender, on_cluster, on_cores
 from pathcast.calibration.measurements import Measurement, read_measurements
-from pathcast.calibration.paths import SIMPLEST, Link, Model
 from pathcast.calibration.prior import Prior
 from pathcast.calibration.refinement import refine
 from pathcast.calibration.result import (
@@ -32,6 +23,7 @@ from pathcast.calibration.result import (
     posterior_file,
     summarized,
 )
+from pathcast.calibration.selection import MISFIT, likeliest
 from pathcast.calibration.several import fit_several
 from pathcast.cluster import connected
 from pathcast.exceptions import ModelError, NoSchemeError
@@ -41,22 +33,10 @@ from pathcast.trace import Trace
 DRAWS = 400
 #: Packets of a flow that are compared: more only take longer.
 _MOST_PACKETS = 250_000
-#: From this misfit on, the path has something that these parameters do not describe.
-_MISFIT = 1.5
 #: From this error of its goodput on, a scheme is not explained.
 _UNEXPLAINED = 0.25
 #: Shares of time from which on something else than the path limited the flow.
 _OTHERWISE_LIMITED = 0.5
-#: Shares of the time in which a policer limits the flow, by the evidence of `limits`: from the first on, a policer is
-#: considered beside a queue; from the second on, before it.
-_MAYBE_POLICED, _PROBABLY_POLICED = 0.2, 0.5
-#: What else a path may be like, beside flows that compete: managed queues.
-_MANAGED = (Model(queue="codel"), Model(queue="pie"))
-#: From these misfits on they are considered; they are believed if the misfit falls to this part at most, a managed queue,
-#: which has as many parameters as another, to that.
-_MAYBE_MANAGED, _MAYBE_SHARED, _OTHER_PART, _MANAGED_PART = 0.5, 0.9, 0.75, 0.8
-#: Rounds of simulations, and packets of the flow, that tell which of them are likely.
-_SCREENING, _SCREENING_PACKETS = 3, 40_000
 
 
 def calibrate(
@@ -172,8 +152,14 @@ def calibrate_flows(
     with connected(cluster) if cluster is not None else nullcontext() as found:
         runner = on_cores if found is None else on_cluster(found)
         inferred = 0.4 if emulate else 1.0
-        posterior, first = _likeliest(
-            senders, max(policed), seed, runner, prior, _part(progress, 0.0, inferred)
+        posterior, first = likeliest(
+            senders,
+            max(policed),
+            draws=DRAWS,
+            seed=seed,
+            runner=runner,
+            prior=prior,
+            progress=_part(progress, 0.0, inferred),
         )
         if emulate:
             posterior = refine(
@@ -185,7 +171,7 @@ def calibrate_flows(
                 runner=runner,
                 progress=_part(progress, inferred, 1.0),
             )
-    if posterior.misfit > _MISFIT:
+    if posterior.misfit > MISFIT:
         what = "the flow differs" if len(flows) == 1 else "the flows differ"
         warnings.append(
             f"{what} from all simulated ones by {posterior.misfit:.1f} standard deviations: the path has "
@@ -255,106 +241,10 @@ def calibrate_several(
     )
 
 
-def _likeliest(
-    flows: Sequence[Sender],
-    policer_share: float,
-    seed: int,
-    runner: Runner,
-    prior: Prior | None,
-    progress: Callable[[float], None] | None,
-) -> tuple[Posterior, FirstEstimate]:
-    """Fit a queue, a policer where the flow looks like that, and other models where neither explains it.
-
-    The one with the least misfit is taken; others than these only if they explain clearly more.
-    """
-
-    def fitted(
-        from_: float,
-        to: float,
-        model: Model,
-        like: Sequence[Sender] = flows,
-        rounds: int = ROUNDS,
-    ) -> tuple[Posterior, FirstEstimate]:
-        total = RUNS * rounds
-        note = (lambda done: progress(from_ + (to - from_) * done / total)) if progress else None
-        return fit(
-            like,
-            draws=DRAWS,
-            seed=seed,
-            model=model,
-            rounds=rounds,
-            runner=runner,
-            prior=prior,
-            progress=note,
-        )
-
-    order = [Model(policed=True), SIMPLEST]
-    if policer_share < _PROBABLY_POLICED:
-        order.reverse()
-    is_open = _MAYBE_POLICED <= policer_share < _PROBABLY_POLICED
-    best = fitted(0.0, 0.3, order[0])
-    if best[0].misfit > _MISFIT or is_open:
-        best = min(best, fitted(0.3, 0.4, order[1]), key=_misfit)
-    if _misfit(best) > _MAYBE_MANAGED:
-        changing = _changing(flows)
-        others = _MANAGED + (competitors.SETS if _misfit(best) > _MAYBE_SHARED else ())
-        begin = [_beginning(one, _SCREENING_PACKETS / len(flows)) for one in flows]
-        # what changes later is not seen in the beginning
-        screened = [(begin, one) for one in others]
-        if changing is not None:
-            screened.append((list(flows), Model(link=changing)))
-        parts = np.linspace(0.4, 0.7, len(screened) + 1)
-        tried = []
-        for (like, model), from_, to in zip(screened, parts[:-1], parts[1:], strict=True):
-            # a model by which no flow resembles the trace explains nothing
-            with suppress(ModelError):
-                tried.append(fitted(from_, to, model, like, _SCREENING))
-        likely, _ = min([best, *tried], key=_misfit)
-        part = _MANAGED_PART if likely.model in _MANAGED else _OTHER_PART
-        if likely is not best[0] and likely.misfit <= part * _misfit(best):
-            models = [likely.model]
-            if likely.model.competing:
-                models = competitors.plausible([one for one, _ in tried if one.model.competing])
-            parts = np.linspace(0.7, 1.0, len(models) + 1)
-            full = []
-            for model, from_, to in zip(models, parts[:-1], parts[1:], strict=True):
-                with suppress(ModelError):
-                    full.append(fitted(from_, to, model))
-            explaining = [one for one in full if _misfit(one) <= part * _misfit(best)]
-            if explaining:
-                best = competitors.mixed(explaining, DRAWS)
-    if progress:
-        progress(1.0)
-    return best
-
-
 def _part(
     progress: Callable[[float], None] | None, from_: float, to: float
 ) -> Callable[[float], None] | None:
     return (lambda done: progress(from_ + (to - from_) * done)) if progress else None
-
-
-def _changing(flows: Sequence[Sender]) -> Link | None:
-    """How the rate changed, if one flow saw it change."""
-    if len(flows) != 1:
-        return None
-    seen = flows[0].seen
-    steps = rate_steps(seen)
-    if len(steps) < 2:
-        return None
-    mean_bps = mean_of(steps, seen.duration_s)
-    factors = tuple((start_s, rate / mean_bps) for start_s, rate in steps)
-    return Link("steps", steps=factors, period_s=seen.duration_s)
-
-
-def _beginning(flow: Sender, packets: float) -> Sender:
-    """The first packets of a flow, about so many."""
-    part = min(packets / max(float(flow.seen.acked[-1]), 1.0), 1.0)
-    return replace(flow, seen=first_seconds(flow.seen, part * flow.seen.duration_s))
-
-
-def _misfit(fitted: tuple[Posterior, FirstEstimate]) -> float:
-    return fitted[0].misfit
 
 
 def _shares(trace: Trace, flow: int, scheme: str) -> Mapping[str, float]:

@@ -12,16 +12,28 @@ from pathcast.calibration.fit import Posterior
 from pathcast.calibration.paths import Model
 from pathcast.trace import Column
 
-#: Sets that are considered.
-SETS = (
-    *(Model(competing=("cubic",) * count) for count in (1, 2, 3, 4, 5, 6, 8)),
-    *(Model(competing=("bbr",) * count) for count in (1, 2)),
+#: Sets that are considered: of each scheme ever more flows.
+FAMILIES = (
+    tuple(Model(competing=("cubic",) * count) for count in (1, 2, 3, 4, 5, 6, 8)),
+    tuple(Model(competing=("bbr",) * count) for count in (1, 2)),
 )
+#: How many sets these are.
+COUNT = sum(map(len, FAMILIES))
 #: Features depend on each other in more ways than their covariance tells, so that logarithms of the evidence count this
 #: part.
 _EVIDENCE_PART = 0.4
 #: The most sets that are kept, and the least probability of one beside the likeliest.
 _MOST, _LEAST = 4, 0.05
+#: So many sets in a row that are less probable than that: larger ones are not tried.
+_IN_A_ROW = 2
+
+
+def are_too_many(screened: Sequence[Posterior]) -> bool:
+    """Say whether the last sets, each larger than the one before, are far less probable than a smaller one."""
+    if len(screened) <= _IN_A_ROW:
+        return False
+    parts = _probabilities(screened)
+    return bool((parts[-_IN_A_ROW:] < _LEAST * parts.max()).all())
 
 
 def plausible(screened: Sequence[Posterior]) -> list[Model]:
@@ -68,4 +80,4 @@ def _probabilities(posteriors: Sequence[Posterior]) -> Column:
     return np.asarray(parts / parts.sum())
 
 
-__all__ = ["SETS", "mixed", "plausible"]
+__all__ = ["COUNT", "FAMILIES", "are_too_many", "mixed", "plausible"]

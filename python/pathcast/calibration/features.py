@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,16 @@ HEADER_BYTES = 52
 _TRAIN_PACKETS = 8
 #: Records further apart than this are samples, not one for each acknowledgment, in seconds.
 _SAMPLED_S = 0.0005
+#: Columns of a trace that are used.
+_NEEDED = (
+    "time_s",
+    "snd_una_bytes",
+    "srtt_s",
+    "cwnd_packets",
+    "retransmits",
+    "rwnd_bytes",
+    "min_rtt_s",
+)
 #: Sources of traces whose records show the sender before it took the acknowledgment.
 _LAGGING = ("emulator", "live", "tcp_probe", "pcap")
 #: Records at the start of a flow before anything is sent again.
@@ -28,6 +39,8 @@ _LEAST_S = 2.0
 _STARTED_PACKETS = 100
 #: Packets that a full queue drops in one go are sent again within so many round trips.
 _BURST_ROUND_TRIPS = 2
+#: Percentiles of round-trip times, and of the rates of trains, that are features.
+_OF_RTT, _OF_TRAINS = (5, 25, 50, 75, 95, 99.5), (50, 80, 90, 95, 98)
 #: Standard deviations of features between two equal flows, by what a simulator does not share with a host: delays of
 #: its stack, its timers. A feature's own chance comes from simulations.
 _FLOORS = {
@@ -101,31 +114,60 @@ def observe(
         ModelError: columns are missing, or the flow is too short.
 
     """
-    where = f"{trace.file or 'trace'}: flow {flow}"
-    every = trace.columns
-    here = every["flow"] == flow
+    here = trace.columns["flow"] == flow
     if not here.any():
         trace.flow(flow)  # refuses a flow that is not there
-    columns = {name: values[here] for name, values in every.items()}
-    known = ~(np.isnan(columns["snd_una_bytes"]) | np.isnan(columns["srtt_s"]))
-    if not known.any():
+    return observed(
+        {name: trace.columns[name][here] for name in _NEEDED},
+        f"{trace.file or 'trace'}: flow {flow}",
+        longest_s,
+        mss_bytes=int(trace.metadata["mss_bytes"] or MSS_BYTES),
+        may_lag=trace.metadata["source"] in _LAGGING,
+        use_shortest=use_shortest,
+        begin_s=begin_s,
+    )
+
+
+def observed(
+    columns: Mapping[str, Column],
+    where: str,
+    longest_s: float = math.inf,
+    *,
+    mss_bytes: int,
+    may_lag: bool,
+    use_shortest: bool = True,
+    begin_s: float | None = None,
+) -> Observation:
+    """Take what calibration needs from the columns of one flow's records.
+
+    Args:
+        columns: those of a trace that `_NEEDED` names; shape n of each.
+        where: names the flow in errors.
+        longest_s: use the first seconds alone.
+        mss_bytes: payload of a full packet.
+        may_lag: records, if there is one for each acknowledgment, show the sender before it took it.
+        use_shortest: use the sender's own shortest round-trip time, if it records one.
+        begin_s: when the flow began; by default a round trip before its first record.
+
+    Raises:
+        ModelError: values are missing, or the flow is too short.
+
+    """
+    columns = _where(columns, ~(np.isnan(columns["snd_una_bytes"]) | np.isnan(columns["srtt_s"])))
+    if not len(columns["time_s"]):
         raise ModelError(
             f"{where} has no acknowledged bytes or no round-trip times; expected a trace, capture or log that has "
             "both, such as of `pathcast watch`"
         )
-    columns = {name: values[known] for name, values in columns.items()}
-    time_s, srtt_s = columns["time_s"], columns["srtt_s"]
     if begin_s is None:
-        begin_s = float(time_s[0] - srtt_s[0])
-    used = time_s - begin_s <= longest_s
-    columns = {name: values[used] for name, values in columns.items()}
+        begin_s = float(columns["time_s"][0] - columns["srtt_s"][0])
+    columns = _where(columns, columns["time_s"] - begin_s <= longest_s)
     time_s, srtt_s = columns["time_s"] - begin_s, columns["srtt_s"]
     if len(time_s) < _LEAST_RECORDS or time_s[-1] < _LEAST_S:
         raise ModelError(
             f"{where} has {len(time_s)} records in {time_s[-1] if len(time_s) else 0:.3g} s; expected at least "
             f"{_LEAST_RECORDS} records and {_LEAST_S:g} s"
         )
-    mss_bytes = int(trace.metadata["mss_bytes"] or MSS_BYTES)
     una = columns["snd_una_bytes"] / mss_bytes
     cwnd = columns["cwnd_packets"]
     gap_s = float(np.median(np.diff(time_s)))
@@ -133,9 +175,10 @@ def observe(
     is_sampled = gap_s > _SAMPLED_S and len(time_s) < acks / 2
     retransmits = columns["retransmits"]
     rwnd = columns["rwnd_bytes"]
+    widest = -math.inf if np.isnan(rwnd).all() else float(np.nanmax(rwnd))
     window = None
-    if not np.isnan(rwnd).all() and np.nanmax(rwnd) < 1.5 * float(np.nanmax(cwnd)) * mss_bytes:
-        window = int(np.nanmax(rwnd))
+    if 0 <= widest < 1.5 * float(np.nanmax(cwnd)) * mss_bytes:
+        window = int(widest)
     shortest = columns["min_rtt_s"]
     has_shortest = use_shortest and not np.isnan(shortest).all()
     min_rtt_s = (
@@ -149,13 +192,20 @@ def observe(
         retransmits=None if np.isnan(retransmits).all() else retransmits - retransmits[0],
         min_rtt_s=min_rtt_s,
         has_shortest=has_shortest,
-        lags=trace.metadata["source"] in _LAGGING and not is_sampled,
+        lags=may_lag and not is_sampled,
         duration_s=float(time_s[-1]),
         sampled_s=gap_s if is_sampled else 0.0,
         from_start=bool(una[0] < _STARTED_PACKETS and cwnd[0] < _STARTED_PACKETS),
         mss_bytes=mss_bytes,
         window_bytes=window,
     )
+
+
+def _where(columns: Mapping[str, Column], there: np.ndarray) -> Mapping[str, Column]:
+    """Rows of columns; all of them are not copied."""
+    if there.all():
+        return columns
+    return {name: values[there] for name, values in columns.items()}
 
 
 def _each_s(srtt_s: Column) -> Column:
@@ -312,16 +362,16 @@ def features(seen: Observation) -> dict[str, float]:
     found["goodput"] = log(seen.acked[-1] * bits / seen.duration_s)
     found["late"] = log((seen.acked[-1] - seen.acked[third]) * bits / late_s)
     found["min_rtt"] = log(seen.min_rtt_s)
-    for percent in (5, 25, 50, 75, 95, 99.5):
-        found[f"rtt{percent:g}"] = log(float(np.percentile(seen.srtt_s, percent)))
+    for percent, value in zip(_OF_RTT, np.percentile(seen.srtt_s, _OF_RTT), strict=True):
+        found[f"rtt{percent:g}"] = log(float(value))
     if not seen.sampled_s:
         found["rtt_highest"] = log(float(np.percentile(round_trips_s(seen), 99.9)))
     found["cwnd"] = log(float(np.mean(seen.cwnd)))
     found["cwnd_highest"] = log(float(np.max(seen.cwnd)))
     rates = train_rates_bps(seen)
     if len(rates) >= _LEAST_RECORDS:
-        for percent in (50, 80, 90, 95, 98):
-            found[f"train{percent}"] = log(float(np.percentile(rates, percent)))
+        for percent, value in zip(_OF_TRAINS, np.percentile(rates, _OF_TRAINS), strict=True):
+            found[f"train{percent}"] = log(float(value))
     if seen.retransmits is not None:
         lost = losses(seen)
         found["retransmits"] = math.log1p(float(seen.retransmits[-1]))

@@ -10,22 +10,24 @@ from functools import partial
 
 import numpy as np
 
+from pathcast import _internal
 from pathcast.calibration.features import (
     MSS_BYTES,
     Observation,
     features,
     lagging,
     observe,
+    observed,
     sampled,
     without_lag,
     without_start,
 )
 from pathcast.calibration.paths import Model, path_of
 from pathcast.cluster import Cluster
-from pathcast.exceptions import EmulatorError, PathcastError, SchemeError
-from pathcast.runs import emulate, simulate
+from pathcast.exceptions import EmulatorError, PathcastError, SchemeError, translated
+from pathcast.runs import emulate, specified
 from pathcast.scenario import Scenario
-from pathcast.trace import Column, Trace
+from pathcast.trace import Column
 
 #: The smallest payload of a full packet that a scenario takes, in bytes.
 _LEAST_MSS_BYTES = 76
@@ -66,11 +68,10 @@ class _Like:
         try:
             scenario = self._scenario(parameters, start_s, warm_up_s)
             seconds = start_s + self.seen.duration_s + warm_up_s
-            trace = (_emulated if emulated else _simulated)(scenario, seconds, seed)
-            if trace is None:
+            run = _emulated if emulated else _simulated
+            flow = run(scenario, seconds, seed, start_s, self.seen.has_shortest)
+            if flow is None:
                 return None
-            own = len(self.model.competing)
-            flow = observe(trace, own, use_shortest=self.seen.has_shortest, begin_s=start_s)
             if self.seen.lags and not flow.lags:
                 flow = lagging(flow)
             elif flow.lags and not self.seen.lags:
@@ -110,13 +111,34 @@ def _head_start_s(seed: int) -> float:
     return float(np.random.default_rng(seed).uniform(*_HEAD_START_S))
 
 
-def _simulated(scenario: Scenario, seconds: float, seed: int) -> Trace | None:
-    return simulate(scenario, duration_s=seconds, seed=seed)[1]
+def _simulated(
+    scenario: Scenario, seconds: float, seed: int, begin_s: float, use_shortest: bool
+) -> Observation | None:
+    """Observe the last flow of a scenario in the simulator."""
+    own = len(scenario.schemes) - 1
+    with translated():
+        columns, payload = _internal.simulate_sender(
+            *specified(scenario, None, seconds, seed), flow=own
+        )
+    return observed(
+        columns,
+        f"flow {own}",
+        mss_bytes=payload or MSS_BYTES,
+        may_lag=False,
+        use_shortest=use_shortest,
+        begin_s=begin_s,
+    )
 
 
-def _emulated(scenario: Scenario, seconds: float, seed: int) -> Trace | None:
+def _emulated(
+    scenario: Scenario, seconds: float, seed: int, begin_s: float, use_shortest: bool
+) -> Observation | None:
+    """Observe the last flow of a scenario in the emulator; None if its run is not valid."""
     report, trace = emulate(scenario, duration_s=seconds, seed=seed)
-    return trace if report.valid else None
+    if trace is None or not report.valid:
+        return None
+    own = len(scenario.schemes) - 1
+    return observe(trace, own, use_shortest=use_shortest, begin_s=begin_s)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,196 @@
+"""Which model of a path explains what was seen: the simplest one, unless another explains clearly more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from pathcast.calibration import competitors
+from pathcast.calibration.changes import mean_of, rate_steps
+from pathcast.calibration.closed_forms import FirstEstimate
+from pathcast.calibration.features import first_seconds
+from pathcast.calibration.fit import Posterior, fit
+from pathcast.calibration.imitation import Runner, Sender
+from pathcast.calibration.inference import ROUNDS, RUNS
+from pathcast.calibration.paths import SIMPLEST, Link, Model
+from pathcast.calibration.prior import Prior
+from pathcast.exceptions import ModelError
+
+#: A fit, and where it began.
+Fitted = tuple[Posterior, FirstEstimate]
+
+#: From this misfit on, the path has something that these parameters do not describe.
+MISFIT = 1.5
+#: Shares of the time in which a policer limits the flow, by the evidence of `limits`: from the first on, a policer is
+#: considered beside a queue; from the second on, before it.
+_MAYBE_POLICED, _PROBABLY_POLICED = 0.2, 0.5
+#: What else a path may be like, beside flows that compete: managed queues.
+_MANAGED = (Model(queue="codel"), Model(queue="pie"))
+#: From these misfits on they are considered; they are believed if the misfit falls to this part at most, a managed queue,
+#: which has as many parameters as another, to that.
+_MAYBE_MANAGED, _MAYBE_SHARED, _OTHER_PART, _MANAGED_PART = 0.5, 0.9, 0.75, 0.8
+#: Rounds of simulations, and packets of the flow, that tell which of them are likely.
+_SCREENING, _SCREENING_PACKETS = 3, 40_000
+
+
+def likeliest(
+    flows: Sequence[Sender],
+    policer_share: float,
+    *,
+    draws: int,
+    seed: int,
+    runner: Runner,
+    prior: Prior | None,
+    progress: Callable[[float], None] | None,
+) -> Fitted:
+    """Fit a queue, a policer where the flow looks like that, and other models where neither explains it.
+
+    The one with the least misfit is taken; others than these only if they explain clearly more. Flows that compete, which
+    take long to simulate, are considered where nothing else explains the flow.
+
+    Args:
+        flows: that used the path one after another.
+        policer_share: of the time in which a policer seems to limit one of them.
+        draws: samples of the posterior.
+        seed: of the simulations.
+        runner: runs them.
+        prior: of queue and losses, learned from known paths.
+        progress: called with the part of the work that is done, 0 to 1.
+
+    Raises:
+        ModelError: no simulated flow resembles what was seen.
+
+    """
+    search = _Search(flows, draws, seed, runner, prior, progress)
+    order = [Model(policed=True), SIMPLEST]
+    if policer_share < _PROBABLY_POLICED:
+        order.reverse()
+    is_open = _MAYBE_POLICED <= policer_share < _PROBABLY_POLICED
+    best = search.fitted(order[0], until=0.3)
+    if best[0].misfit > MISFIT or is_open:
+        best = min(best, search.fitted(order[1], until=0.4), key=_misfit)
+    if _misfit(best) > _MAYBE_MANAGED:
+        best = search.beyond(best)
+    if progress:
+        progress(1.0)
+    return best
+
+
+class _Search:
+    """Fits models to flows one after another, and says how far it is."""
+
+    def __init__(
+        self,
+        flows: Sequence[Sender],
+        draws: int,
+        seed: int,
+        runner: Runner,
+        prior: Prior | None,
+        progress: Callable[[float], None] | None,
+    ) -> None:
+        self._flows, self._draws, self._seed = flows, draws, seed
+        self._runner, self._prior, self._progress = runner, prior, progress
+        self._done = 0.0
+
+    def fitted(
+        self,
+        model: Model,
+        *,
+        until: float,
+        like: Sequence[Sender] | None = None,
+        rounds: int = ROUNDS,
+    ) -> Fitted:
+        """Fit a model; afterwards `until` of the work is done."""
+        from_, self._done = self._done, until
+        total, tell = RUNS * rounds, self._progress
+        return fit(
+            self._flows if like is None else like,
+            draws=self._draws,
+            seed=self._seed,
+            model=model,
+            rounds=rounds,
+            runner=self._runner,
+            prior=self._prior,
+            progress=(lambda done: tell(from_ + (until - from_) * done / total)) if tell else None,
+        )
+
+    def beyond(self, best: Fitted) -> Fitted:
+        """Consider what else the path may be like; return the best of that, or `best` if it explains clearly more."""
+        begin = [_beginning(one, _SCREENING_PACKETS / len(self._flows)) for one in self._flows]
+        screened: list[tuple[Sequence[Sender], Model]] = [(begin, one) for one in _MANAGED]
+        changing = _changing(self._flows)
+        if changing is not None:
+            # what changes later is not seen in the beginning
+            screened.append((self._flows, Model(link=changing)))
+        tried = self._screened(screened, until=0.5)
+        explained = any(
+            one.misfit <= min(_MAYBE_MANAGED, _part(one.model) * _misfit(best)) for one in tried
+        )
+        if not explained and _misfit(best) > _MAYBE_SHARED:
+            for family in competitors.FAMILIES:
+                tried += self._family(begin, family)
+        likely = min([best[0], *tried], key=lambda one: one.misfit)
+        part = _part(likely.model)
+        if likely is best[0] or likely.misfit > part * _misfit(best):
+            return best
+        models = [likely.model]
+        if likely.model.competing:
+            models = competitors.plausible([one for one in tried if one.model.competing])
+        full = []
+        for number, model in enumerate(models, 1):
+            with suppress(ModelError):
+                full.append(self.fitted(model, until=0.7 + 0.3 * number / len(models)))
+        explaining = [one for one in full if _misfit(one) <= part * _misfit(best)]
+        return competitors.mixed(explaining, self._draws) if explaining else best
+
+    def _screened(
+        self, screened: Sequence[tuple[Sequence[Sender], Model]], *, until: float
+    ) -> list[Posterior]:
+        """Fit models roughly; one by which no flow resembles what was seen explains nothing, and is left out."""
+        from_, found = self._done, []
+        for number, (like, model) in enumerate(screened, 1):
+            with suppress(ModelError):
+                part = from_ + (until - from_) * number / len(screened)
+                found.append(self.fitted(model, until=part, like=like, rounds=_SCREENING)[0])
+        return found
+
+    def _family(self, begin: Sequence[Sender], family: Sequence[Model]) -> list[Posterior]:
+        """Fit sets of ever more flows roughly, until more of them only explain less."""
+        found: list[Posterior] = []
+        for model in family:
+            found += self._screened([(begin, model)], until=self._done + 0.2 / competitors.COUNT)
+            if competitors.are_too_many(found):
+                break
+        return found
+
+
+def _part(model: Model) -> float:
+    """To which part the misfit must fall for a model to be believed."""
+    return _MANAGED_PART if model in _MANAGED else _OTHER_PART
+
+
+def _changing(flows: Sequence[Sender]) -> Link | None:
+    """How the rate changed, if one flow saw it change."""
+    if len(flows) != 1:
+        return None
+    seen = flows[0].seen
+    steps = rate_steps(seen)
+    if len(steps) < 2:
+        return None
+    mean_bps = mean_of(steps, seen.duration_s)
+    factors = tuple((start_s, rate / mean_bps) for start_s, rate in steps)
+    return Link("steps", steps=factors, period_s=seen.duration_s)
+
+
+def _beginning(flow: Sender, packets: float) -> Sender:
+    """The first packets of a flow, about so many."""
+    part = min(packets / max(float(flow.seen.acked[-1]), 1.0), 1.0)
+    return replace(flow, seen=first_seconds(flow.seen, part * flow.seen.duration_s))
+
+
+def _misfit(fitted: Fitted) -> float:
+    return fitted[0].misfit
+
+
+__all__ = ["MISFIT", "likeliest"]
