@@ -15,19 +15,28 @@ const PRIOR_WEIGHT: f64 = 3.0;
 /// The same where a single kind of band is not widened afterwards by what it missed.
 const CAUTIOUS_PRIOR_WEIGHT: f64 = 8.0;
 
+/// A residual beyond this counts as this, and stored weights are computed anew after so many memories: what single
+/// precision holds.
+const LARGEST: f64 = 1e30;
+const WEIGHTS_HOLD: f64 = 40.0;
+
 /// Forecasts are made each second, so that windows overlap: one that is this much longer holds half as many
 /// independent ones. Chosen so that bands on emulated paths hold as often as they say.
 const OVERLAP_S: f64 = 8.0;
 
 /// Residuals of one horizon, older ones fading out.
+///
+/// A weight is stored as of one moment for all, so that time passes by one factor, without an exponential each.
 #[derive(Debug, Clone)]
 pub(crate) struct Residuals {
     horizon_s: f64,
     prior_weight: f64,
     /// Whether levels of few residuals are moved outward.
     is_cautious: bool,
-    /// (time, residual in units of the spread), sorted by residual.
-    known: Vec<(f64, f64)>,
+    /// When weights are as stored, seconds: one that came then counts 1.
+    as_of_s: f64,
+    /// (weight, residual in units of the spread), sorted by residual.
+    known: Vec<(f32, f32)>,
     /// Quantiles at [`QUANTILES`].
     cut: [f64; QUANTILES.len()],
 }
@@ -47,6 +56,7 @@ impl Residuals {
             horizon_s,
             prior_weight,
             is_cautious,
+            as_of_s: 0.0,
             known: Vec::new(),
             cut: [0.0; QUANTILES.len()],
         };
@@ -54,9 +64,32 @@ impl Residuals {
         residuals
     }
 
+    #[allow(clippy::cast_possible_truncation)] // seven digits of an error are enough
     pub(crate) fn push(&mut self, now_s: f64, residual: f64) {
+        self.keep_in_range(now_s);
+        let residual = residual.clamp(-LARGEST, LARGEST) as f32;
         let at = self.known.partition_point(|known| known.1 < residual);
-        self.known.insert(at, (now_s, residual));
+        let weight = self.weight_of(now_s) as f32;
+        self.known.insert(at, (weight, residual));
+    }
+
+    /// The stored weight of a residual of this moment.
+    fn weight_of(&self, time_s: f64) -> f64 {
+        ((time_s - self.as_of_s) / self.memory_s()).exp()
+    }
+
+    /// Stores weights as of now before they leave what single precision holds.
+    #[allow(clippy::cast_possible_truncation)] // within its range
+    fn keep_in_range(&mut self, now_s: f64) {
+        if self.known.is_empty() {
+            self.as_of_s = now_s;
+        } else if (now_s - self.as_of_s).abs() > WEIGHTS_HOLD * self.memory_s() {
+            let factor = ((self.as_of_s - now_s) / self.memory_s()).exp() as f32;
+            for (weight, _) in &mut self.known {
+                *weight *= factor;
+            }
+            self.as_of_s = now_s;
+        }
     }
 
     /// Quantiles at [`QUANTILES`], as of the last [`Residuals::recut`].
@@ -75,26 +108,28 @@ impl Residuals {
 
     /// Residuals, known and assumed, in ascending order, with their weights.
     fn for_each(&self, now_s: f64, mut each: impl FnMut(f64, f64)) {
-        let memory_s = self.memory_s();
+        let passed = 1.0 / self.weight_of(now_s);
         let prior = self.prior_weight * (1.0 + self.horizon_s / 5.0) / PRIOR.len() as f64;
         let mut assumed = PRIOR.iter().peekable();
-        for &(time_s, residual) in &self.known {
+        for &(weight, residual) in &self.known {
+            let residual = f64::from(residual);
             while let Some(&&value) = assumed.peek()
                 && value < residual
             {
                 each(value, prior);
                 assumed.next();
             }
-            each(residual, ((time_s - now_s) / memory_s).exp());
+            each(residual, f64::from(weight) * passed);
         }
         assumed.for_each(|&value| each(value, prior));
     }
 
     /// Recomputes the quantiles as of `now_s`.
     pub(crate) fn recut(&mut self, now_s: f64) {
+        self.keep_in_range(now_s);
         // what counts less than e^-4 is dropped
-        let oldest_s = now_s - 4.0 * self.memory_s();
-        self.known.retain(|known| known.0 >= oldest_s);
+        let least = self.weight_of(now_s - 4.0 * self.memory_s());
+        self.known.retain(|known| f64::from(known.0) >= least);
         let mut total = 0.0;
         self.for_each(now_s, |_, weight| total += weight);
         // of few residuals the next is beyond the outermost more often than their levels say: the outer
@@ -431,6 +466,40 @@ mod tests {
         let size = |i: u32| 0.1 * f64::from(i) / 10.0;
         let (held, _) = judged(|i| 100.0 + size(i) * (noise(i) - 0.5), |_| 100.0);
         assert!((0.87..0.93).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn weights_fade_over_any_time() {
+        // a residual a second: those of the last 300 s count, 1/e each 300 s, and nothing overflows in weeks
+        let mut residuals = Residuals::new(0.0);
+        let weight_of_newest = |residuals: &Residuals, now_s: f64| {
+            let mut found = f64::NAN;
+            residuals.for_each(now_s, |residual, weight| {
+                if residual == 100.0 {
+                    found = weight;
+                }
+            });
+            found
+        };
+        for day in 0..30 {
+            let now_s = 86_400.0 * f64::from(day);
+            residuals.push(now_s, 100.0);
+            residuals.recut(now_s);
+            assert_eq!(
+                residuals.len(),
+                1,
+                "the one of the day before counts no more"
+            );
+            assert!((weight_of_newest(&residuals, now_s) - 1.0).abs() < 1e-6);
+            let later = weight_of_newest(&residuals, now_s + MEMORY_S);
+            assert!((later - (-1.0_f64).exp()).abs() < 1e-6);
+            residuals.recut(now_s + 3.9 * MEMORY_S);
+            assert_eq!(residuals.len(), 1);
+            assert!((weight_of_newest(&residuals, now_s) - 1.0).abs() < 1e-5);
+        }
+        residuals.push(1e9, f64::MAX);
+        residuals.recut(1e9);
+        assert!(residuals.cut().iter().all(|cut| cut.is_finite()));
     }
 
     #[test]

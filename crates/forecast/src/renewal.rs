@@ -101,6 +101,7 @@ impl Renewal {
             moments: vec![(0.0, 0.0); flags * windows * (steps + 1)],
         };
         let dt = horizon_s / steps as f64;
+        let per_packet = table.per_packet(law, dt, &|s| s);
         let paths: Vec<Path> = (0..flags * windows)
             .map(|row| {
                 let loss = (ln_low + (row % windows) as f64 * GRID_STEP).exp();
@@ -116,40 +117,54 @@ impl Renewal {
                     epoch,
                 };
                 let window = |s: f64| after.window_packets(s, law.rtt_s).min(law.ceiling_packets);
-                table.path(law, dt, epoch.w_max_packets, ROUNDED, &window, &|s| s)
+                table.path(law, dt, epoch.w_max_packets, ROUNDED, &window, &per_packet)
             })
             .collect();
+        table.fill(&paths);
+        table
+    }
+
+    /// Computes the moments of ever more steps, from the paths without loss of each row.
+    fn fill(&mut self, paths: &[Path]) {
+        let (steps, at) = (self.steps, self.steps + 1);
+        // a loss comes in the middle of a step: moments half a step later than those of `moments`
+        let mut halves = vec![(0.0, 0.0); paths.len() * at];
         for n in 1..=steps {
             for (row, path) in paths.iter().enumerate() {
-                let (mut first, mut second) = (0.0, 0.0);
-                for i in 0..n {
-                    let left = n - i - 1;
-                    let (g1, g2) = if i > 0 {
-                        between(
-                            table.after(&path.next[i], left),
-                            table.after(&path.next[i], left + 1),
-                            0.5,
-                        )
-                    } else if left > 0 {
-                        // not known yet: carried on
-                        let a = table.after(&path.next[i], left - 1);
-                        let b = table.after(&path.next[i], left);
-                        between(a, b, 1.5)
-                    } else {
-                        let half = 0.5 * paths[path.next[i].row].reward[1];
-                        (half, half * half)
-                    };
-                    let (weight, got) = (path.lost[i], path.reward_at_loss(i));
-                    first += weight * (got + g1);
-                    second += weight * (got * got + 2.0 * got * g1 + g2);
+                let left = n - 1;
+                let next = if left > 0 {
+                    // not known yet: carried on
+                    let a = self.after(&path.next[0], left - 1);
+                    let b = self.after(&path.next[0], left);
+                    between(a, b, 1.5)
+                } else {
+                    let half = 0.5 * paths[path.next[0].row].reward[1];
+                    (half, half * half)
+                };
+                let (mut first, mut second) = (
+                    path.lost[0] * next.0,
+                    path.lost[0] * (2.0 * path.reward_at_loss(0) * next.0 + next.1),
+                );
+                let losses = path.lost[1..n].iter().zip(&path.next[1..n]);
+                let rewards = path.reward[1..=n].windows(2);
+                for ((i, (&lost, next)), reward) in (1..n).zip(losses).zip(rewards) {
+                    let low = next.row * at + left - i;
+                    let (g1, g2) = towards(halves[low], halves[low + at], next.part);
+                    // twice what was got until the middle of the step
+                    let got = reward[0] + reward[1];
+                    first += lost * g1;
+                    second += lost * (got * g1 + g2);
                 }
-                let (weight, got) = (path.survival[n], path.reward[n]);
-                first += weight * got;
-                second += weight * got * got;
-                table.moments[row * (steps + 1) + n] = (first, second);
+                let (weight, got, known) = (path.survival[n], path.reward[n], path.got[n]);
+                first += known.0 + weight * got;
+                second += known.1 + weight * got * got;
+                self.moments[row * at + n] = (first, second);
+            }
+            for row in 0..paths.len() {
+                let now = row * at + n;
+                halves[now - 1] = between(self.moments[now - 1], self.moments[now], 0.5);
             }
         }
-        table
     }
 
     /// The horizon of the table, seconds.
@@ -162,7 +177,7 @@ impl Renewal {
     pub fn forecast(&self, law: Law<'_>, state: &FlowState, now_s: f64) -> Vec<Piece> {
         let dt = self.horizon_s / self.steps as f64;
         let since_loss_s = state.last_loss_s.map_or(f64::INFINITY, |loss| now_s - loss);
-        let age = |s: f64| since_loss_s + s;
+        let per_packet = self.per_packet(law, dt, &|s| since_loss_s + s);
         let w_max = state.w_max_packets;
         // the end of a standstill is forecast by itself
         let ceiling = if state.held_s > 0.0 {
@@ -184,7 +199,7 @@ impl Renewal {
                     w_max,
                     0.0,
                     &|s| after.window_packets(s, law.rtt_s).min(ceiling),
-                    &age,
+                    &per_packet,
                 )
             }
             Phase::SlowStart => {
@@ -199,7 +214,7 @@ impl Renewal {
                         epoch.window_packets(s - lasts_s).min(ceiling)
                     }
                 };
-                self.path(law, dt, w_max, 0.0, &window, &age)
+                self.path(law, dt, w_max, 0.0, &window, &per_packet)
             }
             Phase::Avoidance => {
                 let epoch = state.epoch(law.cc, law.rtt_s);
@@ -214,7 +229,7 @@ impl Renewal {
                     let grown = epoch.window_packets(in_epoch_s + free_s) - by_now;
                     (state.cwnd_packets + growth * grown).clamp(1.0, ceiling)
                 };
-                self.path(law, dt, w_max, 0.0, &window, &age)
+                self.path(law, dt, w_max, 0.0, &window, &per_packet)
             }
         };
         let n = self.steps;
@@ -243,6 +258,17 @@ impl Renewal {
         pieces
     }
 
+    /// Each step: the rate of losses of a path, over the loss probability of its window times that window.
+    fn per_packet(&self, law: Law<'_>, dt: f64, age_s: &dyn Fn(f64) -> f64) -> Vec<f64> {
+        let of_step = |i: usize| {
+            let age_s = age_s((i as f64 + 0.5) * dt);
+            // one loss event per round trip: none while one is being repaired, which may be a part of a step
+            let exposed = ((age_s + 0.5 * dt - law.rtt_s) / dt).clamp(0.0, 1.0);
+            exposed * law.hazard.clustering(age_s) / law.rtt_s
+        };
+        (0..self.steps).map(of_step).collect()
+    }
+
     /// Rewards and loss chances along one path without loss, whose windows are `rounded` packets lower than
     /// the law's. Whether a loss comes below `w_max` depends on whole windows, so rounding does not change
     /// it.
@@ -253,7 +279,7 @@ impl Renewal {
         w_max: f64,
         rounded: f64,
         window: &dyn Fn(f64) -> f64,
-        age_s: &dyn Fn(f64) -> f64,
+        per_packet: &[f64],
     ) -> Path {
         let n = self.steps;
         let mut path = Path {
@@ -261,25 +287,27 @@ impl Renewal {
             survival: Vec::with_capacity(n + 1),
             lost: Vec::with_capacity(n),
             next: Vec::with_capacity(n),
+            got: Vec::with_capacity(n + 1),
         };
         let (mut reward, mut survival) = (0.0, 1.0);
         path.reward.push(0.0);
         path.survival.push(1.0);
-        for i in 0..n {
+        path.got.push((0.0, 0.0));
+        for (i, per_packet) in per_packet.iter().enumerate() {
             let s = (i as f64 + 0.5) * dt;
             let exact = window(s);
             let w = (exact - rounded).max(1.0);
             reward += law.reward.of(w) * dt;
-            // one loss event per round trip: none while one is being repaired, which may be a part of a step
-            let exposed = ((age_s(s) + 0.5 * dt - law.rtt_s) / dt).clamp(0.0, 1.0);
-            let rate =
-                exposed * law.hazard.base(w) * law.hazard.clustering(age_s(s)) * w / law.rtt_s;
+            let rate = per_packet * law.hazard.base(w) * w;
             let lost = -(-rate * dt).exp_m1() * survival;
             survival -= lost;
             path.reward.push(reward);
             path.survival.push(survival);
             path.lost.push(lost);
             path.next.push(self.place(w, exact < w_max));
+            let (half, before) = (path.reward_at_loss(i), path.got[i]);
+            let now = (before.0 + lost * half, before.1 + lost * half * half);
+            path.got.push(now);
         }
         path
     }
@@ -304,11 +332,7 @@ impl Renewal {
     fn after(&self, place: &Place, n: usize) -> (f64, f64) {
         let at = place.row * (self.steps + 1) + n;
         let (low, high) = (self.moments[at], self.moments[at + self.steps + 1]);
-        let part = place.part;
-        (
-            low.0 + part * (high.0 - low.0),
-            low.1 + part * (high.1 - low.1),
-        )
+        towards(low, high, place.part)
     }
 }
 
@@ -317,6 +341,8 @@ struct Path {
     survival: Vec<f64>,
     lost: Vec<f64>,
     next: Vec<Place>,
+    /// For each number of steps, the mean of what was got until a loss in them, and of its square.
+    got: Vec<(f64, f64)>,
 }
 
 impl Path {
@@ -324,6 +350,14 @@ impl Path {
     fn reward_at_loss(&self, i: usize) -> f64 {
         0.5 * (self.reward[i] + self.reward[i + 1])
     }
+}
+
+/// Moments this part of the way from one window's to the next one's.
+fn towards(low: (f64, f64), high: (f64, f64), part: f64) -> (f64, f64) {
+    (
+        low.0 + part * (high.0 - low.0),
+        low.1 + part * (high.1 - low.1),
+    )
 }
 
 /// Moments this part of the way from `a` to `b`: means and variances are carried on, not squares.
