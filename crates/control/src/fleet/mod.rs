@@ -33,6 +33,8 @@ const HOLD_OUT: u64 = 0x686f_6c64;
 const REASONS: usize = 20;
 /// A model of fewer templates is made anew so often, milliseconds.
 const REDUCED_EACH_MS: u64 = 600_000;
+/// The conditions of about so many prefixes tell how often each template is called for.
+const REDUCED_BY: usize = 50_000;
 /// 95 % of the normal law.
 const Z: f64 = 1.96;
 
@@ -305,7 +307,8 @@ impl Fleet {
             .collect()
     }
 
-    /// Makes the model of fewer templates anew each ten minutes, where the settings limit them.
+    /// Makes the model of fewer templates anew each ten minutes, where the settings limit them. It takes milliseconds, so
+    /// steps do it, not reports.
     fn reduce_model(&mut self, now_ms: u64) {
         let is_old = |made_ms: u64| now_ms.saturating_sub(made_ms) > REDUCED_EACH_MS;
         let is_due = self
@@ -316,7 +319,8 @@ impl Fleet {
             && is_due
             && let Some(model) = &self.head.model
         {
-            let entries = self.entries.iter();
+            let each = self.entries.len().div_ceil(REDUCED_BY).max(1);
+            let entries = self.entries.iter().step_by(each);
             let known = entries.filter_map(|(_, entry)| entry.observed.conditions(&self.settings));
             self.reduced = Some((reduce(model, known, self.settings.templates), now_ms));
         }

@@ -164,7 +164,6 @@ impl Fleet {
             self.set_mode(prefix, Mode::Observed, None);
             self.apply(prefix, None);
         }
-        self.reduce_model(now_ms);
         let reduced = self.reduced.as_ref().map(|(model, _)| model);
         let Some(model) = reduced.or(self.head.model.as_ref()) else {
             return;

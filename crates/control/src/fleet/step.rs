@@ -9,6 +9,7 @@ impl Fleet {
     /// Goes on to a time, and returns the version of the configuration that is new, if any. To be called each second or
     /// so, with a clock that does not go back.
     pub fn step(&mut self, now_ms: u64) -> Option<Version> {
+        self.reduce_model(now_ms);
         if !self.head.is_frozen {
             for id in self.running() {
                 self.advance(id, now_ms);

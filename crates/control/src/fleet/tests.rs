@@ -77,6 +77,11 @@ impl World {
 
     /// Ten seconds: connections begin under the template in force, and are reported at the end.
     fn slot(&mut self, loss: f64, worse: f64) {
+        self.reported(loss, worse);
+        self.versions.extend(self.fleet.step(self.now_ms));
+    }
+
+    fn reported(&mut self, loss: f64, worse: f64) {
         let version = self.fleet.head().version;
         let mut prefixes = Vec::new();
         for i in 0..self.clients.len() {
@@ -120,7 +125,6 @@ impl World {
         };
         report.check().unwrap();
         self.fleet.report(&report, self.now_ms);
-        self.versions.extend(self.fleet.step(self.now_ms));
     }
 
     fn stage(&self) -> Option<Stage> {
@@ -388,4 +392,20 @@ fn a_fleet_goes_on_from_what_was_stored() {
     );
     world.fleet = again;
     assert_eq!(world.verdict().0, Stage::Promoted);
+}
+
+#[test]
+fn the_model_of_fewer_templates_is_made_by_steps_not_by_reports() {
+    let settings = Settings {
+        templates: 1,
+        ..Settings::default()
+    };
+    let mut world = World::new(1, 20, 1.0, settings);
+    let made_ms = |world: &World| world.fleet.reduced.as_ref().map(|(_, made_ms)| *made_ms);
+    assert_eq!(made_ms(&world), Some(0));
+    world.now_ms = REDUCED_EACH_MS + 2;
+    world.reported(0.02, 1.0);
+    assert_eq!(made_ms(&world), Some(0));
+    world.fleet.step(world.now_ms);
+    assert_eq!(made_ms(&world), Some(world.now_ms));
 }
