@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -45,6 +46,22 @@ def test_a_group_is_run_judged_and_kept(tmp_path):
     assert again.returncode == 0, again.stderr
     assert trace.stat().st_mtime_ns == before
     assert "receive" in again.stdout
+    # a cell that is not there is neither run nor judged
+    (gone,) = out.rglob("receive-window-64kB-bbr-seed1")
+    shutil.rmtree(gone)
+    rest = run(
+        *("evaluate", "scoreboard", "--group", "receive-window"),
+        *("--no-run", "-o", out, "--json"),
+    )
+    assert rest.returncode == 0, rest.stderr
+    found = json.loads(rest.stdout)
+    assert [one["name"] for one in found["left_out"]] == ["receive-window 64kB-bbr"]
+    assert {row["cell"] for row in found["rows"]} == {
+        "64kB-cubic",
+        "256kB-lossy-cubic",
+        "256kB-lossy-bbr",
+    }
+    assert not gone.exists()
 
 
 def test_held_out_cells_share_no_seed_and_no_file(tmp_path):

@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from pathcast.cli.console import err, out, print_json, progress_bar, styled
 from pathcast.cli.kept_runs import run_missing
 from pathcast.cli.options import Json, KeptIn
+from pathcast.experiments.engine.runner import plan
 from pathcast.experiments.engine.store import Record, Store
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.suite.scoreboard import cells, results
@@ -42,6 +43,12 @@ def scoreboard(
         int | None,
         typer.Option(help="Emulated cells that run together.", min=1, max=1000),
     ] = None,
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run/--no-run", help="Whether to run what is missing; or only judge what is there."
+        ),
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Judge forecasts of many kinds of flows against the best other model in each cell."""
@@ -50,7 +57,7 @@ def scoreboard(
         err.print(f"{name}: left out, needs --data or PATHCAST_DATA", soft_wrap=True)
     store = Store(output)
     with store.locked():
-        outcomes = _run(board, store, at_once)
+        outcomes = _run(board, store, at_once) if run else _kept(board, store)
         with progress_bar("judging", len(board.cells), "cells") as progress:
             found = results.collect(board, outcomes, held_out=held_out, progress=progress)
         name = "held-out.json" if held_out else "results.json"
@@ -72,6 +79,15 @@ def _run(
         # the longest first, so that the last ones to end keep processors idle for little
         cases.sort(key=lambda case: -case.duration_s)
         outcomes += run_missing(cases, store, world, at_once)
+    return outcomes
+
+
+def _kept(board: cells.Scoreboard, store: Store) -> list[tuple[cells.Case, Record]]:
+    """What was run before."""
+    outcomes: list[tuple[cells.Case, Record]] = []
+    for cell in board.cells:
+        if cell.world is not None:
+            outcomes += plan(cell.cases, store, cell.world).kept
     return outcomes
 
 
