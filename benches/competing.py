@@ -11,6 +11,7 @@ takes the kernel's flows (as root, in real time).
 
 import argparse
 import math
+import time
 from statistics import median
 
 import numpy as np
@@ -96,8 +97,14 @@ def judged(case, emulate):
     if seen is None:
         return None
     goodput_bps, trace, own = seen
+    begin_s = time.perf_counter()
     found = calibrate(trace, own)
-    row = case | {"competing": found.competing, "misfit": found.misfit, "own_bps": goodput_bps}
+    took_s = time.perf_counter() - begin_s
+    row = (
+        case
+        | {"took_s": took_s}
+        | {"competing": found.competing, "misfit": found.misfit, "own_bps": goodput_bps}
+    )
     sets = found.competing_sets or {(): 1.0}
     row["probability"] = sets.get(competing(case["kind"]), 0.0)
     truths = case | {"jitter_s": case["rtt_s"] * JITTER if case["kind"] == "jitter" else math.nan}
@@ -163,6 +170,9 @@ def main():
         error = median(abs(row["jitter_s error"]) for row in jittered)
         held = share(jittered, lambda row: row["jitter_s held"])
         print(f"Jitter: median error {error:.1%}; 90 % intervals hold in {held}.")
+    took_s = [row["took_s"] for row in rows]
+    if took_s:
+        print(f"One calibration: median {median(took_s):.0f} s, at most {max(took_s):.0f} s.")
 
 
 if __name__ == "__main__":
