@@ -100,11 +100,8 @@ def judged(case, emulate):
     begin_s = time.perf_counter()
     found = calibrate(trace, own)
     took_s = time.perf_counter() - begin_s
-    row = (
-        case
-        | {"took_s": took_s}
-        | {"competing": found.competing, "misfit": found.misfit, "own_bps": goodput_bps}
-    )
+    row = case | {"competing": found.competing, "misfit": found.misfit, "own_bps": goodput_bps}
+    row["took_s"] = took_s
     sets = found.competing_sets or {(): 1.0}
     row["probability"] = sets.get(competing(case["kind"]), 0.0)
     truths = case | {"jitter_s": case["rtt_s"] * JITTER if case["kind"] == "jitter" else math.nan}

@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn weights_fade_over_any_time() {
-        // a residual a second: those of the last 300 s count, 1/e each 300 s, and nothing overflows in weeks
+        // a residual a day, which counts 1/e each 300 s: nothing overflows in weeks
         let mut residuals = Residuals::new(0.0);
         let weight_of_newest = |residuals: &Residuals, now_s: f64| {
             let mut found = f64::NAN;

@@ -129,9 +129,14 @@ impl Renewal {
         let (steps, at) = (self.steps, self.steps + 1);
         // a loss comes in the middle of a step: moments half a step later than those of `moments`
         let mut halves = vec![(0.0, 0.0); paths.len() * at];
+        // of each row, the mean of what was got until a loss in the steps so far, and of its square
+        let mut known = vec![(0.0, 0.0); paths.len()];
         for n in 1..=steps {
             for (row, path) in paths.iter().enumerate() {
                 let left = n - 1;
+                let (lost, got) = (path.lost[left], path.reward_at_loss(left));
+                known[row].0 += lost * got;
+                known[row].1 += lost * got * got;
                 let next = if left > 0 {
                     // not known yet: carried on
                     let a = self.after(&path.next[0], left - 1);
@@ -155,9 +160,9 @@ impl Renewal {
                     first += lost * g1;
                     second += lost * (got * g1 + g2);
                 }
-                let (weight, got, known) = (path.survival[n], path.reward[n], path.got[n]);
-                first += known.0 + weight * got;
-                second += known.1 + weight * got * got;
+                let (weight, got) = (path.survival[n], path.reward[n]);
+                first += known[row].0 + weight * got;
+                second += known[row].1 + weight * got * got;
                 self.moments[row * at + n] = (first, second);
             }
             for row in 0..paths.len() {
@@ -287,12 +292,10 @@ impl Renewal {
             survival: Vec::with_capacity(n + 1),
             lost: Vec::with_capacity(n),
             next: Vec::with_capacity(n),
-            got: Vec::with_capacity(n + 1),
         };
         let (mut reward, mut survival) = (0.0, 1.0);
         path.reward.push(0.0);
         path.survival.push(1.0);
-        path.got.push((0.0, 0.0));
         for (i, per_packet) in per_packet.iter().enumerate() {
             let s = (i as f64 + 0.5) * dt;
             let exact = window(s);
@@ -305,9 +308,6 @@ impl Renewal {
             path.survival.push(survival);
             path.lost.push(lost);
             path.next.push(self.place(w, exact < w_max));
-            let (half, before) = (path.reward_at_loss(i), path.got[i]);
-            let now = (before.0 + lost * half, before.1 + lost * half * half);
-            path.got.push(now);
         }
         path
     }
@@ -341,8 +341,6 @@ struct Path {
     survival: Vec<f64>,
     lost: Vec<f64>,
     next: Vec<Place>,
-    /// For each number of steps, the mean of what was got until a loss in them, and of its square.
-    got: Vec<(f64, f64)>,
 }
 
 impl Path {
