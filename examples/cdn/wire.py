@@ -17,20 +17,25 @@ CLONE_NEWNET = 0x40000000
 
 def inside(namespace, work):
     """What `work` returns, run on a thread in a network namespace by its name."""
-    result = []
+    result, failed = [], []
 
     def run():
-        handle = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
         try:
-            if ctypes.CDLL(None, use_errno=True).setns(handle, CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), f"setns to {namespace}")
-            result.append(work())
-        finally:
-            os.close(handle)
+            handle = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
+            try:
+                if ctypes.CDLL(None, use_errno=True).setns(handle, CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), f"setns to {namespace}")
+                result.append(work())
+            finally:
+                os.close(handle)
+        except Exception as error:
+            failed.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join(30)
+    if failed:
+        raise failed[0]
     return result[0]
 
 
