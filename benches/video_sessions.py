@@ -34,7 +34,7 @@ FIRST = 11
 HALF_LIVES = (1, 2, 3, 5, 8)
 COPIES = 2000
 SEGMENT_S = 4.0
-PRICES = (0.1, 0.3, 1.0, 3.0, 10.0)
+PRICES = (0.1, 0.2, 0.3, 0.6, 1.0, 3.0, 10.0)
 RULES = ("last-sample", "throughput", "bola", "dash.js", "hls.js", "robust-mpc", "confident:0.9")
 
 

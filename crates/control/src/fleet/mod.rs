@@ -5,6 +5,7 @@ mod reports;
 mod step;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -24,6 +25,7 @@ use crate::settings::Settings;
 use crate::table::Table;
 use crate::template::{Name, Template};
 use crate::trial::{Trial, draw};
+use waiting::Waiting;
 
 pub use operate::OperateError;
 
@@ -126,7 +128,7 @@ pub struct Fleet {
     reasons: Vec<String>,
     /// Entries whose mode changed, and those that were only observed, since they were last drained.
     changed: BTreeSet<Prefix>,
-    observed: BTreeSet<Prefix>,
+    observed: Waiting,
     /// Trials that changed since they were last drained.
     tried: BTreeSet<u64>,
     /// The model in use, with fewer templates if the settings ask for that, and when it was made.
@@ -282,17 +284,20 @@ impl Fleet {
         difference(&groups[1], &groups[0], Z).map(Interval::ratio)
     }
 
-    /// Entries to store: those whose mode changed, or all that were observed too. They are returned once.
+    /// Entries to store: those whose mode changed, and so many of those that were only observed, the longest waiting first.
+    /// They are returned once.
     pub fn drain_changed(&mut self, and_observed: usize) -> Vec<Prefix> {
         let mut drained: Vec<Prefix> = std::mem::take(&mut self.changed).into_iter().collect();
         for prefix in &drained {
-            self.observed.remove(prefix);
+            if let Some(number) = self.table.get(*prefix) {
+                self.observed.remove(*number);
+            }
         }
         for _ in 0..and_observed {
-            let Some(prefix) = self.observed.pop_first() else {
+            let Some(number) = self.observed.pop() else {
                 break;
             };
-            drained.push(prefix);
+            drained.push(self.entries[number as usize].0);
         }
         drained
     }

@@ -21,31 +21,29 @@ impl Fleet {
     /// Takes what an agent saw. Changes come into force at the next [`Self::step`].
     pub fn report(&mut self, report: &Report, now_ms: u64) {
         for one in &report.prefixes {
-            if !self.ensure(one.prefix) {
+            let Some(number) = self.ensure(one.prefix) else {
                 self.beyond_limit += 1;
                 continue;
-            }
-            self.observed.insert(one.prefix);
+            };
+            self.observed.insert(number);
             self.learn(one);
             self.watch(one, now_ms);
             self.retarget(one, now_ms);
         }
     }
 
-    /// Makes an entry; false beyond the limit of prefixes.
-    fn ensure(&mut self, prefix: Prefix) -> bool {
-        if self.table.get(prefix).is_some() {
-            return true;
+    /// The number of its entry, which is made if there is none; none beyond the limit of prefixes.
+    fn ensure(&mut self, prefix: Prefix) -> Option<u32> {
+        if let Some(number) = self.table.get(prefix) {
+            return Some(*number);
         }
-        let Ok(number) = u32::try_from(self.entries.len()) else {
-            return false;
-        };
         if self.entries.len() >= self.settings.prefixes {
-            return false;
+            return None;
         }
+        let number = u32::try_from(self.entries.len()).ok()?;
         self.table.insert(prefix, number);
         self.entries.push((prefix, Entry::default()));
-        true
+        Some(number)
     }
 
     /// Adds completion times to the prefix, and to the trial that it is in.

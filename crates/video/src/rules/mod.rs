@@ -2,6 +2,7 @@
 
 mod bola;
 mod mpc;
+mod robust_mpc;
 mod throughput;
 
 use std::str::FromStr;
@@ -9,7 +10,8 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use self::bola::{Bola, Dynamic};
-use self::mpc::{Mpc, RobustMpc};
+use self::mpc::Mpc;
+use self::robust_mpc::RobustMpc;
 use self::throughput::{Confident, Hls, LastSample, Throughput};
 use crate::ladder::Ladder;
 use crate::player::PlayerOptions;
@@ -33,7 +35,7 @@ pub enum Rule {
     RobustMpc,
     /// The highest bitrate whose segment arrives in its duration with this probability, by the forecast's distribution.
     Confident(f64),
-    /// Plans five segments over the forecast's distribution. A second of stall costs so many times what it costs in
+    /// Plans twelve segments over the forecast's distribution. A second of stall costs so many times what it costs in
     /// [`Session::qoe`](crate::Session::qoe).
     Mpc(f64),
 }
@@ -171,6 +173,24 @@ impl Chooser {
             Self::Mpc(rule) => rule.learn(seconds, bits),
         }
     }
+}
+
+/// Bitrates in Mbit/s.
+fn bitrates(seen: &Seen<'_>) -> Vec<f64> {
+    seen.ladder
+        .bitrates_bps()
+        .iter()
+        .map(|one| one / 1e6)
+        .collect()
+}
+
+/// The version that is worth most.
+fn most(seen: &Seen<'_>, worth: impl Fn(usize) -> f64) -> usize {
+    let versions = 0..seen.ladder.bitrates_bps().len();
+    let worth = versions.map(|version| (version, worth(version)));
+    worth
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .map_or(0, |(version, _)| version)
 }
 
 #[cfg(test)]
