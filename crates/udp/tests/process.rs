@@ -50,16 +50,22 @@ impl Running {
 
 /// A receiver on loopback, its output, and its address.
 fn receiver() -> (Running, BufReader<impl Read>, String) {
-    // a port that was free a moment ago
-    let probe = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = probe.local_addr().unwrap().to_string();
-    drop(probe);
-    let mut running = Running::start(&["receive", &address]);
-    let mut out = BufReader::new(running.0.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    assert_eq!(line, "listening\n");
-    (running, out, address)
+    for _ in 0..20 {
+        // a port that was free a moment ago: another test's process may be given it meanwhile
+        let probe = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = probe.local_addr().unwrap().to_string();
+        drop(probe);
+        let mut running = Running::start(&["receive", &address]);
+        let mut out = BufReader::new(running.0.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        if line == "listening\n" {
+            return (running, out, address);
+        }
+        let (status, rest) = running.end(&mut out);
+        assert!(!status.success(), "{line}{rest}");
+    }
+    panic!("none of twenty receivers listens");
 }
 
 fn json(text: &str) -> Value {
