@@ -7,7 +7,7 @@ queue, losses. A flow of CUBIC measures it, and its trace up to some moment goes
 is asked at that moment, and then the same path goes on: with the flow for throughput and bitrates; with a transfer on an idle
 connection and a page load in the flow's place, at the same moment. A decision at 90 % holds if the truth is in its band of 5
 to 95 %, or, of a bitrate, if the segment arrives in its duration. Prints, by kind, how many held with the standard error of
-that. As the emulator takes real time, it judges one moment of each path.
+that. As the emulator takes real time, it judges one moment of each path. Ctrl-C ends it with the paths judged so far.
 
 The constants of the service were chosen on paths with --first 1; those that judge begin at 1001.
 """
@@ -24,7 +24,7 @@ import time
 import tomllib
 import urllib.request
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path as FilePath
 
 import numpy as np
@@ -204,28 +204,34 @@ def main():
     )
     options = parser.parse_args()
     run, moments_s = (emulated, EMULATED_MOMENTS_S) if options.emulate else (simulated, MOMENTS_S)
-    found = defaultdict(list)
+    found, judged = defaultdict(list), 0
     with tempfile.TemporaryDirectory() as folder:
         service = Service(options.pathcast, folder)
         try:
             with ThreadPoolExecutor(options.at_once) as pool:
                 seeds = range(options.first, options.first + options.paths)
-                for done, rows in enumerate(
-                    pool.map(lambda seed: judge_path(service, run, moments_s, seed, folder), seeds),
-                    1,
-                ):
-                    for name, more in rows.items():
-                        found[name] += more
-                    print(f"\r{done} of {options.paths} paths", end="", file=sys.stderr)
+                jobs = [
+                    pool.submit(judge_path, service, run, moments_s, seed, folder) for seed in seeds
+                ]
+                try:
+                    for job in as_completed(jobs):
+                        for name, more in job.result().items():
+                            found[name] += more
+                        judged += 1
+                        print(f"\r{judged} of {options.paths} paths", end="", file=sys.stderr)
+                except KeyboardInterrupt:
+                    pool.shutdown(wait=False, cancel_futures=True)
         finally:
             service.stop()
-    print(f"\n{options.paths} paths, {len(moments_s)} moments each\n")
+    if not judged:
+        sys.exit("no path was judged")
+    print(f"\n{judged} paths, {len(moments_s)} moments each\n")
     print("| decision | decisions | held | standard error | below the band | median error |")
     print("|---|---|---|---|---|---|")
     for name, rows in found.items():
         held, below, error = (np.array(column, float) for column in zip(*rows, strict=True))
         # moments of one path are not independent: as if there were one for each path
-        off = math.sqrt(held.mean() * (1 - held.mean()) / options.paths)
+        off = math.sqrt(held.mean() * (1 - held.mean()) / judged)
         median = "" if np.isnan(error).all() else f"{np.nanmedian(abs(error)):.0%}"
         print(
             f"| {name} | {len(rows)} | {held.mean():.1%} | {off:.1%} | {below.mean():.1%} | {median} |"
