@@ -293,12 +293,8 @@ impl Fleet {
                 self.observed.remove(*number);
             }
         }
-        for _ in 0..and_observed {
-            let Some(number) = self.observed.pop() else {
-                break;
-            };
-            drained.push(self.entries[number as usize].0);
-        }
+        let observed = std::iter::from_fn(|| self.observed.pop()).take(and_observed);
+        drained.extend(observed.map(|number| self.entries[number as usize].0));
         drained
     }
 

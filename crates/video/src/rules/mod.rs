@@ -115,6 +115,44 @@ pub(crate) struct Seen<'a> {
     pub(crate) last: Option<usize>,
 }
 
+/// A plan takes a download to last this at most, in seconds.
+const LONGEST_S: f64 = 100.0;
+
+/// What plans share.
+impl Seen<'_> {
+    /// The buffer that is full, in seconds.
+    fn full_s(&self) -> f64 {
+        self.options.buffer_s.max(self.ladder.segment_s())
+    }
+
+    /// What there is to play after a download that took so long, in seconds.
+    #[inline]
+    fn there_s(&self, buffer_s: f64, took_s: f64) -> f64 {
+        let there_s = (buffer_s - took_s).max(0.0) + self.ladder.segment_s();
+        there_s.min(self.full_s())
+    }
+
+    /// Segments from the next one on, at most so many.
+    fn ahead(&self, most: usize) -> std::ops::Range<usize> {
+        self.segment..self.segment + most.min(self.ladder.count() - self.segment)
+    }
+
+    /// Bitrates in Mbit/s.
+    fn bitrates(&self) -> Vec<f64> {
+        let bitrates_bps = self.ladder.bitrates_bps();
+        bitrates_bps.iter().map(|one| one / 1e6).collect()
+    }
+
+    /// The version that is worth most.
+    fn most(&self, worth: impl Fn(usize) -> f64) -> usize {
+        let versions = 0..self.ladder.bitrates_bps().len();
+        let worth = versions.map(|version| (version, worth(version)));
+        worth
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map_or(0, |(version, _)| version)
+    }
+}
+
 /// A rule at work.
 #[derive(Clone, Debug)]
 pub(crate) enum Chooser {
@@ -173,24 +211,6 @@ impl Chooser {
             Self::Mpc(rule) => rule.learn(seconds, bits),
         }
     }
-}
-
-/// Bitrates in Mbit/s.
-fn bitrates(seen: &Seen<'_>) -> Vec<f64> {
-    seen.ladder
-        .bitrates_bps()
-        .iter()
-        .map(|one| one / 1e6)
-        .collect()
-}
-
-/// The version that is worth most.
-fn most(seen: &Seen<'_>, worth: impl Fn(usize) -> f64) -> usize {
-    let versions = 0..seen.ladder.bitrates_bps().len();
-    let worth = versions.map(|version| (version, worth(version)));
-    worth
-        .max_by(|a, b| a.1.total_cmp(&b.1))
-        .map_or(0, |(version, _)| version)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use pathcast_rates::{Rate, RateForecaster};
 
 use super::throughput::{forecaster, observe};
-use super::{Seen, bitrates, most};
+use super::{LONGEST_S, Seen};
 use crate::ladder::Ladder;
 
 /// Segments that are planned.
@@ -24,8 +24,6 @@ const APART: f64 = 0.4;
 const MOST_BUFFERS: usize = 61;
 /// No case's rate is below this part of the level.
 const LEAST_PART: f64 = 1e-4;
-/// A download is taken to last this at most, in seconds.
-const LONGEST_S: f64 = 100.0;
 
 /// See [`Rule::Mpc`](super::Rule::Mpc).
 #[derive(Clone, Debug)]
@@ -47,12 +45,11 @@ impl Mpc {
             return 0;
         };
         let plan = Plan::new(seen, &rate, self.risk);
-        let ahead = AHEAD.min(seen.ladder.count() - seen.segment);
         let mut after = plan.at_the_end();
-        for segment in (seen.segment + 1..seen.segment + ahead).rev() {
+        for segment in seen.ahead(AHEAD).skip(1).rev() {
             after = plan.before(segment, &after);
         }
-        most(seen, |version| {
+        seen.most(|version| {
             let worth = plan.worth(
                 &plan.fetch(seen.segment, version, 0.0),
                 seen.buffer_s,
@@ -101,9 +98,9 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn new(seen: &'a Seen<'a>, rate: &Rate, risk: f64) -> Self {
-        let bitrates = bitrates(seen);
+        let bitrates = seen.bitrates();
         let segment_s = seen.ladder.segment_s();
-        let full_s = seen.options.buffer_s.max(segment_s);
+        let full_s = seen.full_s();
         let level_bps = rate.point_bps();
         let error = |case: usize| {
             let rate_bps = rate.quantile_bps((case as f64 + 0.5) / CASES as f64);
@@ -198,11 +195,10 @@ impl<'a> Plan<'a> {
 
     /// What it is worth to fetch it with so much in the buffer, and what comes after it.
     fn worth(&self, fetch: &Fetch, buffer_s: f64, after: &Table) -> f64 {
-        let segment_s = self.seen.ladder.segment_s();
         let last = self.buffers - 1;
         let worth = fetch.cases.iter().map(|case| {
             let stalled_s = (case.took_s - buffer_s).max(0.0);
-            let there_s = ((buffer_s - case.took_s).max(0.0) + segment_s).min(self.full_s);
+            let there_s = self.seen.there_s(buffer_s, case.took_s);
             let (buffer, of_buffer) = between(there_s / self.full_s * last as f64, last);
             let at = |level: usize| {
                 let place = self.place(level, fetch.version, buffer);

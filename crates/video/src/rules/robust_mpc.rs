@@ -1,11 +1,9 @@
 //! A rule that plans for one rate: all sequences of the next segments' versions, by what they give the viewer.
 
-use super::{Seen, bitrates, most};
+use super::{LONGEST_S, Seen};
 
 /// Segments that are planned.
 const AHEAD: usize = 5;
-/// A download is taken to last this at most, in seconds.
-const LONGEST_S: f64 = 100.0;
 
 /// What plans are worth at one rate.
 struct Plan<'a> {
@@ -20,8 +18,7 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn new(seen: &'a Seen<'a>, bitrates: &'a [f64], rate_bps: f64, stall: f64) -> Self {
-        let ahead = AHEAD.min(seen.ladder.count() - seen.segment);
-        let took_s = (seen.segment..seen.segment + ahead).flat_map(|segment| {
+        let took_s = seen.ahead(AHEAD).flat_map(|segment| {
             let versions = 0..bitrates.len();
             versions
                 .map(move |version| (seen.ladder.bits(version, segment) / rate_bps).min(LONGEST_S))
@@ -34,19 +31,13 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The buffer that is full.
-    fn full_s(&self) -> f64 {
-        self.seen.options.buffer_s.max(self.seen.ladder.segment_s())
-    }
-
     /// What a version of the segment at the beginning of `took_s` is worth, and the buffer after it.
     #[inline]
     fn step(&self, took_s: &[f64], version: usize, last: usize, buffer_s: f64) -> (f64, f64) {
         let took_s = took_s[version];
         let change = (self.bitrates[version] - self.bitrates[last]).abs();
         let worth = self.bitrates[version] - change - self.stall * (took_s - buffer_s).max(0.0);
-        let after_s = (buffer_s - took_s).max(0.0) + self.seen.ladder.segment_s();
-        (worth, after_s.min(self.full_s()))
+        (worth, self.seen.there_s(buffer_s, took_s))
     }
 
     /// The most that the segments of `took_s` are worth.
@@ -98,10 +89,10 @@ impl RobustMpc {
         let mean_bps = self.rates_bps.len() as f64 / over;
         self.expected_bps = Some(mean_bps);
         let worst = self.errors.iter().copied().fold(0.0, f64::max);
-        let bitrates = bitrates(seen);
+        let bitrates = seen.bitrates();
         let highest = bitrates[bitrates.len() - 1];
         let plan = Plan::new(seen, &bitrates, mean_bps / (1.0 + worst), highest);
-        most(seen, |version| plan.first(version))
+        seen.most(|version| plan.first(version))
     }
 
     pub(super) fn learn(&mut self, seconds: f64, bits: f64) {
