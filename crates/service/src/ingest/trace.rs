@@ -91,6 +91,8 @@ pub struct Flow {
     acked_bytes: u64,
     /// The largest share of the window that was in flight.
     filled: f64,
+    /// The shortest round-trip time of all records, seconds: a smoothed one, where the sender does not say its shortest.
+    least_rtt_s: f64,
     packets: f64,
     losses: f64,
     /// Packets times their window.
@@ -111,6 +113,7 @@ impl Flow {
             busy_s: 0.0,
             acked_bytes: 0,
             filled: 0.0,
+            least_rtt_s: f64::INFINITY,
             packets: 0.0,
             losses: 0.0,
             windows: 0.0,
@@ -158,6 +161,11 @@ impl Flow {
             self.losses += f64::from(fed.losses);
             self.windows += fed.packets * record.cwnd_packets;
         }
+        for rtt_s in [record.srtt_s, record.min_rtt_s].into_iter().flatten() {
+            if rtt_s > 0.0 {
+                self.least_rtt_s = self.least_rtt_s.min(rtt_s);
+            }
+        }
         self.pass(record);
         if self.busy_s < STEP_S {
             return None;
@@ -173,7 +181,7 @@ impl Flow {
             time_s: Some(begun_s + record.time_s),
             rate_bps: has_bytes.then_some(8.0 * self.acked_bytes as f64 / self.busy_s),
             rtt_s: record.srtt_s.filter(|srtt_s| *srtt_s > 0.0),
-            min_rtt_s: record.min_rtt_s.filter(|rtt_s| *rtt_s > 0.0),
+            min_rtt_s: self.least_rtt_s.is_finite().then_some(self.least_rtt_s),
             cwnd_packets: has_packets.then(|| self.windows / self.packets),
             packets: has_packets.then_some(self.packets),
             losses: has_packets.then_some(self.losses.max(0.0)),
@@ -182,6 +190,7 @@ impl Flow {
         };
         (self.packets, self.losses, self.windows) = (0.0, 0.0, 0.0);
         (self.busy_s, self.acked_bytes, self.filled) = (0.0, 0, 0.0);
+        self.least_rtt_s = f64::INFINITY;
         Some(Ok(report))
     }
 
@@ -278,6 +287,25 @@ mod tests {
         assert_eq!(sample.client.prefix.to_string(), "2001:db8::/48");
         assert!((sample.rate_bps.unwrap() - 1e7).abs() < 1e5);
         assert!(sample.sent.unwrap().packets > 100.0);
+    }
+
+    #[test]
+    fn the_shortest_round_trip_between_samples_is_not_lost() {
+        let mut trace = trace();
+        // the queue is empty before the first sample alone
+        for (number, record) in trace.records.iter_mut().enumerate() {
+            record.srtt_s = Some(if number < 2 { 0.02 } else { 0.05 });
+        }
+        let made: Vec<_> = samples(&trace, None, None, 1000.0)
+            .into_iter()
+            .flatten()
+            .collect();
+        assert_eq!((made[0].rtt_s, made[0].min_rtt_s), (Some(0.05), Some(0.02)));
+        assert_eq!(made[1].min_rtt_s, Some(0.05));
+        // what the sender says counts too
+        trace.records[1].min_rtt_s = Some(0.01);
+        let made = samples(&trace, None, None, 1000.0);
+        assert_eq!(made[0].as_ref().unwrap().min_rtt_s, Some(0.01));
     }
 
     /// 100 kB each 2 s, acknowledged within 0.5 s, and nothing in flight until the next.
