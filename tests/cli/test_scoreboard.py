@@ -87,6 +87,24 @@ def test_held_out_cells_share_no_seed_and_no_file(tmp_path):
     assert min(case.duration_s for case in long) >= 300
 
 
+def test_longer_flows_run_over_the_same_paths():
+    usual, long = (cells.scoreboard(held_out=True, minutes=minutes) for minutes in (None, 30))
+    assert (usual.minutes, long.minutes) == (None, 30)
+    by_name = {(cell.group, cell.name): cell for cell in usual.cells}
+    groups = ["suite", "rate-limited", "policed", "receive-window", "application"]
+    assert list(dict.fromkeys(cell.group for cell in long.cells)) == groups
+    for cell in long.cells:
+        (case,), (short,) = cell.cases, by_name[cell.group, cell.name].cases
+        assert (case.duration_s, short.duration_s) == (1800, 300)
+        assert case.scenario().toml == short.scenario().toml
+        assert case.seed == short.seed
+        # neither takes the place of the other
+        assert case.name != short.name
+    assert len(long.cells) == 27 + 8 + 8 + 4 + 6
+    with pytest.raises(PathcastError, match="expected one of suite, rate-limited, policed"):
+        cells.scoreboard(groups=["one-minute"], minutes=30)
+
+
 def test_without_data_its_groups_are_left_out_and_named(tmp_path, monkeypatch):
     monkeypatch.delenv("PATHCAST_DATA", raising=False)
     done = run("evaluate", "scoreboard", "--group", "econ", "-o", tmp_path / "board")

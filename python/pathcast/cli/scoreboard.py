@@ -39,6 +39,14 @@ def scoreboard(
             help="Traces and rates of real networks; without it, their groups are left out.",
         ),
     ] = None,
+    minutes: Annotated[
+        int | None,
+        typer.Option(
+            help="Judge flows of so many minutes, in the simulated cells whose flows can last that long.",
+            min=5,
+            max=240,
+        ),
+    ] = None,
     at_once: Annotated[
         int | None,
         typer.Option(help="Emulated cells that run together.", min=1, max=1000),
@@ -52,7 +60,7 @@ def scoreboard(
     as_json: Json = False,
 ) -> None:
     """Judge forecasts of many kinds of flows against the best other model in each cell."""
-    board = cells.scoreboard(held_out=held_out, groups=group or (), data=data)
+    board = cells.scoreboard(held_out=held_out, groups=group or (), data=data, minutes=minutes)
     for name in board.lacking:
         err.print(f"{name}: left out, needs --data or PATHCAST_DATA", soft_wrap=True)
     store = Store(output)
@@ -60,7 +68,8 @@ def scoreboard(
         outcomes = _run(board, store, at_once) if run else _kept(board, store)
         with progress_bar("judging", len(board.cells), "cells") as progress:
             found = results.collect(board, outcomes, held_out=held_out, progress=progress)
-        name = "held-out.json" if held_out else "results.json"
+        lasting = "" if minutes is None else f"-{minutes}min"
+        name = f"{'held-out' if held_out else 'results'}{lasting}.json"
         write_beside(output / name, json.dumps(found, allow_nan=False, indent=1) + "\n")
     if as_json:
         print_json(found)

@@ -28,6 +28,8 @@ from pathcast.scenario import Scenario
 
 #: Where `cells.toml` and `path.toml` are.
 _PACKAGE = "pathcast.experiments.suite.scoreboard"
+#: Flows as short as this are short by intention.
+_SHORT_S = 60.0
 #: A file of rates larger than this is refused, once unpacked.
 _MAX_BYTES = 1 << 26
 
@@ -125,12 +127,14 @@ class Scoreboard:
         horizons_s: seconds ahead.
         cells: what is judged.
         lacking: groups whose data are missing.
+        minutes: how long the flows are in place of what `cells.toml` says; None: as it says.
 
     """
 
     horizons_s: tuple[float, ...]
     cells: tuple[Cell, ...]
     lacking: tuple[str, ...]
+    minutes: int | None = None
 
 
 def definition() -> dict[str, Any]:
@@ -140,7 +144,11 @@ def definition() -> dict[str, Any]:
 
 
 def scoreboard(
-    *, held_out: bool = False, groups: Sequence[str] = (), data: FilePath | None = None
+    *,
+    held_out: bool = False,
+    groups: Sequence[str] = (),
+    data: FilePath | None = None,
+    minutes: int | None = None,
 ) -> Scoreboard:
     """Collect the cells.
 
@@ -148,29 +156,41 @@ def scoreboard(
         held_out: those with the seeds and files that were used for choosing nothing.
         groups: only these; by default all.
         data: the folder of traces and rates; without it, groups that need one are left out.
+        minutes: how long flows are; then only cells that can be longer than they are.
 
     Raises:
-        PathcastError: there is no such group.
+        PathcastError: there is no such group, or its flows cannot be longer.
 
     """
     defined = definition()
-    names = [group["name"] for group in defined["groups"]]
+    names = [group["name"] for group in defined["groups"] if minutes is None or _can_last(group)]
     for name in groups:
         if name not in names:
             raise PathcastError(f"group is {name!r}, expected one of {', '.join(names)}")
     cells: list[Cell] = []
     lacking: list[str] = []
     for group in defined["groups"]:
-        if groups and group["name"] not in groups:
+        if group["name"] not in (groups or names):
             continue
         if "files" in group and data is None:
             lacking.append(group["name"])
             continue
-        cells += _cells_of(group, held_out=held_out, data=data)
-    return Scoreboard(tuple(defined["horizons_s"]), tuple(cells), tuple(lacking))
+        cells += _cells_of(group, held_out=held_out, data=data, minutes=minutes)
+    return Scoreboard(tuple(defined["horizons_s"]), tuple(cells), tuple(lacking), minutes)
 
 
-def _cells_of(group: Mapping[str, Any], *, held_out: bool, data: FilePath | None) -> Iterator[Cell]:
+def _can_last(group: Mapping[str, Any]) -> bool:
+    """Whether flows of a group can be longer: neither their data nor real time sets a limit, and they are not short by
+    intention.
+    """
+    if "files" in group or group.get("world", World.SIMULATOR) != World.SIMULATOR:
+        return False
+    return bool(group["duration_s"] > _SHORT_S)
+
+
+def _cells_of(
+    group: Mapping[str, Any], *, held_out: bool, data: FilePath | None, minutes: int | None
+) -> Iterator[Cell]:
     name = group["name"]
     if group["kind"] == "traces":
         for file in group["held_out" if held_out else "files"]:
@@ -180,21 +200,26 @@ def _cells_of(group: Mapping[str, Any], *, held_out: bool, data: FilePath | None
     seeds = group["held_out_seeds" if held_out else "seeds"]
     if group["kind"] == "suite":
         changing = ("changing",)
-        found = suite_cells(Form.SHORT, seeds=seeds, duration_s=group["duration_s"])
+        duration_s = group["duration_s"] if minutes is None else 60.0 * minutes
+        found = suite_cells(Form.SHORT, seeds=seeds, duration_s=duration_s)
         # the changing path ends after ten minutes: they are its nature
         found = [cell for cell in found if cell.network.name not in changing]
-        found += suite_cells(Form.SHORT, networks=changing, seeds=seeds)
+        if minutes is None:
+            found += suite_cells(Form.SHORT, networks=changing, seeds=seeds)
         for cell in sorted(found, key=lambda cell: cell.name):
             yield Cell(name, cell.name.split("-seed")[0], World.SIMULATOR, (cell,))
         return
     world = World(group.get("world", World.SIMULATOR))
+    duration_s, lasting = group["duration_s"], ""
+    if minutes is not None:
+        duration_s, lasting = 60.0 * minutes, f"-{minutes}min"
     for path, scheme in itertools.product(_paths(group, held_out, data), group["schemes"]):
         flows = tuple(
             Flow(
-                f"{name}-{path['name']}-{scheme}-seed{seed}",
+                f"{name}-{path['name']}-{scheme}-seed{seed}{lasting}",
                 scheme,
                 seed,
-                group["duration_s"],
+                duration_s,
                 group.get("link", {}) | path.get("link", {}),
                 path.get("flow", {}),
                 path.get("rates"),

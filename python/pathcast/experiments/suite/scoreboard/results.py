@@ -54,6 +54,7 @@ def collect(
         "schema": SCHEMA,
         "pathcast": __version__,
         "held_out": held_out,
+        "minutes": board.minutes,
         "horizons_s": list(board.horizons_s),
         "best_overall": overall,
         "best_bands_overall": bands_overall,
