@@ -1,11 +1,13 @@
 """From one CUBIC flow of the kernel to what others get: forecasts beside the kernel's own runs.
 
-usage: .venv/bin/python benches/what_if.py FOLDER [--paths 40] [--at-once 6] [--held-out] [--compare]
+usage: .venv/bin/python benches/what_if.py FOLDER [--paths 40] [--at-once 6] [--held-out] [--mixed] [--only NAME …] [--compare]
 
 Draws paths at random (0.5 to 500 Mbit/s, 10 to 300 ms, queues of 0.2 to 8 BDP, in 6 of 10 random loss of 1e-5 to
 2e-2), runs flows over each in the emulator (as root), calibrates with the CUBIC flow alone, and compares. Runs are kept
 in FOLDER and not repeated. An invalid run is tried three times and then left out. `--held-out` draws paths that no constant
-was chosen with.
+was chosen with. `--mixed` draws others: of five paths one has a policer, one has jitter, two have one or two CUBIC flows that
+began 5 s earlier, and one has UDP of a third of the rate. Their rates are 0.5 to 100 Mbit/s, and they have no random loss.
+`--only cubic vegas` runs these alone, of which CUBIC must be one.
 
 Beside Pathcast's forecasts from the CUBIC flow stand those from it and the BBR flow together, for other alternatives than
 these; "as this flow": each alternative gets what the CUBIC flow got; and iBox (Ashok et al., HotNets 2020) from the packets
@@ -24,19 +26,24 @@ import pyarrow.parquet
 
 import pathcast
 from pathcast import ibox, scenario
+from pathcast._what_if import HEAD_START_S
 
 TRANSFER = "{ kind = 'transfer', size = '5 MB', count = 1 }"
 ALTERNATIVES = {
     "cubic": pathcast.Alternative("cubic"),
     "bbr": pathcast.Alternative("bbr"),
     "reno": pathcast.Alternative("reno"),
+    "vegas": pathcast.Alternative("vegas"),
     "2 x cubic": pathcast.Alternative("cubic", flows=2),
     "5 MB, window 10": pathcast.Alternative("cubic", TRANSFER, 10),
     "5 MB, window 40": pathcast.Alternative("cubic", TRANSFER, 40),
 }
 SECONDS = 30
-#: Seed of paths that no constant was chosen with.
-HELD_OUT = 7013
+#: Seeds of paths that no constant was chosen with.
+HELD_OUT, MIXED = 7013, 7014
+#: What paths of `--mixed` have, in turn.
+KINDS = ("policer", "jitter", "1 cubic", "2 cubic", "udp")
+PARAMETERS = ("rate_bps", "rtt_s", "queue_s", "loss", "jitter_s", "burst_bytes")
 #: What a row of the table of packets means, a full packet, and the time over which iBox measures the rate.
 DELIVERED, PACKET_BYTES, IBOX_WINDOW_S = 1, 1500, 0.25
 #: Faster paths run two at a time.
@@ -60,14 +67,64 @@ def cases(count, seed):
             "rtt_s": rtt,
             "queue_bytes": queue_bytes,
             "loss": loss,
+            "kind": None,
         }
 
 
+def mixed_cases(count):
+    """Parameters of the paths of `--mixed`, in the order of drawing."""
+    generator = np.random.default_rng(MIXED)
+
+    def draw(low, high):
+        return math.exp(generator.uniform(math.log(low), math.log(high)))
+
+    for number in range(count):
+        rate, rtt, queue = draw(0.5e6, 100e6), draw(0.01, 0.3), draw(0.5, 4)
+        case = {
+            "number": number,
+            "kind": KINDS[number % len(KINDS)],
+            "rate_bps": rate,
+            "rtt_s": rtt,
+            "queue_bytes": max(queue * rtt * rate / 8, 15e3),
+            "loss": 0.0,
+        }
+        # all are drawn for each path, so that its kind changes no other one
+        jitter, policed, bucket_s = draw(0.02, 0.1), generator.uniform(0.3, 0.8), draw(0.02, 0.2)
+        if case["kind"] == "jitter":
+            case["jitter_s"] = jitter * rtt
+        elif case["kind"] == "policer":
+            case["line_bps"], case["rate_bps"] = rate, policed * rate
+            case["burst_bytes"] = max(bucket_s * case["rate_bps"] / 8, 15e3)
+        yield case
+
+
 def path_of(case):
-    return pathcast.Path.parse(
-        f"rate = '{case['rate_bps']:.0f} bit/s'\ndelay = '{case['rtt_s'] / 2 * 1e9:.0f} ns'\n"
+    """The path, or a scenario of what else is on it."""
+    one_way = f"'{case['rtt_s'] / 2 * 1e9:.0f} ns'"
+    delay = one_way
+    if "jitter_s" in case:
+        jitter = f"jitter = '{case['jitter_s'] * 1e9:.0f} ns', distribution = 'exponential'"
+        delay = f"{{ kind = 'jitter', base = {one_way}, {jitter} }}"
+    toml = (
+        f"rate = '{case.get('line_bps', case['rate_bps']):.0f} bit/s'\ndelay = {delay}\n"
         f"queue = '{case['queue_bytes']:.0f} B'\nloss = {case['loss']:.9f}\n"
     )
+    if "burst_bytes" in case:
+        policer = f"rate = '{case['rate_bps']:.0f} bit/s', burst = '{case['burst_bytes']:.0f} B'"
+        toml += f"policer = {{ {policer} }}\n"
+    path = pathcast.Path.parse(f"{toml}[reverse]\ndelay = {one_way}\n")
+    if case["kind"] == "udp":
+        workload = {"kind": "constant-rate", "rate": f"{case['rate_bps'] / 3:.0f} bit/s"}
+        return pathcast.Scenario.over(path, ["cubic"]).replace_flow(
+            0, scheme="udp", workload=workload
+        )
+    others = others_of(case)
+    return pathcast.Scenario.over(path, ["cubic"] * others) if others else path
+
+
+def others_of(case):
+    """How many flows are there before."""
+    return {"1 cubic": 1, "2 cubic": 2, "udp": 1}.get(case["kind"], 0)
 
 
 def stem_of(case, name, folder):
@@ -87,11 +144,12 @@ def run(case, name, folder):
     if report.exists():
         return
     scenario = ALTERNATIVES[name].scenario(path_of(case))
+    head_start_s = HEAD_START_S if others_of(case) else 0
     for attempt in range(3):
         try:
             found, trace = pathcast.emulate(
                 scenario,
-                duration_s=SECONDS if "MB" not in name else 120,
+                duration_s=head_start_s + (SECONDS if "MB" not in name else 120),
                 seed=100 + attempt,
                 packets_file=stem.with_suffix(".packets") if name == "cubic" else None,
             )
@@ -106,16 +164,16 @@ def run(case, name, folder):
     print(f"{stem.name}: {found.invalid_because}", flush=True)
 
 
-def run_all(drawn, folder, at_once):
+def run_all(drawn, names, folder, at_once):
     fast = [case for case in drawn if case["rate_bps"] >= FAST_BPS]
     slow = [case for case in drawn if case["rate_bps"] < FAST_BPS]
-    for name in ALTERNATIVES:
+    for name in names:
         for some, threads in ((slow, at_once), (fast, 2)):
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(lambda case, name=name: run(case, name, folder), some))
 
 
-def ibox_of(packets):
+def ibox_of(packets, flow):
     """The scenario that iBox learns from packets of one flow, as TOML.
 
     The rate is the highest at which a quarter of a second was received; the delay the shortest, in both directions; the
@@ -124,6 +182,7 @@ def ibox_of(packets):
     table = pyarrow.parquet.read_table(packets)
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     there = (columns["event"] == DELIVERED) & (columns["direction"] == 0)
+    there &= columns["flow"] == flow
     time_s, delay_s = columns["time_s"][there], columns["one_way_delay_s"][there].astype(float)
     order = np.argsort(time_s)
     time_s, delay_s = time_s[order], delay_s[order]
@@ -156,10 +215,11 @@ def ibox_of(packets):
     return toml.replace("delay = '0 s'", f"delay = '{1e9 * propagation_s:.0f} ns'")
 
 
-def known(report, outcome):
+def known(report, outcome, others):
     """What the kernel got, and the forecast."""
+    own = report["flows"][others:]
     return {
-        "goodput": (sum(flow["goodput_bps"] for flow in report["flows"]), outcome.goodput_bps),
+        "goodput": (sum(flow["goodput_bps"] for flow in own), outcome.goodput_bps),
         "delay": (report["one_way_delay_ms"]["p95"], outcome.delay_p95_ms),
     }
 
@@ -174,17 +234,25 @@ def compare(drawn, folder):
         cubic, bbr = (
             stem_of(case, name, folder).with_suffix(".parquet") for name in ("cubic", "bbr")
         )
-        calibration = pathcast.calibrate(pathcast.read_trace(cubic))
+        own = others_of(case)
+        try:
+            calibration = pathcast.calibrate(pathcast.read_trace(cubic), own)
+        except pathcast.ModelError as error:
+            print(f"{case['number']:02}: {error}", flush=True)
+            continue
+        if case["kind"] and not named(case, calibration):
+            print(f"{case['number']:02}: {case['kind']} is not named", flush=True)
         truth = case | {"queue_s": case["queue_bytes"] * 8 / case["rate_bps"]}
-        for name in ("rate_bps", "rtt_s", "queue_s", "loss"):
-            if truth[name] > 0:
-                one = calibration.parameters[name]
+        for name in PARAMETERS:
+            one = calibration.parameters.get(name)
+            if truth.get(name, 0) > 0 and one is not None:
                 parameters.append(
                     (
                         name,
                         one.median / truth[name] - 1,
                         one.p5 <= truth[name] <= one.p95,
                         one.identified,
+                        case["kind"],
                     )
                 )
         there = [name for name, report in reports.items() if report]
@@ -193,24 +261,34 @@ def compare(drawn, folder):
         others = {}
         packets = stem_of(case, "cubic", folder).with_suffix(".packets")
         if packets.exists():
-            learned = scenario.parse(ibox_of(packets), "iBox")
+            learned = scenario.parse(ibox_of(packets, own), "iBox")
             others["iBox"] = pathcast.what_if(learned, asked, draws=10)
         if bbr.exists():
-            both = [(pathcast.read_trace(file), 0) for file in (cubic, bbr)]
+            both = [(pathcast.read_trace(file), own) for file in (cubic, bbr)]
             try:
                 others["both"] = pathcast.what_if(pathcast.calibrate_flows(both), asked, draws=40)
             except pathcast.ModelError as error:
                 print(f"{case['number']:02}, both flows: {error}", flush=True)
         print(f"{case['number']:02}: compared", file=sys.stderr, flush=True)
-        own_bps = reports["cubic"]["flows"][0]["goodput_bps"]
+        own_bps = reports["cubic"]["flows"][own]["goodput_bps"]
         for place, name in enumerate(there):
-            row = {"path": case["number"], "name": name, "own_bps": own_bps}
-            row |= known(reports[name], found.outcomes[place])
+            row = {"path": case["number"], "name": name, "own_bps": own_bps, "kind": case["kind"]}
+            row |= known(reports[name], found.outcomes[place], own)
             for other, answers in others.items():
                 if other != "both" or name not in ("cubic", "bbr"):
-                    row[other] = known(reports[name], answers.outcomes[place])
+                    row[other] = known(reports[name], answers.outcomes[place], own)
             forecasts.append(row)
     return parameters, forecasts
+
+
+def named(case, calibration):
+    """Whether the calibration names what is on the path beside the flow."""
+    if case["kind"] == "policer":
+        return calibration.line_rate_bps is not None
+    if case["kind"] == "jitter":
+        return "jitter_s" in calibration.parameters
+    expected = ("cubic",) * (case["kind"].endswith("cubic") * others_of(case))
+    return calibration.competing == expected
 
 
 def errors_of(rows, key="goodput"):
@@ -237,6 +315,35 @@ def difference(ours, theirs):
     return f"{gap.mean():+.1%} ({low:+.1%} to {high:+.1%})"
 
 
+def print_parameters(parameters, title):
+    print(
+        f"{title}: paths, median error, 90 % of errors below, held by the 90 % interval; identified"
+    )
+    for name in PARAMETERS:
+        for which in (True, False):
+            rows = [row for row in parameters if row[0] == name and row[3] == which]
+            if rows:
+                errors = np.abs([row[1] for row in rows])
+                held = np.mean([row[2] for row in rows])
+                print(
+                    f"{name}: {len(rows)}, {np.median(errors):.1%}, {np.quantile(errors, 0.9):.1%}, {held:.0%}; {which}"
+                )
+
+
+def print_forecasts(title, rows):
+    """Forecasts of some rows, beside what others say of them."""
+    trivial = np.array([abs(row["own_bps"] / row["goodput"][0] - 1) for row in rows])
+    print(f"{title}: {summed(rows)}; {np.median(trivial):.1%}")
+    for other in ("iBox", "both"):
+        some = [row for row in rows if other in row]
+        if some:
+            ours, theirs = errors_of(some), errors_of([row[other] for row in some])
+            print(
+                f"    {other}: {summed([row[other] for row in some])}; less: {difference(ours, theirs)}"
+            )
+    print(f"    as this flow; less: {difference(errors_of(rows), trivial)}")
+
+
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("folder", type=Path)
@@ -246,41 +353,28 @@ def main():
         "--compare", action="store_true", help="with the runs that are there alone"
     )
     options.add_argument("--held-out", action="store_true")
+    options.add_argument("--mixed", action="store_true")
+    options.add_argument("--only", nargs="+", choices=ALTERNATIVES, default=list(ALTERNATIVES))
     given = options.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    drawn = list(cases(given.paths, HELD_OUT if given.held_out else 2026))
+    if given.mixed:
+        drawn = list(mixed_cases(given.paths))
+    else:
+        drawn = list(cases(given.paths, HELD_OUT if given.held_out else 2026))
     if not given.compare:
-        run_all(drawn, given.folder, given.at_once)
+        run_all(drawn, given.only, given.folder, given.at_once)
     parameters, forecasts = compare(drawn, given.folder)
-    print(
-        "parameter: paths, median error, 90 % of errors below, held by the 90 % interval; identified"
-    )
-    for name in ("rate_bps", "rtt_s", "queue_s", "loss"):
-        for which in (True, False):
-            rows = [row for row in parameters if row[0] == name and row[3] == which]
-            if rows:
-                errors = np.abs([row[1] for row in rows])
-                held = np.mean([row[2] for row in rows])
-                print(
-                    f"{name}: {len(rows)}, {np.median(errors):.1%}, {np.quantile(errors, 0.9):.1%}, {held:.0%}; {which}"
-                )
+    print_parameters(parameters, "parameter")
     print(
         "forecast: paths; goodput: median error, mean, held; delay: median error, held; goodput as this flow's: median"
     )
     for name in ALTERNATIVES:
-        rows = [row for row in forecasts if row["name"] == name]
-        if not rows:
-            continue
-        trivial = np.array([abs(row["own_bps"] / row["goodput"][0] - 1) for row in rows])
-        print(f"{name}: {summed(rows)}; {np.median(trivial):.1%}")
-        for other in ("iBox", "both"):
-            some = [row for row in rows if other in row]
-            if some:
-                ours, theirs = errors_of(some), errors_of([row[other] for row in some])
-                print(
-                    f"    {other}: {summed([row[other] for row in some])}; less: {difference(ours, theirs)}"
-                )
-        print(f"    as this flow; less: {difference(errors_of(rows), trivial)}")
+        if rows := [row for row in forecasts if row["name"] == name]:
+            print_forecasts(name, rows)
+    for kind in KINDS if given.mixed else ():
+        if rows := [row for row in forecasts if row["kind"] == kind and row["name"] != "cubic"]:
+            print_parameters([row for row in parameters if row[4] == kind], kind)
+            print_forecasts(f"{kind}, all but CUBIC", rows)
     by = {(row["path"], row["name"]): row["goodput"] for row in forecasts}
     pairs = [
         (by[path, "cubic"], by[path, "bbr"])
