@@ -286,7 +286,7 @@ def named(case, calibration):
     if case["kind"] == "policer":
         return calibration.line_rate_bps is not None
     if case["kind"] == "jitter":
-        return "jitter_s" in calibration.parameters
+        return calibration.parameters["jitter_s"].identified
     expected = ("cubic",) * (case["kind"].endswith("cubic") * others_of(case))
     return calibration.competing == expected
 
