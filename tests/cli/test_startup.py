@@ -81,6 +81,14 @@ def test_the_list_of_commands_imports_none_of_them():
     assert not modules & (HEAVY | {"numpy", "pathcast.runs", "pathcast.models"})
 
 
+def test_no_command_imports_what_draws_before_it_draws():
+    modules, _ = imported_by(
+        "from pathcast.cli.commands import COMMANDS, load\nfor name in COMMANDS:\n    load(name)"
+    )
+    assert "pathcast.report.plots" in modules
+    assert "matplotlib" not in modules
+
+
 def test_a_commands_own_help_imports_it():
     modules, printed = imported_by_command("bound", "--help")
     assert "pathcast.cli.bound" in modules

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pathcast.attainable_rate import statistics
 from pathcast.attainable_rate.curve import AttainableRate
 from pathcast.attainable_rate.estimator import Probed
 from pathcast.report.plots import BLUE, GRAY, GREEN, ORANGE, VERMILION, svg
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: As Matplotlib has them.
 Color: TypeAlias = str | tuple[float, float, float]

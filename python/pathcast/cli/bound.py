@@ -6,11 +6,10 @@ import csv
 import math
 import re
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from matplotlib.figure import Figure
 from rich.table import Table
 
 from pathcast.cli.console import mbps, out, print_json
@@ -18,6 +17,9 @@ from pathcast.exceptions import ModelError
 from pathcast.files import check_output, write_beside
 from pathcast.min_plus import Arrivals, Curve
 from pathcast.report.plots import BLUE, GRAY, ORANGE, alone, svg, thinned
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _BITS = {
     "bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "B": 8.0, "kB": 8e3, "MB": 8e6, "GB": 8e9,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from pathcast import __version__
 from pathcast._diagnosis import Diagnosis, JudgedFlow
@@ -14,6 +14,9 @@ from pathcast._prefixes import NOT_LOST
 from pathcast.report import plots
 from pathcast.report.templates import templates
 from pathcast.trace import Column, Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _templates = templates("pathcast.report")
 #: Flows and prefixes on the page, those that lost most time.

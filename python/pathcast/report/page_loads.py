@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 
 from pathcast import __version__
 from pathcast._page_loads import Dependence, Loads, PageForecast
 from pathcast.page import Page
 from pathcast.report import plots
 from pathcast.report.templates import templates
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _templates = templates("pathcast.report")
 _COLORS = {"http/1.1": plots.ORANGE, "h2": plots.BLUE, "h3": plots.GREEN}
@@ -157,6 +158,8 @@ def sweep_map(found: Sequence[tuple[Page, Mapping[str, Any], PageForecast]]) -> 
     best = {(one["loss"], one["rtt_s"]): forecast for _, one, forecast in found}
 
     def draw(figure: Figure) -> None:
+        from matplotlib.colors import to_rgb
+
         axes = figure.subplots()
         most = max((one.gain for one in best.values() if math.isfinite(one.gain)), default=0.0)
         cells = np.ones((len(losses), len(rtts), 3))

@@ -1,21 +1,23 @@
-"""The report's pictures, each as SVG text: cwnd, loss curve, forecasts, errors."""
+"""The report's pictures, each as SVG text: cwnd, loss curve, forecasts, errors.
+
+The library that draws takes most of a second to import: the first picture imports it, not the modules that make pictures.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.text import Text
-from matplotlib.ticker import LogFormatter
 
 from pathcast.foreign import visible_lines
 from pathcast.models import NO_OPPONENTS, Evaluation, HorizonScore, LossCurve
 from pathcast.trace import FlowSeries
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's colors, which most color-blind readers can distinguish
 BLUE, ORANGE, GREEN, VERMILION, GRAY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#8a8f98"
@@ -50,6 +52,9 @@ _MAX_POINTS = 4000
 
 def svg(width_in: float, height_in: float, draw: Callable[[Figure], None]) -> str:
     """A picture as SVG text that goes into a page."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # it expects literal keys
         figure = Figure(figsize=(width_in, height_in), layout="constrained")
         draw(figure)
@@ -66,6 +71,9 @@ def _take_literally(figure: Figure) -> None:
 
     Ticks are left alone: powers of ten on a logarithmic axis are formulas.
     """
+    from matplotlib.text import Text
+    from matplotlib.ticker import LogFormatter
+
     ticks = {
         id(label)
         for axes in figure.axes

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pathcast import __version__
 from pathcast._what_if import METRICS, QUANTITIES, Interval, Outcome, WhatIf
@@ -21,6 +20,10 @@ from pathcast.path import Path
 from pathcast.report import plots
 from pathcast.report.templates import templates
 from pathcast.scenario import Scenario
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _templates = templates("pathcast.report")
 #: Names of alternatives are cut after so many characters in pictures; tables have all.

@@ -6,9 +6,8 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
 from rich.table import Table
 
 from pathcast import __version__
@@ -18,6 +17,9 @@ from pathcast.experiments.pages.benchmark import Compared
 from pathcast.experiments.pages.server import ENDPOINTS
 from pathcast.report import plots
 from pathcast.report.templates import templates
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _templates = templates("pathcast.experiments.pages")
 #: Version of results.json.

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Ellipse
 
 from pathcast.experiments.schemes.measures import METRICS
 from pathcast.experiments.schemes.summary import Block, Row
 from pathcast.report.plots import BLUE, GRAY, GREEN, ORANGE, VERMILION, svg
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Colors of schemes: Okabe and Ito's without light blue, which is blue's in the dark, and three more; further schemes differ by the form of their mark.
 _COLORS = (BLUE, ORANGE, GREEN, VERMILION, "#cc79a7", "#9467bd", "#b8a500", GRAY)
@@ -80,6 +82,8 @@ def throughput_against_delay(blocks: Sequence[Block], schemes: Sequence[str]) ->
 
 
 def _point(axes: Axes, row: Row, color: str, mark: str) -> None:
+    from matplotlib.patches import Ellipse
+
     delay = np.array(row.values["delay_p95_ms"])
     rate = np.array(row.values["throughput_bps"])
     count = min(len(delay), len(rate))

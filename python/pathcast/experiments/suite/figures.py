@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from pathcast.experiments.suite import paper, short_flows
 from pathcast.experiments.suite.judge import Judged
@@ -25,6 +23,10 @@ from pathcast.experiments.suite.scores import (
 )
 from pathcast.experiments.suite.tables import groups
 from pathcast.report.plots import BLUE, GRAY, GREEN, ORANGE, VERMILION, svg
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Color and dashes of a model; the same in every figure.
 _LINES: dict[str, tuple[str, str]] = {

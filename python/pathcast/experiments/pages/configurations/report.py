@@ -7,18 +7,19 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from pathcast import __version__
 from pathcast.experiments.engine import page
 from pathcast.files import write_beside
 from pathcast.report import plots
 from pathcast.report.templates import templates
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _templates = templates("pathcast.experiments.pages.configurations")
 #: What is said of knobs that the space does not have, or of questions that no load here answers.
@@ -226,6 +227,8 @@ def _top_four(coverage: Mapping[str, Any]) -> str:
     pairs = {(one["better"], one["than"]): one for one in coverage["pairs"]}
 
     def draw(figure: Figure) -> None:
+        from matplotlib.patches import Rectangle
+
         axes = figure.subplots()
         for row, better in enumerate(names):
             for column, than in enumerate(names):
