@@ -15,7 +15,7 @@ from pathcast.batch import Results, Simulation, simulate_many
 from pathcast.calibration import Calibration
 from pathcast.exceptions import ModelError, PathFileError, SchemeError
 from pathcast.path import Path
-from pathcast.scenario import Scenario
+from pathcast.scenario import Scenario, with_receive_window
 from pathcast.trace import Column
 
 #: Seconds of flows without an end, and how many times as long others may take.
@@ -64,15 +64,23 @@ class Alternative:
     initial_window: int | None = None
     flows: int = 1
 
-    def scenario(self, path: Path | Scenario) -> Scenario:
+    def scenario(self, path: Path | Scenario, receive_window: str | None = None) -> Scenario:
         """Return it over a path; beside the flows of a scenario, 5 s after their start, as its last flows.
+
+        Args:
+            path: or what else is on it.
+            receive_window: what its receiver takes if it is over TCP, as in a scenario file; None: it is never in the way.
 
         Raises:
             PathFileError: the workload or a value is not valid.
 
         """
-        if isinstance(path, Scenario):
-            return self._beside(path)
+        scenario = self._beside(path) if isinstance(path, Scenario) else self._alone(path)
+        return with_receive_window(
+            scenario, receive_window, begin=len(scenario.schemes) - self.flows
+        )
+
+    def _alone(self, path: Path) -> Scenario:
         scenario = Scenario.over(path, [self.scheme] * self.flows, self.workload)
         if self.initial_window is not None:
             for number in range(self.flows):
@@ -264,10 +272,14 @@ def what_if(
         raise ModelError("got no alternative; expected at least one scheme")
     if by is not None and by not in METRICS:
         raise ModelError(f"got {by!r}; expected one of {', '.join(METRICS)}")
-    paths = source.paths(draws, seed) if isinstance(source, Calibration) else [source] * draws
+    paths: Sequence[Path | Scenario]
+    if isinstance(source, Calibration):
+        paths, receive_window = source.paths(draws, seed), source.receive_window
+    else:
+        paths, receive_window = [source] * draws, None
     simulations = [
         Simulation(
-            one.scenario(path),
+            one.scenario(path, receive_window),
             duration_s=(duration_s if is_endless(one) else LONGEST * duration_s)
             + (HEAD_START_S if isinstance(path, Scenario) else 0.0),
             seed=seed + number,

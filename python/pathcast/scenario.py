@@ -181,6 +181,23 @@ class Scenario:
         return self.toml
 
 
+def with_receive_window(scenario: Scenario, window: str | None, begin: int = 0) -> Scenario:
+    """Give flows over TCP a window of their receiver.
+
+    Args:
+        scenario: with the flows.
+        window: as a scenario file has it; None: they stay as they are.
+        begin: the first of the flows.
+
+    """
+    if window is None:
+        return scenario
+    for number, scheme in enumerate(scenario.schemes):
+        if number >= begin and scheme != "udp" and not scheme.startswith("quic-"):
+            scenario = scenario.replace_flow(number, receive_window=window)
+    return scenario
+
+
 def load(file: str | os.PathLike[str]) -> Path | Scenario:
     """Read a path file or a scenario file, whichever it is.
 

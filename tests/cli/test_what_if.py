@@ -1,5 +1,6 @@
 """From one flow to what others would get: `pathcast calibrate` and `pathcast what-if`."""
 
+import dataclasses
 import json
 import math
 
@@ -8,9 +9,10 @@ import pytest
 
 import pathcast
 from conftest import run, without_scheme
-from pathcast.calibration.closed_forms import first_estimate
+from pathcast.calibration.closed_forms import first_estimate, first_estimate_policed
 from pathcast.calibration.features import lagging, observe, sampled
 from pathcast.calibration.words import competing_text
+from pathcast.scenario import with_receive_window
 
 #: Rate in Mbit/s, round trip in ms, queue in round trips, random loss.
 PATHS = {"filled": (12, 40, 1.0, 0), "never-filled": (60, 50, 4.0, 2e-3)}
@@ -101,6 +103,66 @@ def test_a_policer_is_told_from_a_queue_and_has_its_rate_and_bucket(calibrations
         (tmp_path / "bad.posterior.json").write_text(text.replace(value, f'"line_rate_bps": {bad}'))
         with pytest.raises(pathcast.PathFileError, match="expected a positive number"):
             pathcast.Calibration.load(tmp_path / "bad.posterior.json")
+
+
+#: A policer before a link that is hardly faster.
+SLOW_LINK_BPS = 8.68e6
+BEFORE_A_SLOW_LINK = pathcast.Path.parse(
+    f"rate = '{SLOW_LINK_BPS:.0f} bit/s'\ndelay = '17.9 ms'\nqueue = '55 kB'\n"
+    "policer = { rate = '5.17 Mbit/s', burst = '70 kB' }\n"
+)
+
+
+def test_a_receiver_whose_window_opens_is_imitated(tmp_path):
+    """Linux acknowledges each packet while it opens its window, so slow start ends earlier, with fewer losses."""
+    cubic = pathcast.Alternative("cubic")
+    _, trace = pathcast.simulate(cubic.scenario(BEFORE_A_SLOW_LINK, "auto"), duration_s=20, seed=3)
+    found = pathcast.calibrate(trace)
+    assert found.receive_window == "auto" and found.misfit < 1.0
+    assert found.line_rate_bps == pytest.approx(SLOW_LINK_BPS, rel=0.02)
+    assert found.parameters["rate_bps"].median == pytest.approx(5.17e6, rel=0.05)
+    assert found.parameters["burst_bytes"].median == pytest.approx(70e3, rel=0.15)
+    file = tmp_path / "policed.toml"
+    found.write(file)
+    assert pathcast.Calibration.load(file).receive_window == "auto"
+    # others meet such receivers too: the losses of slow start are those of the flow
+    ((got,), (other,)) = (
+        pathcast.what_if(one, [cubic], draws=20, duration_s=3).outcomes
+        for one in (found, dataclasses.replace(found, receive_window=None))
+    )
+    report, _ = pathcast.simulate(cubic.scenario(BEFORE_A_SLOW_LINK, "auto"), duration_s=3, seed=4)
+    assert got.loss.p5 < report.loss_rate < got.loss.p95 < other.loss.median
+    posterior = tmp_path / "policed.posterior.json"
+    posterior.write_text(posterior.read_text().replace('"auto"', '"automatic"'))
+    with pytest.raises(pathcast.PathFileError, match="expected auto or null"):
+        pathcast.Calibration.load(posterior)
+
+
+def test_a_lossy_link_that_was_never_full_is_no_policer():
+    """Where a policer explains a flow hardly better than a queue, it is a queue."""
+    path = pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '25 ms'\nqueue = '500 kB'\nloss = 0.01")
+    _, trace = pathcast.simulate(path, ["cubic"], duration_s=10)
+    found = pathcast.calibrate(trace)
+    assert found.line_rate_bps is None
+    assert found.parameters["rate_bps"].p5 < 20e6 < found.parameters["rate_bps"].p95
+
+
+def test_schemes_over_quic_and_udp_have_no_receive_window():
+    call = {"kind": "constant-rate", "rate": "1 Mbit/s"}
+    scenario = pathcast.Scenario.over(path_of("filled"), ["quic-cubic"])
+    scenario = scenario.with_flow(scheme="udp", workload=call).with_flow(scheme="reno")
+    windows = [
+        with_receive_window(scenario, "auto").flow(number).get("receive_window")
+        for number in range(3)
+    ]
+    assert windows[:2] == [None, None] and windows[2]
+    assert with_receive_window(scenario, None) is scenario
+
+
+def test_a_link_that_is_hardly_faster_than_its_policer_has_its_rate():
+    _, trace = pathcast.simulate(BEFORE_A_SLOW_LINK, ["cubic"], duration_s=20, seed=3)
+    first = first_estimate_policed(observe(trace, 0))
+    assert first.line_rate_bps == pytest.approx(SLOW_LINK_BPS, rel=0.02)
 
 
 @pytest.mark.parametrize("rivals", [("cubic",), ("bbr",)])

@@ -191,6 +191,7 @@ def calibrate_flows(
         posterior.model.link,
         queue=posterior.model.queue,
         competing_of_draws=posterior.competing,
+        receive_window=next(filter(None, (one.seen.receive_window for one in senders)), None),
         flows=tuple(
             FlowUsed(trace.file, flow, one.scheme, one.seen.duration_s)
             for (trace, flow), one in zip(flows, senders, strict=True)

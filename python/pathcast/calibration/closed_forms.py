@@ -15,6 +15,7 @@ from pathcast.calibration.features import (
     losses,
     round_trips_s,
     train_rates_bps,
+    whole_train_rates_bps,
 )
 from pathcast.trace import Column
 
@@ -40,11 +41,13 @@ _OVERFLOW_RATIO = 8.0
 #: A queueing delay of so many packets, or of this part of the round trip, is one.
 _QUEUE_PACKETS = 2.0
 #: A policed flow gets this part less than the policer's rate at first guess; a bucket holds so many round trips of it;
-#: random losses beside those of the policer are fewer than one; and the link is so many times as fast at least.
+#: random losses beside those of the policer are fewer than one.
 _ABOVE_GOODPUT = 1.1
 _BUCKET_ROUND_TRIPS = 0.7
 _FEW = 0.3
-_LEAST_LINE = 2.0
+#: Trains show the link's rate if the fastest ones are as fast as each other, to within this ratio, or so many times as fast
+#: as the policer. A flow that is paced does not: its link is so many times as fast at least.
+_AS_FAST, _UNSEEN_LINE = 1.02, 2.0
 _QUEUE_PART = 0.02
 #: Managed queues have targets around this (RFC 8289: 5 ms, RFC 8033: 15 ms), with this spread.
 _TARGET_S, _TARGET_SPREAD = 8e-3, 0.8
@@ -136,17 +139,27 @@ def first_estimate_policed(seen: Observation) -> FirstEstimate:
     The policer's rate is somewhat above what a flow gets that it cuts again and again. The link's rate is that of the
     fastest trains: what a full bucket lets pass arrives at the rate of the link. Losses are those of the policer.
     """
-    rates = train_rates_bps(seen)
     bits = 8 * (seen.mss_bytes + HEADER_BYTES)
     rate_bps = _ABOVE_GOODPUT * float(seen.acked[-1]) * bits / seen.duration_s
-    line_bps = float(np.percentile(rates, 95)) if len(rates) else rate_bps
     rtt_s = seen.min_rtt_s
     sent = max(float(seen.acked[-1]), 1.0)
     start = np.log([rate_bps, rtt_s, _BUCKET_ROUND_TRIPS * rtt_s, _FEW / sent, _JITTER_S])
     clipped = np.clip(start, np.log(LEAST), np.log(MOST))
-    return FirstEstimate(
-        clipped, clipped.copy(), _SPREAD, True, rtt_s, 0, max(line_bps, _LEAST_LINE * rate_bps)
-    )
+    line_bps = _line_bps(seen, rate_bps)
+    return FirstEstimate(clipped, clipped.copy(), _SPREAD, True, rtt_s, 0, line_bps)
+
+
+def _line_bps(seen: Observation, rate_bps: float) -> float:
+    """Estimate the rate of the link behind a policer of this rate."""
+    whole = whole_train_rates_bps(seen)
+    if len(whole):
+        fast, fastest = np.percentile(whole, (96, 98))
+        as_fast = rate_bps < fastest <= _AS_FAST * fast
+        if as_fast or fastest >= _UNSEEN_LINE * rate_bps:
+            return float(fastest)
+    rates = train_rates_bps(seen)
+    line_bps = float(np.percentile(rates, 95)) if len(rates) else 0.0
+    return max(line_bps, _UNSEEN_LINE * rate_bps)
 
 
 def first_estimate_beside(seen: Observation, others: int) -> FirstEstimate:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pathcast.exceptions import ModelError
 from pathcast.trace import Column, Trace
@@ -37,6 +38,10 @@ _LEAST_RECORDS = 50
 _LEAST_S = 2.0
 #: A first window or a first acknowledgment beyond this many packets: the records begin within the flow.
 _STARTED_PACKETS = 100
+#: A receiver's window that grows by this factor or more is one that opens with what arrives.
+_OPENED = 2.0
+#: Acknowledgments of more packets than this at once fill a hole.
+_AT_ONCE = 2.5
 #: Packets that a full queue drops in one go are sent again within so many round trips.
 _BURST_ROUND_TRIPS = 2
 #: Percentiles of round-trip times, and of the rates of trains, that are features.
@@ -74,6 +79,7 @@ class Observation:
         from_start: the records begin with the flow.
         mss_bytes: payload of a full packet.
         window_bytes: the receiver's window, if it may limit the flow.
+        window_opens: the receiver's window grows with what arrives, as Linux's does unless its application sets one.
 
     """
 
@@ -90,6 +96,12 @@ class Observation:
     from_start: bool
     mss_bytes: int
     window_bytes: int | None
+    window_opens: bool
+
+    @property
+    def receive_window(self) -> str | None:
+        """The receiver's window as a scenario file has it, while it does not limit the flow; None: not known."""
+        return "auto" if self.window_opens else None
 
 
 def observe(
@@ -198,7 +210,14 @@ def observed(
         from_start=bool(una[0] < _STARTED_PACKETS and cwnd[0] < _STARTED_PACKETS),
         mss_bytes=mss_bytes,
         window_bytes=window,
+        window_opens=_opens(rwnd),
     )
+
+
+def _opens(window_bytes: Column) -> bool:
+    """Whether a receiver's window, of shape n, grows; NaN: not recorded."""
+    said = window_bytes[~np.isnan(window_bytes)]
+    return bool(len(said) and 0 < _OPENED * said[0] <= said.max())
 
 
 def _where(columns: Mapping[str, Column], there: np.ndarray) -> Mapping[str, Column]:
@@ -340,12 +359,42 @@ def losses(seen: Observation) -> Losses:
 
 def train_rates_bps(seen: Observation) -> Column:
     """Return the rates at which trains of packets were acknowledged, in bit/s of whole packets; shape m."""
-    end = np.searchsorted(seen.acked, seen.acked + _TRAIN_PACKETS)
-    begin = np.flatnonzero(end < len(seen.acked))
-    end = end[begin]
-    took_s = seen.time_s[end] - seen.time_s[begin]
+    begin, end = _trains(seen.acked)
+    return _rates_bps(seen, seen.time_s, seen.acked, begin, end)
+
+
+def whole_train_rates_bps(seen: Observation) -> Column:
+    """Return the same of trains without holes, exactly: shape m.
+
+    What lies beyond a hole is acknowledged at once when that is filled. A record that lags has the time of the next
+    acknowledgment.
+    """
+    time_s, acked = seen.time_s, seen.acked
+    if seen.lags:
+        time_s, acked = time_s[:-1], acked[1:]
+    begin, end = _trains(acked)
+    holes = np.concatenate([[0], np.cumsum(np.diff(acked) > _AT_ONCE)])
+    whole = holes[begin] == holes[end]
+    return _rates_bps(seen, time_s, acked, begin[whole], end[whole])
+
+
+def _trains(acked: Column) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Records at which trains begin and end; shape m of each."""
+    end = np.searchsorted(acked, acked + _TRAIN_PACKETS)
+    begin = np.flatnonzero(end < len(acked))
+    return begin, end[begin]
+
+
+def _rates_bps(
+    seen: Observation,
+    time_s: Column,
+    acked: Column,
+    begin: npt.NDArray[np.intp],
+    end: npt.NDArray[np.intp],
+) -> Column:
+    took_s = time_s[end] - time_s[begin]
     there = took_s > 0
-    packets = (seen.acked[end] - seen.acked[begin])[there]
+    packets = (acked[end] - acked[begin])[there]
     return packets * 8 * (seen.mss_bytes + HEADER_BYTES) / took_s[there]
 
 

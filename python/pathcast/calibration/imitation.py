@@ -22,11 +22,11 @@ from pathcast.calibration.features import (
     without_lag,
     without_start,
 )
-from pathcast.calibration.paths import Model, path_of
+from pathcast.calibration.paths import Model, path_of, shared
 from pathcast.cluster import Cluster
 from pathcast.exceptions import EmulatorError, PathcastError, SchemeError, translated
 from pathcast.runs import emulate, specified
-from pathcast.scenario import Scenario
+from pathcast.scenario import Scenario, with_receive_window
 from pathcast.trace import Column
 
 #: The smallest payload of a full packet that a scenario takes, in bytes.
@@ -94,11 +94,12 @@ class _Like:
             queue=model.queue,
             later_s=warm_up_s,
         )
-        if model.competing:
-            scenario = Scenario.over(path, model.competing)
-            scenario = scenario.with_flow(scheme=self.scheme, start=f"{start_s:g} s")
+        others = shared(path, model.competing)
+        if isinstance(others, Scenario):
+            scenario = others.with_flow(scheme=self.scheme, start=f"{start_s:g} s")
         else:
-            scenario = Scenario.over(path, [self.scheme])
+            scenario = Scenario.over(others, [self.scheme])
+        scenario = with_receive_window(scenario, self.seen.receive_window)
         keys: dict[str, object] = {}
         if self.seen.window_bytes:
             keys["receive_window"] = f"{self.seen.window_bytes} B"

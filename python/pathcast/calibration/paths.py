@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pathcast.path import Path
-from pathcast.scenario import Scenario
+from pathcast.scenario import Scenario, with_receive_window
 from pathcast.trace import Column
 
 #: A queue holds this much at least, in bytes: two packets.
@@ -129,12 +129,17 @@ def path_of(
     return Path.parse(text, "calibrated path")
 
 
-def shared(path: Path, competing: Sequence[str]) -> Path | Scenario:
+def shared(
+    path: Path, competing: Sequence[str], receive_window: str | None = None
+) -> Path | Scenario:
     """Return a path with the flows that compete for it; the path alone if there are none.
 
     Args:
         path: what they share.
         competing: a scheme for each; they have no end.
+        receive_window: of those over TCP, as in a scenario file; None: it is never in the way.
 
     """
-    return Scenario.over(path, list(competing)) if competing else path
+    if not competing:
+        return path
+    return with_receive_window(Scenario.over(path, list(competing)), receive_window)

@@ -131,6 +131,8 @@ class Calibration:
         flows: those that were used; none if only what schemes got was measured.
         queue: its discipline: `droptail`, `codel` or `pie`. Of a managed one, `target_s` stands in place of `queue_s`.
         competing_of_draws: the flows that share the path in each draw, n of them; empty: `competing` in all.
+        receive_window: what receivers of flows over TCP take: `auto` if their windows were seen to open with what arrives;
+            None: not known, and never in the way.
 
     """
 
@@ -149,6 +151,7 @@ class Calibration:
     flows: tuple[FlowUsed, ...] = ()
     queue: str = "droptail"
     competing_of_draws: tuple[tuple[str, ...], ...] = ()
+    receive_window: str | None = None
 
     @property
     def competing_sets(self) -> dict[tuple[str, ...], float]:
@@ -177,7 +180,7 @@ class Calibration:
         """
         chosen = np.random.default_rng(seed).integers(0, len(self.samples), count)
         beside = self.competing_of_draws or [self.competing] * len(self.samples)
-        return [shared(self._path(self.samples[i]), beside[i]) for i in chosen]
+        return [shared(self._path(self.samples[i]), beside[i], self.receive_window) for i in chosen]
 
     def _path(self, parameters: Column) -> Path:
         beside = f"; {flows_text(self.competing)} beside it" if self.competing else ""
@@ -199,6 +202,7 @@ class Calibration:
             ],
             "link": vars(self.link),
             "queue": self.queue,
+            "receive_window": self.receive_window,
             "flows": [vars(one) for one in self.flows],
             "schemes": [vars(one) for one in self.schemes],
             "left_out": list(self.left_out),
@@ -262,6 +266,7 @@ class Calibration:
                 tuple(_flow_used(one) for one in values.get("flows", [])),
                 _queue(values.get("queue", "droptail")),
                 _competing_of_draws(values, len(samples)),
+                _receive_window(values.get("receive_window")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PathFileError(
@@ -322,6 +327,13 @@ def _queue(value: object) -> str:
     if value not in QUEUES:
         raise ValueError(f"got the queue {str(value)[:40]!r}; expected one of {', '.join(QUEUES)}")
     return str(value)
+
+
+def _receive_window(value: object) -> str | None:
+    """What receivers take, not known in old posterior files."""
+    if value not in (None, "auto"):
+        raise ValueError(f"got the receive_window {str(value)[:40]!r}; expected auto or null")
+    return None if value is None else "auto"
 
 
 def _competing_of_draws(values: dict[str, Any], draws: int) -> tuple[tuple[str, ...], ...]:

@@ -30,6 +30,8 @@ _MANAGED = (Model(queue="codel"), Model(queue="pie"))
 #: From these misfits on they are considered; they are believed if the misfit falls to this part at most, a managed queue,
 #: which has as many parameters as another, to that.
 _MAYBE_MANAGED, _MAYBE_SHARED, _OTHER_PART, _MANAGED_PART = 0.5, 0.9, 0.75, 0.8
+#: To which part the misfit must fall for a policer to be believed that was not probable before.
+_POLICED_PART = 0.8
 #: Rounds of simulations, and packets of the flow, that tell which of them are likely.
 _SCREENING, _SCREENING_PACKETS = 3, 40_000
 
@@ -69,7 +71,8 @@ def likeliest(
     is_open = _MAYBE_POLICED <= policer_share < _PROBABLY_POLICED
     best = search.fitted(order[0], until=0.3)
     if best[0].misfit > MISFIT or is_open:
-        best = min(best, search.fitted(order[1], until=0.4), key=_misfit)
+        cost = _cost if order[0] is SIMPLEST else _misfit
+        best = min(best, search.fitted(order[1], until=0.4), key=cost)
     if _misfit(best) > _MAYBE_MANAGED:
         best = search.beyond(best)
     if progress:
@@ -191,6 +194,12 @@ def _beginning(flow: Sender, packets: float) -> Sender:
 
 def _misfit(fitted: Fitted) -> float:
     return fitted[0].misfit
+
+
+def _cost(fitted: Fitted) -> float:
+    """The misfit, by which a queue and a policer are compared: a policer has one parameter more, the link's rate."""
+    posterior = fitted[0]
+    return posterior.misfit / _POLICED_PART if posterior.model.policed else posterior.misfit
 
 
 __all__ = ["MISFIT", "likeliest"]
