@@ -372,8 +372,12 @@ def predict_page(
         raise ModelError(f"got engine {engine!r}; expected {' or '.join(ENGINES)}")
     if curves is not None and engine != "model":
         raise ModelError("a loss curve is for the model, expected engine model")
-    paths = source.paths(loads, seed) if isinstance(source, Calibration) else [source] * loads
-    tcp = (scheme, initial_window, slow_start_after_idle)
+    paths: Sequence[Path | Scenario]
+    if isinstance(source, Calibration):
+        paths, receive_window = source.paths(loads, seed), source.receive_window
+    else:
+        paths, receive_window = [source] * loads, None
+    tcp = (scheme, initial_window, slow_start_after_idle, receive_window)
     how = _How(*tcp, tls, dns_s, certificate_bytes, streams, early_data, browser)
     if engine == "model":
         found = {one: _modelled(page, one, how, paths, curves, seed) for one in protocols}
@@ -407,6 +411,7 @@ class _How:
     scheme: str
     initial_window: int | Mapping[str, int] | None
     slow_start_after_idle: bool
+    receive_window: str | None
     tls: str
     dns_s: float
     certificate_bytes: int
@@ -439,7 +444,8 @@ class _How:
         written = ", ".join(f"{name} = {value}" for name, value in keys.items())
         servers = QUIC_SCHEMES[self.scheme] if protocol == "h3" else self.scheme
         workload = f"{{ kind = 'page', {written} }}"
-        made = Alternative(servers, workload, self.window(protocol)).scenario(path)
+        alternative = Alternative(servers, workload, self.window(protocol))
+        made = alternative.scenario(path, self.receive_window)
         if self.slow_start_after_idle or protocol == "h3":
             return made
         # beside the flows of a scenario, it is the last

@@ -76,9 +76,8 @@ class Alternative:
 
         """
         scenario = self._beside(path) if isinstance(path, Scenario) else self._alone(path)
-        return with_receive_window(
-            scenario, receive_window, begin=len(scenario.schemes) - self.flows
-        )
+        begin = len(path.schemes) if isinstance(path, Scenario) else 0
+        return with_receive_window(scenario, receive_window, begin)
 
     def _alone(self, path: Path) -> Scenario:
         scenario = Scenario.over(path, [self.scheme] * self.flows, self.workload)

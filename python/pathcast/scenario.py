@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -192,9 +193,12 @@ def with_receive_window(scenario: Scenario, window: str | None, begin: int = 0) 
     """
     if window is None:
         return scenario
-    for number, scheme in enumerate(scenario.schemes):
-        if number >= begin and scheme != "udp" and not scheme.startswith("quic-"):
-            scenario = scenario.replace_flow(number, receive_window=window)
+    # the connections of a page have a scheme each and are one flow
+    with suppress(IndexError):
+        for number in range(begin, len(scenario.schemes)):
+            scheme = str(scenario.flow(number)["scheme"])
+            if scheme != "udp" and not scheme.startswith("quic-"):
+                scenario = scenario.replace_flow(number, receive_window=window)
     return scenario
 
 

@@ -93,6 +93,7 @@ def watch(
     scheme: str = "cubic",
     buffer_s: float = 30.0,
     start_s: float = 0.0,
+    receive_window: str | None = None,
     seed: int = 1,
 ) -> VideoSession:
     """Play a video over a path, packet by packet in the simulator: one connection, one segment after another.
@@ -104,6 +105,7 @@ def watch(
         scheme: congestion control of the server.
         buffer_s: the player asks for no more while it has so much.
         start_s: it begins to play with so much, at first and after a stall.
+        receive_window: what the player's host takes over TCP, as in a scenario file; None: it is never in the way.
         seed: of the path.
 
     Raises:
@@ -119,7 +121,7 @@ def watch(
 
     """
     workload = ladder.workload(rule, buffer_s, start_s)
-    scenario = Alternative(scheme, workload).scenario(source)
+    scenario = Alternative(scheme, workload).scenario(source, receive_window)
     longest_s = 60.0 + _LONGEST * ladder.segment_s * ladder.count
     report, _ = simulate(scenario, duration_s=longest_s, seed=seed, record=False)
     found = next(flow.video for flow in report.flows if flow.workload == "video")
@@ -174,7 +176,11 @@ def arrivals(
         progress: called with the part of the work that is done, 0 to 1.
 
     """
-    paths = source.paths(sessions, seed) if isinstance(source, Calibration) else [source] * sessions
+    paths: Sequence[Path | Scenario]
+    if isinstance(source, Calibration):
+        paths, receive_window = source.paths(sessions, seed), source.receive_window
+    else:
+        paths, receive_window = [source] * sessions, None
     count = min(ladder.count, 1 + segments)
     short = Ladder(
         ladder.segment_s,
@@ -192,6 +198,7 @@ def arrivals(
             f"fixed:{version}",
             scheme=scheme,
             buffer_s=buffer_s,
+            receive_window=receive_window,
             seed=seed + number,
         )
         took = [one["took_s"] for one in session.segments]

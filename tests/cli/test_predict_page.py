@@ -1,6 +1,7 @@
 """`pathcast predict page`, `pathcast.Page` and `pathcast.predict_page`."""
 
 import csv
+import dataclasses
 import gzip
 import json
 
@@ -263,6 +264,14 @@ def test_a_posterior_and_other_flows_are_paths_too(archive, tmp_path):
     found = pathcast.predict_page(page, calibration, loads=20, protocols=["h2"])
     alone = pathcast.predict_page(page, path, loads=20, protocols=["h2"])
     assert found.loads["h2"].plt_ms == pytest.approx(alone.loads["h2"].plt_ms, rel=0.5)
+    # browsers whose windows open are met by TCP, not by QUIC, and by another path only a little
+    opens = dataclasses.replace(calibration, receive_window="auto")
+    plt_ms = [
+        [load.plt_ms for load in pathcast.predict_page(page, one, loads=20).loads.values()]
+        for one in (calibration, opens)
+    ]
+    assert plt_ms[1] != plt_ms[0] and plt_ms[1][-1] == plt_ms[0][-1]
+    assert plt_ms[1] == pytest.approx(plt_ms[0], rel=0.3)
     clean = pathcast.Path.parse(LOSSY.replace("0.01", "0.0"))
     beside = pathcast.Scenario.over(clean, ["cubic"])
     slower = pathcast.predict_page(page, beside, loads=3, protocols=["h2"])

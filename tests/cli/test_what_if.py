@@ -156,6 +156,12 @@ def test_schemes_over_quic_and_udp_have_no_receive_window():
         for number in range(3)
     ]
     assert windows[:2] == [None, None] and windows[2]
+    # the connections of a page have a scheme each, and are one flow
+    urls = ", ".join(f"{{ url = 'http://a.org/{name}', size = '9 kB' }}" for name in "abc")
+    got = f"{{ resources = [{urls}] }}"
+    page = f"{{ kind = 'page', protocol = 'http/1.1', page = {got} }}"
+    loading = pathcast.Alternative("cubic", page).scenario(path_of("filled"), "auto")
+    assert len(loading.schemes) > 1 and loading.flow(0)["receive_window"]
     assert with_receive_window(scenario, None) is scenario
 
 

@@ -129,6 +129,20 @@ def test_arrivals_fall_with_the_bitrate():
     assert found[2].took_s[2] == pytest.approx(8 * 1e6 / 3e6, rel=0.1)
 
 
+def test_players_have_the_receive_window_that_a_calibration_saw():
+    short = video.Ladder(4.0, (4e6,), 5)
+    samples = np.array([[20e6, 0.15, 0.5, 0.02, 1e-6]])
+    never, opens = (
+        pathcast.Calibration(0, "cubic", 10.0, {}, samples, 0.0, (), receive_window=window)
+        for window in (None, "auto")
+    )
+    took_s = [video.arrivals(short, one, sessions=1)[0].took_s for one in (never, opens)]
+    assert took_s[1] != took_s[0]
+    (over,) = opens.paths(1)
+    session = video.watch(short, over, "fixed:0", receive_window="auto")
+    assert max(one["took_s"] for one in session.segments[1:]) == took_s[1][-1]
+
+
 SERIES = [{"duration_ms": 1000, "bandwidth_kbps": 1000 + 10 * n} for n in range(60)]
 
 
