@@ -14,6 +14,7 @@ import numpy as np
 from pathcast import _internal
 from pathcast._what_if import Alternative
 from pathcast.calibration import Calibration
+from pathcast.calibration.result import paths_of
 from pathcast.exceptions import ModelError, translated
 from pathcast.page import BrowserTime, Page
 from pathcast.path import Path
@@ -372,11 +373,7 @@ def predict_page(
         raise ModelError(f"got engine {engine!r}; expected {' or '.join(ENGINES)}")
     if curves is not None and engine != "model":
         raise ModelError("a loss curve is for the model, expected engine model")
-    paths: Sequence[Path | Scenario]
-    if isinstance(source, Calibration):
-        paths, receive_window = source.paths(loads, seed), source.receive_window
-    else:
-        paths, receive_window = [source] * loads, None
+    paths, receive_window = paths_of(source, loads, seed)
     tcp = (scheme, initial_window, slow_start_after_idle, receive_window)
     how = _How(*tcp, tls, dns_s, certificate_bytes, streams, early_data, browser)
     if engine == "model":

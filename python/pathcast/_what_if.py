@@ -13,6 +13,7 @@ import numpy as np
 
 from pathcast.batch import Results, Simulation, simulate_many
 from pathcast.calibration import Calibration
+from pathcast.calibration.result import paths_of
 from pathcast.exceptions import ModelError, PathFileError, SchemeError
 from pathcast.path import Path
 from pathcast.scenario import Scenario, with_receive_window
@@ -271,11 +272,7 @@ def what_if(
         raise ModelError("got no alternative; expected at least one scheme")
     if by is not None and by not in METRICS:
         raise ModelError(f"got {by!r}; expected one of {', '.join(METRICS)}")
-    paths: Sequence[Path | Scenario]
-    if isinstance(source, Calibration):
-        paths, receive_window = source.paths(draws, seed), source.receive_window
-    else:
-        paths, receive_window = [source] * draws, None
+    paths, receive_window = paths_of(source, draws, seed)
     simulations = [
         Simulation(
             one.scenario(path, receive_window),

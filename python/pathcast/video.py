@@ -11,6 +11,7 @@ import numpy as np
 
 from pathcast._what_if import Alternative
 from pathcast.calibration import Calibration
+from pathcast.calibration.result import paths_of
 from pathcast.exceptions import ModelError
 from pathcast.path import Path
 from pathcast.rates import LEVELS
@@ -176,11 +177,7 @@ def arrivals(
         progress: called with the part of the work that is done, 0 to 1.
 
     """
-    paths: Sequence[Path | Scenario]
-    if isinstance(source, Calibration):
-        paths, receive_window = source.paths(sessions, seed), source.receive_window
-    else:
-        paths, receive_window = [source] * sessions, None
+    paths, receive_window = paths_of(source, sessions, seed)
     count = min(ladder.count, 1 + segments)
     short = Ladder(
         ladder.segment_s,

@@ -40,7 +40,7 @@ _LEAST_S = 2.0
 _STARTED_PACKETS = 100
 #: A receiver's window that grows by this factor or more is one that opens with what arrives.
 _OPENED = 2.0
-#: Acknowledgments of more packets than this at once fill a hole.
+#: An acknowledgment of more packets than this says that a lost packet has arrived, and what came after it before.
 _AT_ONCE = 2.5
 #: Packets that a full queue drops in one go are sent again within so many round trips.
 _BURST_ROUND_TRIPS = 2
@@ -359,42 +359,34 @@ def losses(seen: Observation) -> Losses:
 
 def train_rates_bps(seen: Observation) -> Column:
     """Return the rates at which trains of packets were acknowledged, in bit/s of whole packets; shape m."""
-    begin, end = _trains(seen.acked)
-    return _rates_bps(seen, seen.time_s, seen.acked, begin, end)
+    return _rates_bps(seen, *_trains(seen))
 
 
 def whole_train_rates_bps(seen: Observation) -> Column:
-    """Return the same of trains without holes, exactly: shape m.
+    """Return the rates of trains of which no packet was lost, in bit/s of whole packets; shape m.
 
-    What lies beyond a hole is acknowledged at once when that is filled. A record that lags has the time of the next
-    acknowledgment.
+    Once a lost packet arrives, the receiver acknowledges all that came after it in one step, whatever the link's rate.
+    A record that lags shows what was acknowledged before; the next record has the count that belongs to its time.
     """
-    time_s, acked = seen.time_s, seen.acked
     if seen.lags:
-        time_s, acked = time_s[:-1], acked[1:]
-    begin, end = _trains(acked)
-    holes = np.concatenate([[0], np.cumsum(np.diff(acked) > _AT_ONCE)])
+        seen = replace(seen, time_s=seen.time_s[:-1], acked=seen.acked[1:])
+    begin, end = _trains(seen)
+    holes = np.concatenate([[0], np.cumsum(np.diff(seen.acked) > _AT_ONCE)])
     whole = holes[begin] == holes[end]
-    return _rates_bps(seen, time_s, acked, begin[whole], end[whole])
+    return _rates_bps(seen, begin[whole], end[whole])
 
 
-def _trains(acked: Column) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _trains(seen: Observation) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Records at which trains begin and end; shape m of each."""
-    end = np.searchsorted(acked, acked + _TRAIN_PACKETS)
-    begin = np.flatnonzero(end < len(acked))
+    end = np.searchsorted(seen.acked, seen.acked + _TRAIN_PACKETS)
+    begin = np.flatnonzero(end < len(seen.acked))
     return begin, end[begin]
 
 
-def _rates_bps(
-    seen: Observation,
-    time_s: Column,
-    acked: Column,
-    begin: npt.NDArray[np.intp],
-    end: npt.NDArray[np.intp],
-) -> Column:
-    took_s = time_s[end] - time_s[begin]
+def _rates_bps(seen: Observation, begin: npt.NDArray[np.intp], end: npt.NDArray[np.intp]) -> Column:
+    took_s = seen.time_s[end] - seen.time_s[begin]
     there = took_s > 0
-    packets = (acked[end] - acked[begin])[there]
+    packets = (seen.acked[end] - seen.acked[begin])[there]
     return packets * 8 * (seen.mss_bytes + HEADER_BYTES) / took_s[there]
 
 

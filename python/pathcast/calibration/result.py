@@ -369,6 +369,22 @@ def flows_text(competing: Sequence[str]) -> str:
     return f"one {scheme} flow" if len(competing) == 1 else f"{len(competing)} {scheme} flows"
 
 
+def paths_of(
+    source: Path | Scenario | Calibration, count: int, seed: int
+) -> tuple[list[Path | Scenario], str | None]:
+    """Return paths to run over, and what receivers there take over TCP, as in a scenario file.
+
+    Args:
+        source: a calibration, whose posterior is drawn from; or what all runs share, of whose receivers nothing is known.
+        count: how many.
+        seed: of the draw.
+
+    """
+    if isinstance(source, Calibration):
+        return source.paths(count, seed), source.receive_window
+    return [source] * count, None
+
+
 def posterior_file(file: str | os.PathLike[str]) -> str:
     """Return the name of the posterior beside a path file; that of a posterior itself."""
     name = os.fspath(file)
@@ -404,4 +420,12 @@ def summarized(
     return found
 
 
-__all__ = ["Calibration", "Parameter", "SchemeFit", "flows_text", "posterior_file", "summarized"]
+__all__ = [
+    "Calibration",
+    "Parameter",
+    "SchemeFit",
+    "flows_text",
+    "paths_of",
+    "posterior_file",
+    "summarized",
+]
