@@ -78,6 +78,25 @@ def test_a_managed_queue_is_seen_with_its_target(queue, target_s, tmp_path):
         pathcast.Calibration.load(damaged)
 
 
+@pytest.mark.parametrize(
+    ("rate_mbps", "one_way_ms", "queue", "jitter_ms"),
+    [
+        pytest.param(58.33, 47.7, "518514 B", 5.44, id="of many packets: they arrive in clumps"),
+        pytest.param(1.051, 111.56, "23751 B", 5.39, id="of less than a packet"),
+    ],
+)
+def test_jitter_is_told_from_other_traffic_and_from_a_fast_link(
+    rate_mbps, one_way_ms, queue, jitter_ms
+):
+    delay = f"{{ kind = 'jitter', base = '{one_way_ms} ms', jitter = '{jitter_ms} ms', distribution = 'exponential' }}"
+    path = f"rate = '{rate_mbps} Mbit/s'\nqueue = '{queue}'\ndelay = {delay}\n[reverse]\ndelay = '{one_way_ms} ms'"
+    found = pathcast.calibrate(flow_over(path))
+    assert (found.line_rate_bps, found.competing, found.queue) == (None, (), "droptail")
+    assert found.parameters["rate_bps"].median == pytest.approx(1e6 * rate_mbps, rel=0.15)
+    assert found.parameters["rtt_s"].median == pytest.approx(2e-3 * one_way_ms, rel=0.05)
+    assert found.parameters["jitter_s"].median == pytest.approx(1e-3 * jitter_ms, rel=0.5)
+
+
 def test_records_before_and_after_acknowledgments_are_turned_into_each_other():
     seen = observe(flow_over("rate = '9 Mbit/s'\ndelay = '20 ms'", seconds=5), 0)
     again = without_lag(lagging(seen))

@@ -206,13 +206,13 @@ def test_how_many_flows_compete_stays_open_where_a_flow_does_not_tell(tmp_path):
     assert max(sets.values()) == sets[found.competing]
     assert len(found.competing_of_draws) == len(found.samples)
     assert len({len(one.schemes) for one in found.paths(60)}) > 1
-    truth = pathcast.simulate(
-        pathcast.Scenario.over(path, ["cubic"] * 3).with_flow(scheme="bbr", start="8 s"),
-        duration_s=38,
-        seed=6,
-    )[0].flows[3]
-    (bbr,) = pathcast.what_if(found, [pathcast.Alternative("bbr")], draws=24).outcomes
-    assert bbr.goodput_bps.p5 < truth.goodput_bps < bbr.goodput_bps.p95
+    beside = pathcast.Scenario.over(path, ["cubic"] * 3).with_flow(scheme="bbr", start="8 s")
+    truths = [
+        pathcast.simulate(beside, duration_s=38, seed=seed)[0].flows[3].goodput_bps
+        for seed in range(6, 10)
+    ]
+    (bbr,) = pathcast.what_if(found, [pathcast.Alternative("bbr")], draws=200).outcomes
+    assert sum(bbr.goodput_bps.p5 < truth < bbr.goodput_bps.p95 for truth in truths) >= 3
     # kept, read again, and said
     found.write(tmp_path / "path.toml")
     again = pathcast.Calibration.load(tmp_path / "path.toml")

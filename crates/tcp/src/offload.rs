@@ -14,6 +14,9 @@ const PACE_SHIFT: u32 = 10;
 const RTT_SHIFT: u32 = 9;
 /// A sender that last sent longer ago does not wait for a whole load.
 const RECENT: Span = Span::from_millis(1);
+/// Nor does it wait for an acknowledgment that is further away than this, or than half a round trip (Linux since 6.18, and
+/// the long-term kernels of its time: earlier ones waited half a round trip on every path).
+const NEAR: Span = Span::from_millis(1);
 /// The sender does not wait once this part of its window may leave (net.ipv4.tcp_tso_win_divisor).
 const WINDOW_DIVISOR: u64 = 3;
 
@@ -64,8 +67,9 @@ impl Moment {
         else {
             return false;
         };
-        // the next acknowledgment is likely in less than half a round trip
-        self.now.since(last) <= RECENT && self.now.since(head).as_nanos() * 2 >= srtt.as_nanos()
+        let near = NEAR.as_nanos().min(srtt.as_nanos() / 2);
+        let is_near = self.now.since(head).as_nanos() + near >= srtt.as_nanos();
+        self.now.since(last) <= RECENT && is_near
     }
 }
 
@@ -170,8 +174,9 @@ mod tests {
                 last_sent_at: Some(at(28_900)),
                 ..WAITING
             },
+            // its acknowledgment comes in 1.1 ms
             Moment {
-                head_sent_at: Some(at(20_100)),
+                head_sent_at: Some(at(11_100)),
                 ..WAITING
             },
             Moment {
@@ -186,6 +191,17 @@ mod tests {
         for moment in ends {
             assert!(!moment.should_wait(), "{moment:?}");
         }
+    }
+
+    #[test]
+    fn on_a_short_path_half_a_round_trip_is_near() {
+        let short = |sent_us| Moment {
+            head_sent_at: Some(at(sent_us)),
+            srtt: Some(Span::from_millis(1)),
+            ..WAITING
+        };
+        assert!(short(29_500).should_wait());
+        assert!(!short(29_501).should_wait());
     }
 
     #[test]

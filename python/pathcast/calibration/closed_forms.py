@@ -10,8 +10,10 @@ import numpy as np
 
 from pathcast.calibration.features import (
     HEADER_BYTES,
+    TRAIN_PACKETS,
     Losses,
     Observation,
+    jitter_s,
     losses,
     round_trips_s,
     train_rates_bps,
@@ -49,6 +51,9 @@ _FEW = 0.3
 #: as the policer. A flow that is paced does not: its link is so many times as fast at least.
 _AS_FAST, _UNSEEN_LINE = 1.02, 2.0
 _QUEUE_PART = 0.02
+#: Jitter pushes packets together: trains that last for so many times as long show the link's rate. Where shorter ones are
+#: faster than these by this ratio, it may be there.
+_LONG_TRAIN, _FASTER = 10.0, 1.15
 #: Managed queues have targets around this (RFC 8289: 5 ms, RFC 8033: 15 ms), with this spread.
 _TARGET_S, _TARGET_SPREAD = 8e-3, 0.8
 
@@ -180,6 +185,30 @@ def first_estimate_beside(seen: Observation, others: int) -> FirstEstimate:
     prior = clipped.copy()
     prior[QUEUE] = alone.prior[QUEUE]
     return FirstEstimate(clipped, prior, _SPREAD, True, alone.longest_queue_s, 0)
+
+
+def first_estimate_with_jitter(seen: Observation) -> FirstEstimate:
+    """Estimate the parameters of a path whose delays differ from packet to packet."""
+    alone = first_estimate(seen)
+    start = alone.start.copy()
+    start[JITTER] = math.log(max(jitter_s(seen), _JITTER_S))
+    start[RATE] = min(start[RATE], _long_train_rate(seen))
+    clipped = np.clip(start, np.log(LEAST), np.log(MOST))
+    prior = clipped.copy()
+    prior[QUEUE] = alone.prior[QUEUE]
+    return replace(alone, start=clipped, prior=prior)
+
+
+def comes_in_clumps(seen: Observation) -> bool:
+    """Say whether short trains are faster than long ones: what waits for a late packet arrives with it."""
+    return float(first_estimate(seen).start[RATE]) > _long_train_rate(seen) + math.log(_FASTER)
+
+
+def _long_train_rate(seen: Observation) -> float:
+    """Logarithm of the rate of trains that last far longer than delays differ; infinite if there are none."""
+    late_packets = jitter_s(seen) * float(seen.acked[-1]) / seen.duration_s
+    rates = train_rates_bps(seen, _LONG_TRAIN * late_packets + TRAIN_PACKETS)
+    return math.log(float(np.percentile(rates, 80))) if len(rates) else math.inf
 
 
 def first_estimate_managed(seen: Observation) -> FirstEstimate:

@@ -16,7 +16,7 @@ from pathcast.trace import Column, Trace
 MSS_BYTES = 1448
 HEADER_BYTES = 52
 #: Packets whose acknowledgments measure a rate. Slow start and offloads send as many back to back.
-_TRAIN_PACKETS = 8
+TRAIN_PACKETS = 8
 #: Records further apart than this are samples, not one for each acknowledgment, in seconds.
 _SAMPLED_S = 0.0005
 #: Columns of a trace that are used.
@@ -42,6 +42,8 @@ _STARTED_PACKETS = 100
 _OPENED = 2.0
 #: An acknowledgment of more packets than this says that a lost packet has arrived, and what came after it before.
 _AT_ONCE = 2.5
+#: Round trips are compared that lie this part of one apart, or twice that.
+_SOON = 0.25
 #: Packets that a full queue drops in one go are sent again within so many round trips.
 _BURST_ROUND_TRIPS = 2
 #: Percentiles of round-trip times, and of the rates of trains, that are features.
@@ -57,8 +59,8 @@ _FLOORS = {
     "train": 0.04,
 }
 _FLOOR_RTT = 0.003
-#: What hosts and emulators add to a round trip, in seconds.
-_STACK_S = 0.0002
+#: What hosts and emulators add to a round trip, and to the time in which a train arrives, in seconds.
+_STACK_S, _TRAIN_STACK_S = 0.0002, 10e-6
 
 
 @dataclass(frozen=True)
@@ -357,9 +359,27 @@ def losses(seen: Observation) -> Losses:
     return Losses(np.array(packets), np.array(windows), np.array(before_s))
 
 
-def train_rates_bps(seen: Observation) -> Column:
+def jitter_s(seen: Observation) -> float:
+    """Return how much round trips differ within a part of one, as the mean of exponential delays; 0: not known.
+
+    Queues that fill and drain quickly count too.
+    """
+    if seen.sampled_s:
+        return 0.0
+    each_s = round_trips_s(seen)
+    later = np.searchsorted(seen.time_s, seen.time_s + _SOON * seen.min_rtt_s)
+    first = np.flatnonzero(later < len(seen.time_s))
+    later = later[first]
+    soon = seen.time_s[later] - seen.time_s[first] <= 2 * _SOON * seen.min_rtt_s
+    if soon.sum() < _LEAST_RECORDS:
+        return 0.0
+    # the difference of two exponential delays has a Laplace distribution
+    return float(np.median(np.abs(each_s[later] - each_s[first])[soon])) / math.log(2)
+
+
+def train_rates_bps(seen: Observation, packets: float = TRAIN_PACKETS) -> Column:
     """Return the rates at which trains of packets were acknowledged, in bit/s of whole packets; shape m."""
-    return _rates_bps(seen, *_trains(seen))
+    return _rates_bps(seen, *_trains(seen, packets))
 
 
 def whole_train_rates_bps(seen: Observation) -> Column:
@@ -376,9 +396,11 @@ def whole_train_rates_bps(seen: Observation) -> Column:
     return _rates_bps(seen, begin[whole], end[whole])
 
 
-def _trains(seen: Observation) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _trains(
+    seen: Observation, packets: float = TRAIN_PACKETS
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Records at which trains begin and end; shape m of each."""
-    end = np.searchsorted(seen.acked, seen.acked + _TRAIN_PACKETS)
+    end = np.searchsorted(seen.acked, seen.acked + packets)
     begin = np.flatnonzero(end < len(seen.acked))
     return begin, end[begin]
 
@@ -421,14 +443,18 @@ def features(seen: Observation) -> dict[str, float]:
     return found
 
 
-def floors(names: list[str], seen: Observation) -> Column:
-    """Return the least standard deviation of each feature."""
+def floors(found: Mapping[str, float], seen: Observation) -> Column:
+    """Return the least standard deviation of each feature that was found."""
     stack = _STACK_S / seen.min_rtt_s
+    train_bits = TRAIN_PACKETS * 8 * (seen.mss_bytes + HEADER_BYTES)
 
-    def floor(name: str) -> float:
+    def floor(name: str, value: float) -> float:
         if name.startswith(("rtt", "min_rtt")):
             quiet = _FLOOR_RTT if name == "min_rtt" else 3 * _FLOOR_RTT
             return math.hypot(quiet, stack)
-        return _FLOORS[name.rstrip("0123456789").removesuffix("_highest")]
+        least = _FLOORS[name.rstrip("0123456789").removesuffix("_highest")]
+        if name.startswith("train"):
+            return math.hypot(least, _TRAIN_STACK_S * math.exp(value) / train_bits)
+        return least
 
-    return np.array([floor(name) for name in names])
+    return np.array([floor(name, value) for name, value in found.items()])

@@ -15,6 +15,7 @@ from pathcast.calibration.closed_forms import (
     first_estimate_beside,
     first_estimate_managed,
     first_estimate_policed,
+    first_estimate_with_jitter,
     together,
 )
 from pathcast.calibration.features import Observation, features, floors
@@ -115,7 +116,7 @@ def measured(flows: Sequence[Sender]) -> tuple[Column, Column]:
     for one in flows:
         found = features(one.seen)
         y += found.values()
-        floor += list(floors(list(found), one.seen))
+        floor += list(floors(found, one.seen))
     return np.array(y), np.array(floor)
 
 
@@ -126,5 +127,7 @@ def _first(seen: Observation, model: Model) -> FirstEstimate:
         return first_estimate_beside(seen, len(model.competing))
     if model.queue != "droptail":
         return first_estimate_managed(seen)
+    if model.has_jitter:
+        return first_estimate_with_jitter(seen)
     first = first_estimate(seen)
     return first if model.link.kind == "constant" else at_rate(first, mean_rate_bps(seen))

@@ -71,6 +71,7 @@ class Model:
         competing: schemes of flows that share the queue and were there before.
         link: how packets leave.
         queue: its discipline.
+        has_jitter: delays differ by more than hosts do, so that they are looked for there.
 
     """
 
@@ -78,6 +79,7 @@ class Model:
     competing: tuple[str, ...] = ()
     link: Link = CONSTANT
     queue: str = "droptail"
+    has_jitter: bool = False
 
 
 #: A queue before a link at a constant rate.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from pathcast.calibration import competitors
 from pathcast.calibration.changes import mean_of, rate_steps
-from pathcast.calibration.closed_forms import FirstEstimate
+from pathcast.calibration.closed_forms import FirstEstimate, comes_in_clumps
 from pathcast.calibration.features import first_seconds
 from pathcast.calibration.fit import Posterior, fit
 from pathcast.calibration.imitation import Runner, Sender
@@ -25,10 +26,11 @@ MISFIT = 1.5
 #: Shares of the time in which a policer limits the flow, by the evidence of `limits`: from the first on, a policer is
 #: considered beside a queue; from the second on, before it.
 _MAYBE_POLICED, _PROBABLY_POLICED = 0.2, 0.5
-#: What else a path may be like, beside flows that compete: managed queues.
+#: What else a path may be like, beside flows that compete: managed queues, and jitter.
 _MANAGED = (Model(queue="codel"), Model(queue="pie"))
-#: From these misfits on they are considered; they are believed if the misfit falls to this part at most, a managed queue,
-#: which has as many parameters as another, to that.
+_JITTERY = Model(has_jitter=True)
+#: From these misfits on they are considered; they are believed if the misfit falls to this part at most, what has no more
+#: parameters than a plain queue, to that.
 _MAYBE_MANAGED, _MAYBE_SHARED, _OTHER_PART, _MANAGED_PART = 0.5, 0.9, 0.75, 0.8
 #: To which part the misfit must fall for a policer to be believed that was not probable before.
 _POLICED_PART = 0.8
@@ -73,8 +75,9 @@ def likeliest(
     if best[0].misfit > MISFIT or is_open:
         cost = _cost if order[0] is SIMPLEST else _misfit
         best = min(best, search.fitted(order[1], until=0.4), key=cost)
-    if _misfit(best) > _MAYBE_MANAGED:
-        best = search.beyond(best)
+    in_clumps = any(comes_in_clumps(one.seen) for one in flows)
+    if _misfit(best) > _MAYBE_MANAGED or in_clumps:
+        best = search.beyond(best, in_clumps=in_clumps)
     if progress:
         progress(1.0)
     return best
@@ -118,9 +121,12 @@ class _Search:
             progress=(lambda done: tell(from_ + (until - from_) * done / total)) if tell else None,
         )
 
-    def beyond(self, best: Fitted) -> Fitted:
+    def beyond(self, best: Fitted, *, in_clumps: bool) -> Fitted:
         """Consider what else the path may be like; return the best of that, or `best` if it explains clearly more."""
         begin = [_beginning(one, _SCREENING_PACKETS / len(self._flows)) for one in self._flows]
+        jittery = self._jittery(best, begin, in_clumps=in_clumps)
+        if _misfit(jittery or best) <= _MAYBE_MANAGED:
+            return jittery or best
         screened: list[tuple[Sequence[Sender], Model]] = [(begin, one) for one in _MANAGED]
         changing = _changing(self._flows)
         if changing is not None:
@@ -136,7 +142,7 @@ class _Search:
         likely = min([best[0], *tried], key=lambda one: one.misfit)
         part = _part(likely.model)
         if likely is best[0] or likely.misfit > part * _misfit(best):
-            return best
+            return jittery or best
         models = [likely.model]
         if likely.model.competing:
             models = competitors.plausible([one for one in tried if one.model.competing])
@@ -145,7 +151,23 @@ class _Search:
             with suppress(ModelError):
                 full.append(self.fitted(model, until=0.7 + 0.3 * number / len(models)))
         explaining = [one for one in full if _misfit(one) <= part * _misfit(best)]
+        other = max(best, jittery or best, key=_evidence) if likely.model.competing else jittery
+        if other and _evidence(other) > max(map(_evidence, explaining), default=-math.inf):
+            return other
         return competitors.mixed(explaining, self._draws) if explaining else best
+
+    def _jittery(self, best: Fitted, begin: Sequence[Sender], *, in_clumps: bool) -> Fitted | None:
+        """Fit a path with jitter; None if it does not explain clearly more, or not even as much where packets come in clumps."""
+        if not in_clumps:
+            screened = self._screened([(begin, _JITTERY)], until=self._done + 0.05)
+            if not screened or screened[0].misfit > _MANAGED_PART * _misfit(best):
+                return None
+        with suppress(ModelError):
+            found = self.fitted(_JITTERY, until=self._done + 0.05)
+            clearly = _misfit(found) <= _MANAGED_PART * _misfit(best)
+            if clearly or (in_clumps and _evidence(found) > _evidence(best)):
+                return found
+        return None
 
     def _screened(
         self, screened: Sequence[tuple[Sequence[Sender], Model]], *, until: float
@@ -194,6 +216,10 @@ def _beginning(flow: Sender, packets: float) -> Sender:
 
 def _misfit(fitted: Fitted) -> float:
     return fitted[0].misfit
+
+
+def _evidence(fitted: Fitted) -> float:
+    return fitted[0].log_evidence
 
 
 def _cost(fitted: Fitted) -> float:
