@@ -1,13 +1,14 @@
 """From one CUBIC flow of the kernel to what others get: forecasts beside the kernel's own runs.
 
-usage: .venv/bin/python benches/what_if.py FOLDER [--paths 40] [--at-once 6] [--held-out] [--mixed] [--only NAME …] [--compare]
+usage: .venv/bin/python benches/what_if.py FOLDER [--paths 40] [--at-once 6] [--held-out] [--mixed] [--kinds KIND …]
+       [--only NAME …] [--compare]
 
 Draws paths at random (0.5 to 500 Mbit/s, 10 to 300 ms, queues of 0.2 to 8 BDP, in 6 of 10 random loss of 1e-5 to
 2e-2), runs flows over each in the emulator (as root), calibrates with the CUBIC flow alone, and compares. Runs are kept
 in FOLDER and not repeated. An invalid run is tried three times and then left out. `--held-out` draws paths that no constant
 was chosen with. `--mixed` draws others: of five paths one has a policer, one has jitter, two have one or two CUBIC flows that
 began 5 s earlier, and one has UDP of a third of the rate. Their rates are 0.5 to 100 Mbit/s, and they have no random loss.
-`--only cubic vegas` runs these alone, of which CUBIC must be one.
+`--kinds jitter policer` takes these of them alone. `--only cubic vegas` runs these alone, of which CUBIC must be one.
 
 Beside Pathcast's forecasts from the CUBIC flow stand those from it and the BBR flow together, for other alternatives than
 these; "as this flow": each alternative gets what the CUBIC flow got; and iBox (Ashok et al., HotNets 2020) from the packets
@@ -354,11 +355,12 @@ def main():
     )
     options.add_argument("--held-out", action="store_true")
     options.add_argument("--mixed", action="store_true")
+    options.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     options.add_argument("--only", nargs="+", choices=ALTERNATIVES, default=list(ALTERNATIVES))
     given = options.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.mixed:
-        drawn = list(mixed_cases(given.paths))
+        drawn = [case for case in mixed_cases(given.paths) if case["kind"] in given.kinds]
     else:
         drawn = list(cases(given.paths, HELD_OUT if given.held_out else 2026))
     if not given.compare:

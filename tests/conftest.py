@@ -50,6 +50,7 @@ def without_scheme(folder, toml):
 
 #: Files of tests that mostly wait, for runs in real time; one after another, beside those that compute.
 REAL_TIME = {
+    "test_acknowledgments",
     "test_benchmark_schemes_emulated",
     "test_captures",
     "test_containment",
