@@ -7,7 +7,6 @@ import pathcast
 from conftest import until_valid
 from pathcast.scenario import with_receive_window
 
-#: As Linux does, receivers open their windows with what arrives, so that slow start ends early.
 PATH = pathcast.Path.parse("rate = '9.188 Mbit/s'\ndelay = '13 ms'\nqueue = '18546 B'")
 
 
@@ -31,6 +30,7 @@ def test_packets_that_are_left_over_leave_at_once(emulator):
         return one_by_one(trace.columns), None
 
     part, sent_again = until_valid(attempt)
+    # as Linux's receivers do, which open their windows with what arrives, so that slow start ends early
     scenario = with_receive_window(pathcast.Scenario.over(PATH, ["cubic"]), "auto")
     simulated, simulated_again = one_by_one(
         pathcast.simulate(scenario, duration_s=10, seed=1)[1].columns

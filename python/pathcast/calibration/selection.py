@@ -124,9 +124,9 @@ class _Search:
     def beyond(self, best: Fitted, *, in_clumps: bool) -> Fitted:
         """Consider what else the path may be like; return the best of that, or `best` if it explains clearly more."""
         begin = [_beginning(one, _SCREENING_PACKETS / len(self._flows)) for one in self._flows]
-        jittery = self._jittery(best, begin, in_clumps=in_clumps)
-        if _misfit(jittery or best) <= _MAYBE_MANAGED:
-            return jittery or best
+        plain = self._with_jitter(best, begin, in_clumps=in_clumps)
+        if _misfit(plain) <= _MAYBE_MANAGED:
+            return plain
         screened: list[tuple[Sequence[Sender], Model]] = [(begin, one) for one in _MANAGED]
         changing = _changing(self._flows)
         if changing is not None:
@@ -142,7 +142,7 @@ class _Search:
         likely = min([best[0], *tried], key=lambda one: one.misfit)
         part = _part(likely.model)
         if likely is best[0] or likely.misfit > part * _misfit(best):
-            return jittery or best
+            return plain
         models = [likely.model]
         if likely.model.competing:
             models = competitors.plausible([one for one in tried if one.model.competing])
@@ -151,23 +151,24 @@ class _Search:
             with suppress(ModelError):
                 full.append(self.fitted(model, until=0.7 + 0.3 * number / len(models)))
         explaining = [one for one in full if _misfit(one) <= part * _misfit(best)]
-        other = max(best, jittery or best, key=_evidence) if likely.model.competing else jittery
-        if other and _evidence(other) > max(map(_evidence, explaining), default=-math.inf):
-            return other
+        if likely.model.competing or plain is not best:
+            simpler = max(best, plain, key=_evidence) if likely.model.competing else plain
+            if _evidence(simpler) > max(map(_evidence, explaining), default=-math.inf):
+                return simpler
         return competitors.mixed(explaining, self._draws) if explaining else best
 
-    def _jittery(self, best: Fitted, begin: Sequence[Sender], *, in_clumps: bool) -> Fitted | None:
-        """Fit a path with jitter; None if it does not explain clearly more, or not even as much where packets come in clumps."""
+    def _with_jitter(self, best: Fitted, begin: Sequence[Sender], *, in_clumps: bool) -> Fitted:
+        """Fit a path with jitter; return it if it explains clearly more, or has more evidence and packets come in clumps."""
         if not in_clumps:
             screened = self._screened([(begin, _JITTERY)], until=self._done + 0.05)
             if not screened or screened[0].misfit > _MANAGED_PART * _misfit(best):
-                return None
+                return best
         with suppress(ModelError):
             found = self.fitted(_JITTERY, until=self._done + 0.05)
             clearly = _misfit(found) <= _MANAGED_PART * _misfit(best)
             if clearly or (in_clumps and _evidence(found) > _evidence(best)):
                 return found
-        return None
+        return best
 
     def _screened(
         self, screened: Sequence[tuple[Sequence[Sender], Model]], *, until: float
