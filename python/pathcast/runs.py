@@ -75,10 +75,12 @@ class VideoSession:
         stalls: how often.
         mean_bitrate_bps: of what was fetched.
         switches: how often the bitrate changed.
+        abandoned: downloads that were given up.
+        wasted_bytes: what had come of them.
         qoe: for each segment, its bitrate in Mbit/s, less its change from the segment before, less the highest bitrate for
             each second that playback stood still.
-        segments: each with `version`, `bitrate_bps`, `bytes`, `asked_s`, `took_s`, `buffer_s` when it was asked for, and
-            `stalled_s` until it was there.
+        segments: each with `version`, `bitrate_bps`, `bytes`, `abandoned`, `wasted_bytes`, `asked_s` at first, `took_s`,
+            `buffer_s` when it was first asked for, and `stalled_s` until it was there.
 
     """
 
@@ -88,6 +90,8 @@ class VideoSession:
     stalls: int
     mean_bitrate_bps: float
     switches: int
+    abandoned: int
+    wasted_bytes: int
     qoe: float
     segments: tuple[dict[str, Any], ...]
 

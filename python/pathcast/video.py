@@ -30,6 +30,8 @@ RULES = (
     "confident:0.9",
     "mpc:1",
 )
+#: When a player gives up a download: as the rule's own player does, never, or as these do.
+ABANDON = ("own", "never", "dash.js", "hls.js", "plan")
 #: Segments of a session by which a version is judged, beside the first.
 SEGMENTS = 10
 #: A session that takes longer than this many times its video is cut.
@@ -76,13 +78,21 @@ class Ladder:
             return self.sizes[version][min(segment, self.count - 1)]
         return max(1, round(self.bitrates_bps[version] * self.segment_s / 8))
 
-    def workload(self, rule: str, buffer_s: float = 30.0, start_s: float = 0.0) -> str:
+    def workload(
+        self,
+        rule: str,
+        buffer_s: float = 30.0,
+        start_s: float = 0.0,
+        abandon: str = "own",
+        unsent_bytes: int | None = None,
+    ) -> str:
         """The workload of a scenario file."""
         rates = ", ".join(f"'{rate!r} bit/s'" for rate in map(float, self.bitrates_bps))
         sizes = f", sizes = {[list(one) for one in self.sizes]}" if self.sizes else ""
+        unsent = "" if unsent_bytes is None else f", unsent = '{unsent_bytes} B'"
         return (
             f"{{ kind = 'video', bitrates = [{rates}], segment = '{self.segment_s!r} s', count = {self.count}, "
-            f"rule = '{rule}', buffer = '{buffer_s} s', start = '{start_s} s'{sizes} }}"
+            f"rule = '{rule}', buffer = '{buffer_s} s', start = '{start_s} s', abandon = '{abandon}'{unsent}{sizes} }}"
         )
 
 
@@ -94,6 +104,8 @@ def watch(
     scheme: str = "cubic",
     buffer_s: float = 30.0,
     start_s: float = 0.0,
+    abandon: str = "own",
+    unsent_bytes: int | None = None,
     receive_window: str | None = None,
     seed: int = 1,
 ) -> VideoSession:
@@ -106,6 +118,9 @@ def watch(
         scheme: congestion control of the server.
         buffer_s: the player asks for no more while it has so much.
         start_s: it begins to play with so much, at first and after a stall.
+        abandon: when it gives up a download, one of `ABANDON`; "plan" needs the rule `mpc`.
+        unsent_bytes: what may wait unsent in the server's socket, its `TCP_NOTSENT_LOWAT`: that still comes of a download that is
+            given up. None: as much as the kernel takes, six windows.
         receive_window: what the player's host takes over TCP, as in a scenario file; None: it is never in the way.
         seed: of the path.
 
@@ -121,7 +136,7 @@ def watch(
         (0, True)
 
     """
-    workload = ladder.workload(rule, buffer_s, start_s)
+    workload = ladder.workload(rule, buffer_s, start_s, abandon, unsent_bytes)
     scenario = Alternative(scheme, workload).scenario(source, receive_window)
     longest_s = 60.0 + _LONGEST * ladder.segment_s * ladder.count
     report, _ = simulate(scenario, duration_s=longest_s, seed=seed, record=False)

@@ -11,13 +11,13 @@ VIDEO = (
 )
 
 
-def scenario(rule, scheme):
+def scenario(rule, scheme, unsent=""):
     # the link slows down after 5 s
     return pathcast.Scenario.parse(
         "duration = '30 s'\n[links.l]\n"
         "rate = { kind = 'steps', steps = [['0 s', '6 Mbit/s'], ['5 s', '1500 kbit/s']], period = '60 s' }\n"
         "delay = '20 ms'\nqueue = '60 kB'\n[links.l.reverse]\nrate = '100 Mbit/s'\n[[flows]]\n"
-        f"scheme = '{scheme}'\nworkload = {{ kind = 'video', rule = '{rule}', {VIDEO} }}\n"
+        f"scheme = '{scheme}'\nworkload = {{ kind = 'video', rule = '{rule}', {VIDEO}{unsent} }}\n"
     )
 
 
@@ -39,3 +39,20 @@ def test_a_session_goes_as_over_the_kernels_tcp(emulator, rule, scheme):
     assert simulated.mean_bitrate_bps == pytest.approx(emulated.mean_bitrate_bps, rel=0.15)
     # the path got slow: both went down
     assert simulated.segments[-1]["version"] < max(one["version"] for one in simulated.segments)
+
+
+@pytest.mark.parametrize("unsent", ["", ", unsent = '16 kB'"])
+def test_what_is_given_up_still_comes_as_far_as_it_was_written(emulator, unsent):
+    what = scenario("dash.js", "cubic", unsent)
+    simulated = pathcast.simulate(what, record=False)[0].flows[0].video
+    emulated = valid_emulation(what).flows[0].video
+    assert simulated.abandoned == emulated.abandoned == 1
+    [one, other] = [
+        next(segment for segment in video.segments if segment["abandoned"])
+        for video in (simulated, emulated)
+    ]
+    assert one["version"] == other["version"]
+    assert one["wasted_bytes"] == pytest.approx(other["wasted_bytes"], abs=3000)
+    # all of it had been written into the kernel's socket, unless that has a limit: 0.6 s of 2.1 s
+    assert one["took_s"] == pytest.approx(other["took_s"], rel=0.05)
+    assert (other["took_s"] < 1.8) == bool(unsent)

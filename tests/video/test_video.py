@@ -108,9 +108,38 @@ def test_the_same_seed_gives_the_same_session_and_a_loss_costs():
     assert took[1] > 1.5 * took[0]
 
 
+#: 40 s of 8 Mbit/s, then 20 s of 0.6 Mbit/s, again and again.
+BREAKS_DOWN = PATH.replace(
+    "'{rate}'",
+    "{{ kind = 'steps', steps = [['0 s', '8 Mbit/s'], ['40 s', '600 kbit/s']], period = '60 s' }}",
+)
+
+
+@pytest.mark.parametrize("rule", ["dash.js", "hls.js", "mpc"])
+def test_a_player_that_gives_up_downloads_stalls_less_if_the_server_holds_little(rule):
+    over = pathcast.Path.parse(BREAKS_DOWN.format())
+    waits = video.watch(LADDER, over, rule, abandon="never", buffer_s=14.0)
+    little = video.watch(LADDER, over, rule, unsent_bytes=16_384, buffer_s=14.0)
+    much = video.watch(LADDER, over, rule, unsent_bytes=1 << 20, buffer_s=14.0)
+    assert (waits.abandoned, waits.wasted_bytes) == (0, 0)
+    assert little.abandoned > 0
+    assert sum(one["abandoned"] for one in little.segments) == little.abandoned
+    assert sum(one["wasted_bytes"] for one in little.segments) == little.wasted_bytes > 0
+    assert len(little.segments) == 40
+    assert little.stalled_s < 0.8 * waits.stalled_s
+    # what was written comes before what is asked for instead
+    assert little.stalled_s < much.stalled_s
+
+
 def test_a_session_that_cannot_be_is_refused():
     with pytest.raises(PathFileError, match="robust-mpc"):
         video.watch(LADDER, path("5 Mbit/s"), "best")
+    with pytest.raises(PathFileError, match=r"hls\.js"):
+        video.watch(LADDER, path("5 Mbit/s"), abandon="often")
+    with pytest.raises(PathFileError, match="expected a rule that plans: mpc"):
+        video.watch(LADDER, path("5 Mbit/s"), "bola", abandon="plan")
+    with pytest.raises(PathFileError, match="at least 4096 B"):
+        video.watch(LADDER, path("5 Mbit/s"), unsent_bytes=10)
     with pytest.raises(SchemeError):
         video.watch(LADDER, path("5 Mbit/s"), "mpc", scheme="nonesuch")
     for wrong in (

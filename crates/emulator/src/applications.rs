@@ -438,10 +438,20 @@ impl<'a> Applications<'a> {
                 });
             }
             if let Some(response) = flow.application.on_delivered(now, &whole.message) {
-                stream.pipes[Side::Source as usize].offer(now, response);
+                let answers = &mut stream.pipes[Side::Source as usize];
+                if let Some(number) = flow.application.take_given_up() {
+                    answers.cut(number);
+                }
+                answers.offer(now, response);
                 break;
             }
             flow.outcome.note(now, &whole.message);
+        }
+        if side == Side::Sink as usize
+            && flow.application.looks()
+            && let Some((number, bytes)) = stream.pipes[pipe].progress()
+        {
+            flow.application.on_progress(now, number, bytes);
         }
         if self.reads.len() >= READS_AT_ONCE {
             self.tell();

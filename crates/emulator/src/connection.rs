@@ -325,12 +325,18 @@ fn sender(ip: Ip, flow: &Flow<'_>, schemes: &Schemes, end: End) -> Result<OwnedF
         set_tcp_option(socket.as_fd(), libc::TCP_MAXSEG, mss_bytes as i32 + 12)
             .map_err(|error| EmulatorError::from_io("setting the MSS", error))?;
     }
+    let unsent_bytes = match flow.spec.workload.is_greedy() && !flow.spec.is_endless() {
+        true => Some(u64::from(UNSENT_BYTES)),
+        false => flow.spec.workload.unsent_bytes(),
+    };
+    if let Some(unsent_bytes) = unsent_bytes {
+        let unsent_bytes = i32::try_from(unsent_bytes).unwrap_or(i32::MAX);
+        set_tcp_option(socket.as_fd(), libc::TCP_NOTSENT_LOWAT, unsent_bytes)
+            .map_err(|error| EmulatorError::from_io("opening a TCP socket", error))?;
+    }
     if !flow.spec.workload.is_greedy() {
         // each write leaves when it is made, as in the simulator
         sockopt::set_tcp_nodelay(&socket, true).map_err(opening)?;
-    } else if !flow.spec.is_endless() {
-        set_tcp_option(socket.as_fd(), libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES as i32)
-            .map_err(|error| EmulatorError::from_io("opening a TCP socket", error))?;
     }
     Ok(socket)
 }

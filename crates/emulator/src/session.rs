@@ -94,7 +94,8 @@ impl<'a> Session<'a> {
             }))
         };
         Self {
-            application: Application::new(spec, flow.start, seed, flow.number),
+            application: Application::new(spec, flow.start, seed, flow.number)
+                .watched(&spec.workload),
             connection,
             load: None,
             opened: false,

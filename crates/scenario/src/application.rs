@@ -10,7 +10,7 @@ use pathcast_video::SessionReport;
 
 use crate::scenario::FlowSpec;
 use crate::source::Source;
-use crate::workload::Write;
+use crate::workload::{Workload, Write};
 
 /// An end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,10 @@ pub struct Application {
     /// Who writes by itself: the sink, if that asks for the data.
     acts: Side,
     greedy: bool,
+    /// It looks at how far answers are, and the backend reports that.
+    looks: bool,
+    /// The request whose answer the last request gave up.
+    given_up: Option<u64>,
     /// Messages written by the end that acts, responses to them, and messages or responses that arrived.
     written: u64,
     answered: u64,
@@ -60,11 +64,41 @@ impl Application {
                 Side::Source
             },
             greedy: false,
+            looks: false,
+            given_up: None,
             written: 0,
             answered: 0,
             delivered: 0,
             completed: None,
         }
+    }
+
+    /// The same, where the backend tells it how far answers are, and cuts those that it gives up: see
+    /// [`looks`](Self::looks) and [`take_given_up`](Self::take_given_up).
+    #[must_use]
+    pub fn watched(mut self, workload: &Workload) -> Self {
+        self.looks = workload.looks();
+        if self.looks {
+            self.source.watch();
+        }
+        self
+    }
+
+    /// Whether [`on_progress`](Self::on_progress) is to be called when a part of an answer arrives.
+    #[inline]
+    pub const fn looks(&self) -> bool {
+        self.looks
+    }
+
+    /// So many bytes of the answer to request `number`, which is not whole, have arrived at `now`.
+    pub fn on_progress(&mut self, now: Time, number: u64, bytes: u64) {
+        self.source.on_progress(now, number, bytes);
+    }
+
+    /// The request whose answer is to end with what was sent of it: the request that arrived last gave it up. None after the
+    /// first time.
+    pub const fn take_given_up(&mut self) -> Option<u64> {
+        self.given_up.take()
     }
 
     /// When `write` is to be called next; none: not before something arrives, or never again.
@@ -112,6 +146,9 @@ impl Application {
     /// The response to `request`; for a backend whose requests say what to respond.
     pub fn respond(&mut self, request: &Message) -> Message {
         self.answered += 1;
+        if self.looks {
+            self.given_up = self.source.gives_up(request.number);
+        }
         Message {
             from: Side::Source,
             bytes: self.source.answer(request.number),
@@ -181,7 +218,6 @@ mod tests {
 
     use super::*;
     use crate::transport::Transport;
-    use crate::workload::Workload;
 
     fn at(millis: u64) -> Time {
         Time::ZERO + Span::from_millis(millis)

@@ -96,6 +96,21 @@ impl Source {
         self.behavior.video()
     }
 
+    /// From now on the backend reports how far answers are.
+    pub fn watch(&mut self) {
+        self.behavior.watch();
+    }
+
+    /// So many bytes of the answer to message number `request`, which is not whole, have arrived at `now`.
+    pub fn on_progress(&mut self, now: Time, request: u64, bytes: u64) {
+        self.behavior.on_progress(now, request, bytes);
+    }
+
+    /// The request whose answer is given up by message number `request`, which has just arrived.
+    pub fn gives_up(&mut self, request: u64) -> Option<u64> {
+        self.behavior.gives_up(request)
+    }
+
     /// The size of the answer to message number `request`.
     pub fn answer(&mut self, request: u64) -> u64 {
         self.behavior.answer(request, &mut self.rng)

@@ -13,6 +13,7 @@ mod network;
 mod quic;
 mod recorder;
 mod sampler;
+mod send_buffer;
 mod simulation;
 mod stream;
 pub mod window_loop;

@@ -10,6 +10,7 @@ use pathcast_path::Time;
 use pathcast_scenario::{Message, UNSENT_BYTES};
 
 use crate::carried::Carried;
+use crate::send_buffer::SendBuffer;
 
 /// A message, or what is written without an end, in packets of the connection.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +71,8 @@ pub struct Stream {
     delivered_bytes: u64,
     /// What its packets acknowledge of the data that goes the other way.
     pub carried: Carried,
+    /// What holds what was written.
+    pub buffer: SendBuffer,
 }
 
 impl Stream {
@@ -84,6 +87,7 @@ impl Stream {
             arrived: 0,
             delivered_bytes: 0,
             carried: Carried::default(),
+            buffer: SendBuffer::new(None),
         }
     }
 
@@ -174,6 +178,30 @@ impl Stream {
             self.packets = last.end;
         }
         self.packets
+    }
+
+    /// Message `number`, the last one, ends with what was written of it into the socket, when `una` is the first packet that was
+    /// not acknowledged and `next` the first that was never sent. Returns the packets in all.
+    pub fn cut(&mut self, number: u64, una: u64, next: u64) -> u64 {
+        if let Some(last) = self.pieces.back_mut()
+            && last.message.is_some_and(|message| message.number == number)
+            && let end = self.buffer.written(last.first, una, next, self.mss_bytes)
+            && end < last.end
+        {
+            last.end = end;
+            last.bytes = (end - last.first) * self.mss_bytes;
+            last.tail_bytes = self.mss_bytes;
+            (self.packets, self.tail_bytes) = (end, self.mss_bytes);
+        }
+        self.packets
+    }
+
+    /// The first message that has not arrived whole, and how much of it has, when all packets before `delivered` have.
+    pub fn progress(&self, delivered: u64) -> Option<(u64, u64)> {
+        let piece = self.pieces.get(self.arrived)?;
+        let message = piece.message?;
+        let packets = delivered.saturating_sub(piece.first);
+        Some((message.number, packets * self.mss_bytes))
     }
 
     /// Whether packet `seq` is the last of a message, and the bytes by which it is then shorter than an MSS.
@@ -350,6 +378,31 @@ mod tests {
             left: at(14),
         };
         assert_eq!((whole.message.bytes, whole.way), (3000, way));
+    }
+
+    #[test]
+    fn what_is_given_up_ends_with_what_waits_in_the_socket() {
+        let message = |number, bytes| Message {
+            number,
+            ..message(Time::ZERO, bytes)
+        };
+        let mut stream = Stream::new(1448);
+        stream.write(message(0, 1448));
+        assert_eq!(stream.write(message(1, 200 * 1448)), 200);
+        assert_eq!(stream.progress(0), Some((0, 0)));
+        assert!(stream.take_delivered(11).is_some());
+        assert_eq!(stream.progress(11), Some((1, 10 * 1448)));
+        // 90 packets from the first that is not acknowledged; another message is not cut
+        assert_eq!(stream.cut(0, 1, 21), 201);
+        assert_eq!(stream.cut(1, 1, 21), 91);
+        assert_eq!(stream.end_of_message(90), Some(0));
+        assert_eq!(stream.write(message(2, 100)), 1);
+        assert_eq!(stream.take_delivered(91).unwrap().message.number, 1);
+        assert_eq!(stream.take_delivered(92).unwrap().message.number, 2);
+        assert_eq!(stream.delivered_bytes(92), 91 * 1448 + 100);
+        // what waits in the socket whole is not cut
+        assert_eq!(stream.write(message(3, 5 * 1448)), 5);
+        assert_eq!(stream.cut(3, 92, 94), 97);
     }
 
     #[test]

@@ -286,6 +286,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             let flow = &mut self.flows[owner as usize];
             if let Some(response) = flow.deliver(now, &whole.message) {
                 self.open_answers(now, owner, connection);
+                if N::BOTH_WAYS {
+                    self.cut_given_up(owner);
+                }
                 self.write(now, owner, Write::Message(response));
             } else {
                 let next = flow.application.next_write();
@@ -294,6 +297,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             }
         }
         if !requests {
+            if N::BOTH_WAYS {
+                self.tell_progress(now, owner);
+            }
             self.complete_if_done(now, owner);
         }
     }

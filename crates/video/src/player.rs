@@ -1,7 +1,7 @@
 //! A player: what it fetches when, and what the viewer sees.
 
 use crate::ladder::Ladder;
-use crate::rules::{Chooser, Rule, Seen};
+use crate::rules::{Abandon, Chooser, Progress, Rule, Seen, Watcher};
 use crate::session::{Segment, Session, SessionReport};
 
 /// How a player buffers.
@@ -11,6 +11,8 @@ pub struct PlayerOptions {
     pub buffer_s: f64,
     /// It begins to play with so much, at first and after a stall, in seconds; one segment is always enough.
     pub start_s: f64,
+    /// When it gives up a download.
+    pub abandon: Abandon,
 }
 
 impl Default for PlayerOptions {
@@ -18,9 +20,13 @@ impl Default for PlayerOptions {
         Self {
             buffer_s: 30.0,
             start_s: 0.0,
+            abandon: Abandon::Own,
         }
     }
 }
+
+/// A player looks at a download so often, in seconds.
+pub const LOOKS_EVERY_S: f64 = 0.1;
 
 /// A request for a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +39,21 @@ pub struct Ask {
     pub bytes: u64,
 }
 
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    ask: Ask,
+    at_s: f64,
+    /// When the segment was first asked for, and what there was to play.
+    first_s: f64,
+    buffer_s: f64,
+    /// When the first of it came, as far as that is known.
+    first_byte_s: Option<f64>,
+    /// Downloads of it that were given up, and what had come of them.
+    abandoned: usize,
+    wasted_bytes: u64,
+}
+
 /// A player of one video. Times are in seconds, ascending.
 #[derive(Clone, Debug)]
 pub struct Player {
@@ -40,6 +61,7 @@ pub struct Player {
     options: PlayerOptions,
     rule: Rule,
     chooser: Chooser,
+    watcher: Watcher,
     /// What is there to play at `at_s`.
     buffer_s: f64,
     plays: bool,
@@ -47,7 +69,7 @@ pub struct Player {
     /// Stalled since the last segment arrived, in seconds, and all in all; before the first picture nothing stalls.
     stalled_s: f64,
     began_s: Option<f64>,
-    asked: Option<(Ask, f64, f64)>,
+    asked: Option<Asked>,
     session: Session,
 }
 
@@ -57,6 +79,7 @@ impl Player {
         Self {
             rule,
             chooser: Chooser::new(rule, &ladder, &options),
+            watcher: Watcher::new(options.abandon, rule),
             session: Session::new(&ladder),
             ladder,
             options,
@@ -77,45 +100,114 @@ impl Player {
         }
         self.began_s.get_or_insert(now_s);
         self.play_until(now_s);
-        let seen = Seen {
+        let version = self.chooser.choose(&Seen {
             ladder: &self.ladder,
             options: &self.options,
             segment,
             buffer_s: self.buffer_s,
             last: self.session.segments.last().map(|one| one.version),
-        };
-        let version = self.chooser.choose(&seen);
-        let ask = Ask {
+        });
+        let ask = self.request(version);
+        self.asked = Some(Asked {
+            ask,
+            at_s: now_s,
+            first_s: now_s,
+            buffer_s: self.buffer_s,
+            first_byte_s: None,
+            abandoned: 0,
+            wasted_bytes: 0,
+        });
+        Some(ask)
+    }
+
+    /// A request for a version of the next segment.
+    fn request(&self, version: usize) -> Ask {
+        let segment = self.session.segments.len();
+        Ask {
             segment,
             version,
             bytes: self.ladder.bytes(version, segment),
+        }
+    }
+
+    /// Whether its backend is to report how far downloads are, every [`LOOKS_EVERY_S`].
+    pub const fn looks(&self) -> bool {
+        self.watcher.looks()
+    }
+
+    /// The first byte of what was asked for comes; later bytes change nothing.
+    pub fn on_first_byte(&mut self, now_s: f64) {
+        if let Some(asked) = &mut self.asked {
+            asked.first_byte_s.get_or_insert(now_s);
+        }
+    }
+
+    /// So many bytes of what was asked for have come by `now_s`: what it asks for instead, if it gives that up.
+    pub fn on_progress(&mut self, now_s: f64, bytes: u64) -> Option<Ask> {
+        let asked = self.asked?;
+        self.play_until(now_s);
+        let came = 8.0 * bytes as f64;
+        let progress = Progress {
+            version: asked.ask.version,
+            bits: self.ladder.bits(asked.ask.version, asked.ask.segment),
+            came,
+            asked_s: now_s - asked.at_s,
+            began_s: asked.first_byte_s.map(|first_s| now_s - first_s),
         };
-        self.asked = Some((ask, now_s, self.buffer_s));
+        let seen = Seen {
+            ladder: &self.ladder,
+            options: &self.options,
+            segment: asked.ask.segment,
+            buffer_s: self.buffer_s,
+            last: self.session.segments.last().map(|one| one.version),
+        };
+        let again = asked.abandoned > 0;
+        let version = (self.watcher).instead(&seen, &progress, &mut self.chooser, again)?;
+        self.learn(&asked, now_s, came);
+        let ask = self.request(version);
+        self.asked = Some(Asked {
+            ask,
+            at_s: now_s,
+            first_byte_s: None,
+            abandoned: asked.abandoned + 1,
+            wasted_bytes: asked.wasted_bytes + bytes,
+            ..asked
+        });
         Some(ask)
+    }
+
+    /// So many bits of what was asked for came until `now_s`.
+    fn learn(&mut self, asked: &Asked, now_s: f64, bits: f64) {
+        let took_s = now_s - asked.at_s;
+        let first_s = asked.first_byte_s.map(|first_s| first_s - asked.at_s);
+        self.chooser.learn(took_s, bits);
+        self.watcher.learn(took_s, bits, first_s);
     }
 
     /// The segment that was asked for has come: when the next one is to be asked for; none if that was the last.
     pub fn on_arrival(&mut self, now_s: f64) -> Option<f64> {
-        let (ask, asked_s, buffer_s) = self.asked.take()?;
+        let asked = self.asked.take()?;
+        let ask = asked.ask;
         self.play_until(now_s);
         self.buffer_s += self.ladder.segment_s();
         let whole = ask.segment + 1 == self.ladder.count();
         if !self.plays && (self.buffer_s >= self.options.start_s || whole) {
             self.plays = true;
-            let began_s = self.began_s.unwrap_or(asked_s);
+            let began_s = self.began_s.unwrap_or(asked.first_s);
             self.session.startup_s.get_or_insert(now_s - began_s);
         }
         self.session.push(Segment {
             version: ask.version,
             bitrate_bps: self.ladder.bitrates_bps()[ask.version],
             bytes: ask.bytes,
-            asked_s,
-            took_s: now_s - asked_s,
-            buffer_s,
+            abandoned: asked.abandoned,
+            wasted_bytes: asked.wasted_bytes,
+            asked_s: asked.first_s,
+            took_s: now_s - asked.first_s,
+            buffer_s: asked.buffer_s,
             stalled_s: std::mem::take(&mut self.stalled_s),
         });
-        let bits = 8.0 * ask.bytes as f64;
-        self.chooser.learn(now_s - asked_s, bits);
+        self.learn(&asked, now_s, 8.0 * ask.bytes as f64);
         // a segment more must fit
         let over_s = self.buffer_s + self.ladder.segment_s() - self.options.buffer_s;
         (!whole).then(|| {
@@ -188,7 +280,7 @@ mod tests {
         assert_eq!(asked, [1.0, 2.0, 8.0, 9.0, 10.0]);
         let small = PlayerOptions {
             buffer_s: 8.0,
-            start_s: 0.0,
+            ..PlayerOptions::default()
         };
         let (session, asked) = watch(small, [1.0; 5]);
         // two segments at 3, of which one second was played: the third is asked for when 4 s are left
@@ -201,6 +293,7 @@ mod tests {
         let patient = PlayerOptions {
             buffer_s: 30.0,
             start_s: 8.0,
+            ..PlayerOptions::default()
         };
         let (session, _) = watch(patient, [1.0, 2.0, 10.0, 1.0, 1.0]);
         assert_eq!(session.startup_s, Some(3.0));

@@ -13,11 +13,15 @@ pub struct Segment {
     pub bitrate_bps: f64,
     /// Its size.
     pub bytes: u64,
-    /// When it was asked for, in seconds.
+    /// Downloads of it that were given up.
+    pub abandoned: usize,
+    /// What had come of them.
+    pub wasted_bytes: u64,
+    /// When it was first asked for, in seconds.
     pub asked_s: f64,
     /// From then on until all of it was there.
     pub took_s: f64,
-    /// What there was to play when it was asked for, in seconds.
+    /// What there was to play when it was first asked for, in seconds.
     pub buffer_s: f64,
     /// How long playback stood still until it was there, in seconds.
     pub stalled_s: f64,
@@ -38,6 +42,10 @@ pub struct SessionReport {
     pub mean_bitrate_bps: f64,
     /// How often the bitrate changed.
     pub switches: usize,
+    /// Downloads that were given up.
+    pub abandoned: usize,
+    /// What had come of them.
+    pub wasted_bytes: u64,
     /// See [`Session::qoe`].
     pub qoe: f64,
     /// In their order.
@@ -90,6 +98,16 @@ impl Session {
         self.segments.windows(2).filter(changes).count()
     }
 
+    /// Downloads that were given up.
+    pub fn abandoned(&self) -> usize {
+        self.segments.iter().map(|one| one.abandoned).sum()
+    }
+
+    /// What had come of them, in bytes.
+    pub fn wasted_bytes(&self) -> u64 {
+        self.segments.iter().map(|one| one.wasted_bytes).sum()
+    }
+
     /// Quality of experience by segment: bitrate in Mbit/s, less each change of it, less the highest bitrate for each second
     /// that playback stood still (QoE_lin of Yin et al. 2015, as Pensieve has it).
     pub fn qoe(&self) -> f64 {
@@ -113,6 +131,8 @@ impl Session {
             stalls: self.stalls(),
             mean_bitrate_bps: self.mean_bitrate_bps(),
             switches: self.switches(),
+            abandoned: self.abandoned(),
+            wasted_bytes: self.wasted_bytes(),
             qoe: self.qoe(),
             segments: self.segments.clone(),
         }

@@ -88,6 +88,17 @@ pub(crate) trait Kind: Sized {
         None
     }
 
+    /// From now on the backend reports how far answers are.
+    fn watch(&self, _state: &mut Self::State) {}
+
+    /// So many bytes of the answer to message number `request`, which is not whole, have arrived at `now`.
+    fn on_progress(&self, _state: &mut Self::State, _now: Time, _request: u64, _bytes: u64) {}
+
+    /// The request whose answer is given up by message number `request`, which has just arrived.
+    fn gives_up(&self, _state: &mut Self::State, _request: u64) -> Option<u64> {
+        None
+    }
+
     /// The size of the answer to message number `request`.
     fn answer(
         &self,

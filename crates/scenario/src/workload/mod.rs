@@ -126,6 +126,24 @@ macro_rules! workloads {
                 }
             }
 
+            pub(crate) fn watch(&mut self) {
+                match self {
+                    $(Self::$name(kind, state) => kind.watch(state),)*
+                }
+            }
+
+            pub(crate) fn on_progress(&mut self, now: Time, request: u64, bytes: u64) {
+                match self {
+                    $(Self::$name(kind, state) => kind.on_progress(state, now, request, bytes),)*
+                }
+            }
+
+            pub(crate) fn gives_up(&mut self, request: u64) -> Option<u64> {
+                match self {
+                    $(Self::$name(kind, state) => kind.gives_up(state, request),)*
+                }
+            }
+
             pub(crate) fn answer(&mut self, request: u64, rng: &mut Xoshiro256PlusPlus) -> u64 {
                 match self {
                     $(Self::$name(kind, state) => kind.answer(state, request, rng),)*
@@ -150,7 +168,7 @@ impl Behavior {
     /// How the session of a video went so far.
     pub(crate) fn video(&self) -> Option<SessionReport> {
         match self {
-            Self::Video(_, Some(state)) => Some(state.0.report()),
+            Self::Video(_, state) => state.report(),
             _ => None,
         }
     }
@@ -176,6 +194,19 @@ impl Workload {
     /// Whether the far end asks for the data: messages are requests, which go the other way.
     pub fn asks(&self) -> bool {
         self.pace() == Pace::Answers
+    }
+
+    /// Whether it looks at how far answers are, and may give them up.
+    pub fn looks(&self) -> bool {
+        matches!(self, Self::Video(video) if video.player().looks())
+    }
+
+    /// What may wait unsent in the server's socket (`TCP_NOTSENT_LOWAT`); none: as much as the kernel takes.
+    pub fn unsent_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Video(video) => video.unsent.map(Size::as_bytes),
+            _ => None,
+        }
     }
 
     /// Whether it is a page over HTTP, which a [`PageLoad`](crate::PageLoad) loads.

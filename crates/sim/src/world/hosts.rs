@@ -12,6 +12,7 @@ use rand_core::RngCore;
 
 use crate::ends::{growing_buffer, sender_config};
 use crate::quic::{QuicFlow, settings};
+use crate::send_buffer::SendBuffer;
 use crate::simulation::SimError;
 use crate::stream::Stream;
 use crate::wire::HANDSHAKE_BYTES;
@@ -120,7 +121,11 @@ impl Hosts {
                 (true, false) => (Start::Opens, open),
                 (true, true) => (Start::Accepts, Start::Opens),
             };
-            let messages = || Framing::Messages(Box::new(Stream::new(spec.transport.mss_bytes())));
+            let messages = || {
+                let mut stream = Stream::new(spec.transport.mss_bytes());
+                stream.buffer = SendBuffer::new(spec.workload.unsent_bytes());
+                Framing::Messages(Box::new(stream))
+            };
             let framing = match spec.transport {
                 Transport::Udp => Framing::Datagrams(Box::default()),
                 Transport::Quic {
@@ -162,7 +167,8 @@ impl Hosts {
                 },
                 kind: spec.workload.kind(),
                 is_greedy: spec.workload.is_greedy(),
-                application: Application::new(spec, flow.start, run_seed, number),
+                application: Application::new(spec, flow.start, run_seed, number)
+                    .watched(&spec.workload),
                 start: flow.start,
                 requests: None,
                 load: spec.workload.is_page().then(|| loads.len() as u32 - 1),

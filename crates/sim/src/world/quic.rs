@@ -202,8 +202,17 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
                 quic.tell(read, |record| self.recorder.message(record));
             }
             if let Some(response) = owner.deliver(now, &message) {
+                if let Some(number) = owner.application.take_given_up() {
+                    quic.pipes[SOURCE].cut(number);
+                }
                 quic.pipes[SOURCE].offer(now, response);
             }
+        }
+        if end == SINK
+            && owner.application.looks()
+            && let Some((number, bytes)) = quic.pipes[SOURCE].progress()
+        {
+            owner.application.on_progress(now, number, bytes);
         }
         any
     }

@@ -7,7 +7,7 @@ use pathcast_path::Time;
 use pathcast_tcp::DataSegment;
 
 use super::World;
-use super::hosts::Framing;
+use super::hosts::{Connection, Framing};
 use super::records::ack_record;
 use crate::network::Network;
 use crate::recorder::Recorder;
@@ -28,6 +28,43 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         if let Some(handshake) = self.connections[requests as usize].receiver.handshake() {
             let sender = &mut self.connections[answers as usize].sender;
             sender.on_open(now, handshake);
+        }
+    }
+
+    /// The server of `flow` ends the answer that the request which arrived last gave up.
+    #[inline(never)]
+    pub(super) fn cut_given_up(&mut self, flow: u32) {
+        let Some(number) = self.flows[flow as usize].application.take_given_up() else {
+            return;
+        };
+        let Connection {
+            sender, framing, ..
+        } = &mut self.connections[flow as usize];
+        if let Framing::Messages(stream) = framing {
+            let (una, next) = sender.una_and_next();
+            sender.end_at(stream.cut(number, una, next));
+        }
+    }
+
+    /// Tells the application of `flow` how far the answer is that arrives.
+    #[inline]
+    pub(super) fn tell_progress(&mut self, now: Time, flow: u32) {
+        let owner = &mut self.flows[flow as usize];
+        if !owner.application.looks() {
+            return;
+        }
+        let Connection {
+            sender,
+            receiver,
+            framing,
+            ..
+        } = &mut self.connections[flow as usize];
+        let Framing::Messages(stream) = framing else {
+            return;
+        };
+        stream.buffer.note_window(sender.cwnd());
+        if let Some((number, bytes)) = stream.progress(receiver.delivered()) {
+            owner.application.on_progress(now, number, bytes);
         }
     }
 

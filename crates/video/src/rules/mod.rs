@@ -1,5 +1,6 @@
 //! Which version of the next segment to fetch. One file for each family, with its sources; all see the same.
 
+mod abandon;
 mod bola;
 mod mpc;
 mod robust_mpc;
@@ -9,6 +10,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+pub(crate) use self::abandon::Watcher;
+pub use self::abandon::{Abandon, AbandonError};
 use self::bola::{Bola, Dynamic};
 use self::mpc::Mpc;
 use self::robust_mpc::RobustMpc;
@@ -115,6 +118,25 @@ pub(crate) struct Seen<'a> {
     pub(crate) last: Option<usize>,
 }
 
+/// A download that runs.
+pub(crate) struct Progress {
+    /// The version, and its bits.
+    pub(crate) version: usize,
+    pub(crate) bits: f64,
+    /// Those that have arrived.
+    pub(crate) came: f64,
+    /// Since it was asked for, in seconds.
+    pub(crate) asked_s: f64,
+    /// Since the first of it came, in seconds; none: nothing came.
+    pub(crate) began_s: Option<f64>,
+}
+
+impl Progress {
+    pub(crate) fn left(&self) -> f64 {
+        (self.bits - self.came).max(0.0)
+    }
+}
+
 /// A plan takes a download to last this at most, in seconds.
 const LONGEST_S: f64 = 100.0;
 
@@ -197,18 +219,28 @@ impl Chooser {
         }
     }
 
-    /// A segment of so many bits came in so many seconds.
+    /// The version that the plan would fetch instead of the download that runs; none if it has no plan.
+    pub(crate) fn instead(&mut self, seen: &Seen<'_>, progress: &Progress) -> Option<usize> {
+        match self {
+            Self::Mpc(rule) => rule.instead(seen, progress),
+            _ => None,
+        }
+    }
+
+    /// So many bits of a segment came in so many seconds.
     pub(crate) fn learn(&mut self, seconds: f64, bits: f64) {
         match self {
             Self::Fixed(_) => {}
+            Self::Confident(rule) => rule.learn(seconds, bits),
+            Self::Mpc(rule) => rule.learn(seconds, bits),
+            // a download of which nothing came is no rate to players
+            _ if bits <= 0.0 => {}
             Self::LastSample(rule) => rule.learn(seconds, bits),
             Self::Throughput(rule) => rule.learn(seconds, bits),
             Self::Bola(rule) => rule.learn(seconds, bits),
             Self::Dynamic(rule) => rule.learn(seconds, bits),
             Self::Hls(rule) => rule.learn(seconds, bits),
             Self::RobustMpc(rule) => rule.learn(seconds, bits),
-            Self::Confident(rule) => rule.learn(seconds, bits),
-            Self::Mpc(rule) => rule.learn(seconds, bits),
         }
     }
 }

@@ -7,7 +7,7 @@
 use pathcast_rates::{Rate, RateForecaster};
 
 use super::throughput::{forecaster, observe};
-use super::{LONGEST_S, Seen};
+use super::{LONGEST_S, Progress, Seen};
 use crate::ladder::Ladder;
 
 /// Segments that are planned.
@@ -22,6 +22,10 @@ const ABOVE: usize = 3;
 const APART: f64 = 0.4;
 /// Buffers in the table are half a segment apart, if they are no more than this.
 const MOST_BUFFERS: usize = 61;
+/// A download that runs is looked at so often, in seconds.
+const LOOK_S: f64 = 0.5;
+/// So much of the rate is on its way when a download is given up, in seconds.
+const ON_ITS_WAY_S: f64 = 0.2;
 /// No case's rate is below this part of the level.
 const LEAST_PART: f64 = 1e-4;
 
@@ -30,6 +34,15 @@ const LEAST_PART: f64 = 1e-4;
 pub(crate) struct Mpc {
     risk: f64,
     rates: RateForecaster,
+    running: Option<Running>,
+}
+
+/// A download as far as it was looked at, and what is forecast with it.
+#[derive(Clone, Debug)]
+struct Running {
+    rates: RateForecaster,
+    seconds: f64,
+    bits: f64,
 }
 
 impl Mpc {
@@ -37,6 +50,7 @@ impl Mpc {
         Self {
             risk,
             rates: forecaster(ladder),
+            running: None,
         }
     }
 
@@ -45,22 +59,52 @@ impl Mpc {
             return 0;
         };
         let plan = Plan::new(seen, &rate, self.risk);
-        let mut after = plan.at_the_end();
-        for segment in seen.ahead(AHEAD).skip(1).rev() {
-            after = plan.before(segment, &after);
+        let after = plan.after_the_next();
+        seen.most(|version| plan.next(version, seen.ladder.bits(version, seen.segment), &after))
+    }
+
+    /// The version that is worth more than to wait for the rest of a download.
+    pub(super) fn instead(&mut self, seen: &Seen<'_>, progress: &Progress) -> Option<usize> {
+        let running = self.running.get_or_insert_with(|| Running {
+            rates: self.rates.clone(),
+            seconds: 0.0,
+            bits: 0.0,
+        });
+        let seconds = progress.asked_s - running.seconds;
+        if seconds < LOOK_S {
+            return None;
         }
-        seen.most(|version| {
-            let worth = plan.worth(
-                &plan.fetch(seen.segment, version, 0.0),
-                seen.buffer_s,
-                &after,
-            );
-            worth - plan.change(seen.last.unwrap_or(version), version)
-        })
+        observe(&mut running.rates, seconds, progress.came - running.bits);
+        (running.seconds, running.bits) = (progress.asked_s, progress.came);
+        let rate = running.rates.forecast()?;
+        let plan = Plan::new(seen, &rate, self.risk);
+        let left = progress.left();
+        if plan.longest_s(left) <= seen.buffer_s {
+            return None;
+        }
+        let after = plan.after_the_next();
+        let waits = plan.next(progress.version, left, &after);
+        // what is on its way comes before another version
+        let on_its_way = left.min(ON_ITS_WAY_S * plan.level_bps);
+        let worth = |version: usize| {
+            let bits = on_its_way + seen.ladder.bits(version, seen.segment);
+            plan.next(version, bits, &after)
+        };
+        let lower = (0..progress.version).map(|version| (version, worth(version)));
+        let best = lower.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (best.1 > waits).then_some(best.0)
     }
 
     pub(super) fn learn(&mut self, seconds: f64, bits: f64) {
-        observe(&mut self.rates, seconds, bits);
+        let Some(running) = self.running.take() else {
+            return observe(&mut self.rates, seconds, bits);
+        };
+        self.rates = running.rates;
+        observe(
+            &mut self.rates,
+            seconds - running.seconds,
+            bits - running.bits,
+        );
     }
 }
 
@@ -122,6 +166,29 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// What the session is worth after the next segment.
+    fn after_the_next(&self) -> Table {
+        let mut after = self.at_the_end();
+        for segment in self.seen.ahead(AHEAD).skip(1).rev() {
+            after = self.before(segment, &after);
+        }
+        after
+    }
+
+    /// What it is worth to have the next segment in a version of which so many bits are to come.
+    fn next(&self, version: usize, bits: f64, after: &Table) -> f64 {
+        let worth = self.worth(&self.fetch(version, bits, 0.0), self.seen.buffer_s, after);
+        worth - self.change(self.seen.last.unwrap_or(version), version)
+    }
+
+    /// How long so many bits take in the worst case.
+    fn longest_s(&self, bits: f64) -> f64 {
+        let took_s = self
+            .errors
+            .map(|error| self.took_s(bits, error, FOLLOW * error));
+        took_s.into_iter().fold(0.0, f64::max)
+    }
+
     fn place(&self, level: usize, version: usize, buffer: usize) -> usize {
         (level * self.bitrates.len() + version) * self.buffers + buffer
     }
@@ -152,7 +219,8 @@ impl<'a> Plan<'a> {
     /// What the session is worth from `segment` on, by what it is worth after it.
     fn before(&self, segment: usize, after: &Table) -> Table {
         let chosen = self.table(|level, version| {
-            let fetch = self.fetch(segment, version, level);
+            let bits = self.seen.ladder.bits(version, segment);
+            let fetch = self.fetch(version, bits, level);
             move |buffer_s| self.worth(&fetch, buffer_s, after)
         });
         let versions = self.bitrates.len();
@@ -177,9 +245,8 @@ impl<'a> Plan<'a> {
         (self.bitrates[version] - self.bitrates[last]).abs()
     }
 
-    /// How a version of `segment` is fetched at a level.
-    fn fetch(&self, segment: usize, version: usize, level: f64) -> Fetch {
-        let bits = self.seen.ladder.bits(version, segment);
+    /// How so many bits of a version are fetched at a level.
+    fn fetch(&self, version: usize, bits: f64, level: f64) -> Fetch {
         let cases = self.errors.map(|error| {
             let next = level + FOLLOW * error;
             let took_s = self.took_s(bits, level + error, next);
@@ -280,10 +347,7 @@ mod tests {
                 after = plan.before(segment, &after);
             }
             let found = (0..3)
-                .map(|version| {
-                    let fetch = plan.fetch(1, version, 0.0);
-                    plan.worth(&fetch, buffer_s, &after) - plan.change(last, version)
-                })
+                .map(|version| plan.next(version, ladder.bits(version, 1), &after))
                 .fold(f64::NEG_INFINITY, f64::max);
             let known = best(&plan, 1, 5, last, buffer_s);
             assert!((found - known).abs() < 1e-9, "{buffer_s}: {found} {known}");
@@ -311,7 +375,7 @@ mod tests {
         let nothing = plan.table(|_, _| |_| 0.0);
         let slow_s = 4.0 + 12e6 / (4e6 * libm::pow(0.25, FOLLOW));
         let expected = 4.0 - plan.stall * (slow_s - 4.0) / 7.0;
-        let found = plan.worth(&plan.fetch(0, 1, 0.0), 4.0, &nothing);
+        let found = plan.worth(&plan.fetch(1, 16e6, 0.0), 4.0, &nothing);
         assert!((found - expected).abs() < 1e-9, "{found} {expected}");
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::player::Player;
+use crate::player::{LOOKS_EVERY_S, Player};
 use crate::session::Session;
 
 fn ladder(count: usize) -> Ladder {
@@ -25,6 +25,38 @@ fn watch_segments(count: usize, rule: &str, rate: impl Fn(f64) -> f64) -> Sessio
         while left > 0.0 {
             left -= 0.01 * rate(now);
             now += 0.01;
+        }
+        match player.on_arrival(now) {
+            Some(next) => now = next,
+            None => break,
+        }
+    }
+    player.session().clone()
+}
+
+/// As `watch`, with a player that looks at downloads; what is given up does not come.
+fn watch_abandoning(rule: &str, abandon: &str, rate: impl Fn(f64) -> f64) -> Session {
+    let options = PlayerOptions {
+        abandon: abandon.parse().unwrap(),
+        ..PlayerOptions::default()
+    };
+    let mut player = Player::new(ladder(75), rule.parse().unwrap(), options);
+    let mut now = 0.0;
+    while let Some(ask) = player.ask(now) {
+        now += 0.05;
+        let (mut bytes, mut came, mut looked) = (ask.bytes as f64, 0.0, now);
+        while came < bytes {
+            came += 0.01 * rate(now) / 8.0;
+            now += 0.01;
+            player.on_first_byte(now);
+            if player.looks() && came < bytes && now >= looked + LOOKS_EVERY_S {
+                looked = now;
+                if let Some(instead) = player.on_progress(now, came as u64) {
+                    assert_eq!(instead.segment, ask.segment);
+                    (bytes, came) = (instead.bytes as f64, 0.0);
+                    now += 0.05;
+                }
+            }
         }
         match player.on_arrival(now) {
             Some(next) => now = next,
@@ -147,5 +179,38 @@ fn plans_see_the_sizes_of_segments() {
             (1, 0, 1),
             "{rule}: {chosen:?}"
         );
+    }
+}
+
+/// Rules whose players give up downloads.
+const ABANDONING: [&str; 3] = ["dash.js", "hls.js", "mpc"];
+
+#[test]
+fn where_a_path_breaks_down_a_player_that_gives_up_stalls_less() {
+    // 20 s at a fiftieth, again and again
+    let rate = |now: f64| if now % 60.0 < 40.0 { 9e6 } else { 0.18e6 };
+    for rule in ABANDONING {
+        let waits = watch_abandoning(rule, "never", rate);
+        let gives_up = watch_abandoning(rule, "own", rate);
+        assert_eq!((waits.abandoned(), waits.wasted_bytes()), (0, 0), "{rule}");
+        assert!(gives_up.abandoned() > 0, "{rule}");
+        assert!(gives_up.wasted_bytes() > 0, "{rule}");
+        let stalled = [waits.stalled_s(), gives_up.stalled_s()];
+        assert!(
+            stalled[1] < 0.7 * stalled[0] || stalled[0] == 0.0,
+            "{rule}: {stalled:?}"
+        );
+        // it asks for less, not for more
+        for one in gives_up.segments.iter().filter(|one| one.abandoned > 0) {
+            assert!(one.version < 5, "{rule}: {one:?}");
+        }
+    }
+}
+
+#[test]
+fn over_a_steady_path_nothing_is_given_up() {
+    for rule in ABANDONING {
+        let session = watch_abandoning(rule, "own", |_| 4e6);
+        assert_eq!((session.abandoned(), session.stalls()), (0, 0), "{rule}");
     }
 }

@@ -28,7 +28,7 @@ impl LastSample {
 
 /// The lower of two means: players fear to go up, and are quick to go down.
 #[derive(Clone, Debug)]
-struct LowerMean {
+pub(crate) struct LowerMean {
     means: [Mean; 2],
     samples: usize,
 }
@@ -41,12 +41,17 @@ impl LowerMean {
         }
     }
 
+    /// That of hls.js.
+    pub(crate) fn hls() -> Self {
+        Self::new([3.0, 9.0])
+    }
+
     /// In bits a second; none before the first sample.
-    fn get(&self) -> Option<f64> {
+    pub(crate) fn get(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.means[0].get().min(self.means[1].get()))
     }
 
-    fn learn(&mut self, seconds: f64, bits: f64) {
+    pub(crate) fn learn(&mut self, seconds: f64, bits: f64) {
         self.samples += 1;
         for mean in &mut self.means {
             mean.push(seconds, bits / seconds);
@@ -88,7 +93,7 @@ const MOST_STARVATION_S: f64 = 4.0;
 
 impl Default for Hls {
     fn default() -> Self {
-        Self(LowerMean::new([3.0, 9.0]))
+        Self(LowerMean::hls())
     }
 }
 
