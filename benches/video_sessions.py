@@ -1,6 +1,6 @@
 """Rate forecasts and rules for the bitrate over series of rates: errors, bands, and sessions in the TCP simulator.
 
-    .venv/bin/python benches/video_sessions.py FILE... [--group PREFIX]... [--sessions] [--rule RULE]...
+    .venv/bin/python benches/video_sessions.py FILE... [--group PREFIX]... [--sessions] [--rule RULE]... [--unsent BYTES]
     .venv/bin/python benches/video_sessions.py FILE... [--group PREFIX]... --series
 
 Each FILE is a series of rates (`pathcast.rates.read_rates`); a group is the files whose names begin alike, by default all
@@ -12,13 +12,16 @@ harmonic mean of five. The second table has coverage and sharpness of Pathcast's
 
 With --sessions each series becomes the rate of a link of 80 ms and a queue of 100 ms, and players with a ladder of eight
 bitrates fetch 4-s segments by CUBIC until the series ends. The bitrates span a fortieth to twice the series' mean in equal
-ratios, so that all groups have the same task. Rules of the forecast's distribution are run with several prices of a stall,
-and the comparison with RobustMPC is at its mean bitrate, between two prices on a line.
+ratios, so that all groups have the same task. A rule may have how its player gives up downloads after a slash. Rules of the
+forecast's distribution are run with several prices of a stall, and the comparisons with RobustMPC are at its mean bitrate,
+between two prices on a line: where neither gives up downloads, and where both do. --unsent is the server's TCP_NOTSENT_LOWAT;
+without it, its socket takes as much as the kernel lets it. A FILE may also be packed times of deliveries as mahimahi has them.
 
 With --series it only prints the series, one rate a second, as the example `errors` of `crates/rates` reads them.
 """
 
 import argparse
+import gzip
 import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,7 +38,23 @@ HALF_LIVES = (1, 2, 3, 5, 8)
 COPIES = 2000
 SEGMENT_S = 4.0
 PRICES = (0.1, 0.2, 0.3, 0.6, 1.0, 3.0, 10.0)
-RULES = ("last-sample", "throughput", "bola", "dash.js", "hls.js", "robust-mpc", "confident:0.9")
+RULES = (
+    "last-sample",
+    "throughput",
+    "bola",
+    "dash.js/never",
+    "dash.js",
+    "hls.js/never",
+    "hls.js",
+    "robust-mpc",
+    "robust-mpc/dash.js",
+    "robust-mpc/hls.js",
+    "confident:0.9",
+)
+#: The rule that the others' quality of experience is compared with.
+OURS = "mpc:1/plan"
+#: RobustMPC beside Pathcast's MPC, by how players give up downloads.
+RIVALS = (("robust-mpc", "never"), ("robust-mpc/dash.js", "plan"), ("robust-mpc/hls.js", "plan"))
 
 
 def seconds_of(series):
@@ -130,12 +149,16 @@ def ladder_of(rates):
     return video.Ladder(SEGMENT_S, tuple(map(float, bitrates)), count)
 
 
-def session(rates, rule):
-    found = video.watch(ladder_of(rates), path_of(rates), rule)
+def session(rates, rule, unsent_bytes):
+    rule, _, abandon = rule.partition("/")
+    found = video.watch(
+        ladder_of(rates), path_of(rates), rule, abandon=abandon or "own", unsent_bytes=unsent_bytes
+    )
     share = found.mean_bitrate_bps / rates.mean()
     played_s = SEGMENT_S * len(found.segments)
     qoe = found.qoe * 1e6 / rates.mean()
-    return share, found.stalled_s / played_s, qoe, found.switches / len(found.segments)
+    count = len(found.segments)
+    return share, found.stalled_s / played_s, qoe, found.switches / count, found.abandoned / count
 
 
 def at_bitrate(share, rows):
@@ -145,25 +168,36 @@ def at_bitrate(share, rows):
     return float(np.interp(share, shares[order], stalls[order], left=math.nan, right=math.nan))
 
 
-def table_of_sessions(name, series, rules, pool):
-    rules = [*rules, *(f"mpc:{price:g}" for price in PRICES)]
-    jobs = [(rates, rule) for rule in rules for rates in series]
+def table_of_sessions(name, series, rules, pool, unsent_bytes):
+    ours = {way: [f"mpc:{price:g}/{way}" for price in PRICES] for way in ("never", "plan")}
+    rules = [*rules, *ours["never"], *ours["plan"]]
+    jobs = [(rates, rule, unsent_bytes) for rule in rules for rates in series]
     done = np.array(list(pool.map(lambda job: session(*job), jobs)))
-    rows = done.reshape(len(rules), len(series), 4)
+    rows = dict(zip(rules, done.reshape(len(rules), len(series), 5), strict=True))
     print(f"\n### {name}: sessions\n")
     print(
-        "| rule | bitrate, of the mean rate | stalled, of the video | QoE, of the mean rate | switches |"
+        f"| rule | bitrate, of the mean rate | stalled, of the video | QoE, of the mean rate | that of {OURS}, less its | switches | given up |"
     )
-    print("|---|---|---|---|---|")
-    for rule, those in zip(rules, rows, strict=True):
-        share, stalled, qoe, switches = those.mean(axis=0)
-        print(f"| {rule} | {share:.1%} | {stalled:.2%} | {qoe:.3f} | {switches:.0%} |")
-    if "robust-mpc" not in rules:
-        return
-    robust = rows[rules.index("robust-mpc")]
-    ours = np.swapaxes(rows[-len(PRICES) :], 0, 1)
+    print("|---|---|---|---|---|---|---|")
+    draws = np.random.default_rng(1).integers(0, len(series), (COPIES, len(series)))
+    for rule, those in rows.items():
+        less = (rows[OURS] - those)[:, 2]
+        low, high = np.quantile(less[draws].mean(axis=1), [0.025, 0.975])
+        interval = "" if rule == OURS else f"{low:+.3f} to {high:+.3f}"
+        share, stalled, qoe, switches, given_up = those.mean(axis=0)
+        print(
+            f"| {rule} | {share:.1%} | {stalled:.2%} | {qoe:.3f} | {interval} | {switches:.0%} | {given_up:.1%} |"
+        )
+    for rival, way in RIVALS:
+        if rival in rows:
+            compare(rival, rows[rival], way, np.array([rows[rule] for rule in ours[way]]))
+
+
+def compare(rival, robust, way, ours):
+    """How much less Pathcast's MPC stalls at the bitrate of a rival; `ours` by price."""
+    ours = np.swapaxes(ours, 0, 1)
     reductions = []
-    for draw in np.random.default_rng(1).integers(0, len(series), (COPIES, len(series))):
+    for draw in np.random.default_rng(1).integers(0, len(robust), (COPIES, len(robust))):
         share, stalled = robust[draw][:, :2].mean(axis=0)
         if stalled > 0:
             reductions.append(1 - at_bitrate(share, ours[draw]) / stalled)
@@ -172,9 +206,17 @@ def table_of_sessions(name, series, rules, pool):
     low, high = np.quantile(reached, [0.025, 0.975])
     at = at_bitrate(share, ours)
     print(
-        f"\nAt RobustMPC's bitrate, {share:.1%}: stalled {at:.2%} where RobustMPC has {stalled:.2%}, "
+        f"\nAt the bitrate of {rival}, {share:.1%}, mpc/{way} is stalled {at:.2%} where that has {stalled:.2%}, "
         f"{1 - at / stalled if stalled else math.nan:.0%} less ({low:.0%} to {high:.0%}, of the {len(reached) / COPIES:.0%} of draws in which a price reaches it)."
     )
+
+
+def series_of(file):
+    """Mean rates of whole seconds of a file, in bit/s."""
+    if file.suffix != ".gz":
+        return seconds_of(read_rates(file))
+    times = np.array(gzip.decompress(file.read_bytes()).split(), dtype=int)
+    return np.bincount(times // 1000)[:-1] * 1500 * 8.0
 
 
 def main():
@@ -185,18 +227,21 @@ def main():
     parser.add_argument("--group", action="append", help="files whose names begin so; several")
     parser.add_argument("--sessions", action="store_true")
     parser.add_argument("--rule", action="append", help="beside mpc; several")
+    parser.add_argument("--unsent", type=int, help="the server's TCP_NOTSENT_LOWAT, in bytes")
     parser.add_argument("--series", action="store_true", help="print the series alone")
     given = parser.parse_args()
     with ThreadPoolExecutor(2) as pool:
         for group in given.group or [""]:
             files = sorted(file for file in given.files if file.name.startswith(group))
-            series = [seconds_of(read_rates(file)) for file in files]
+            if not files:
+                parser.error(f"no FILE has a name that begins with {group!r}")
+            series = [series_of(file) for file in files]
             if given.series:
                 print("".join("".join(f"1 {rate}\n" for rate in one) + "\n" for one in series))
                 continue
             table_of_errors(group or "all", series)
             if given.sessions:
-                table_of_sessions(group or "all", series, given.rule or RULES, pool)
+                table_of_sessions(group or "all", series, given.rule or RULES, pool, given.unsent)
 
 
 if __name__ == "__main__":
