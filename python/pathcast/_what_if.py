@@ -141,8 +141,8 @@ class Outcome:
     Attributes:
         alternative: the configuration.
         goodput_bps: of all its flows together.
-        delay_p95_ms: 95th percentile of the one-way delay of data packets.
-        loss: part of the data packets that is dropped.
+        delay_p95_ms: 95th percentile of the one-way delay of data packets, of all flows over the path.
+        loss: part of the data packets that is dropped, of all flows over the path.
         completion_s: until all its flows have sent what they have; None for flows without an end, and where more than
             one draw in twenty is not done in time.
         draws: each quantity by draw; NaN where there is none; shape of each n.
