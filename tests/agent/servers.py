@@ -17,7 +17,13 @@ from wire import Wire  # noqa: E402 - it lies there
 
 NUMBERS = itertools.count()
 #: Before anything else, so that no test passes because something is missing.
-SYSCTLS = ("tcp_slow_start_after_idle", "tcp_autocorking", "tcp_rmem", "tcp_wmem")
+SYSCTLS = (
+    "tcp_slow_start_after_idle",
+    "tcp_autocorking",
+    "tcp_rmem",
+    "tcp_wmem",
+    "tcp_notsent_lowat",
+)
 
 
 def program():

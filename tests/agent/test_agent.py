@@ -200,12 +200,18 @@ def test_sysctls_are_put_back_but_not_over_somebody_else(one_host):
     before = state(server)
     wire = net.wire(server)
     process = net.start(server, *net.agent(server, wire))
-    knobs = {"slow_start_after_idle": False, "receive_buffer_bytes": 65536, "autocorking": False}
+    knobs = {
+        "slow_start_after_idle": False,
+        "receive_buffer_bytes": 65536,
+        "autocorking": False,
+        "unsent_bytes": 16384,
+    }
     wire.configure(1, {"base": knobs}, default="base")
     assert wire.applied(1)["applied"]["ok"]
     found = state(server)
     assert found[server, "tcp_slow_start_after_idle"] == "0\n"
     assert found[server, "tcp_rmem"].split()[2] == "65536"
+    assert found[server, "tcp_notsent_lowat"] == "16384\n"
     # somebody changes one: the report says so
     command("ip", "netns", "exec", server, "sysctl", "-qw", "net.ipv4.tcp_autocorking=1")
     wire.report(lambda one: "tcp_autocorking is 1" in str(one["applied"]["errors"]))
@@ -327,6 +333,7 @@ def test_the_space_has_been_tried_and_dead_knobs_are_named():
 
     assert effective("initial_window", "route") and effective("congestion_control", "route")
     assert effective("slow_start_after_idle", "namespace")
+    assert effective("unsent_bytes", "namespace")
     assert "bbr" in knobs["slow_start_after_idle"]["why"] or "bbr" not in str(knobs)
     assert knobs["tcp_low_latency"]["pruned"] and knobs["tcp_pacing"]["pruned"]
     assert all(one["why"] for one in knobs.values() if one["pruned"])

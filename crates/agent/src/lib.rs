@@ -6,7 +6,7 @@
 //! | what | how |
 //! |---|---|
 //! | initial window, congestion control | routes in a table of the agent's own, or a BPF program (feature `bpf`) |
-//! | restart after idle, autocorking, buffers | sysctls of a network namespace |
+//! | restart after idle, autocorking, buffers, unsent bytes | sysctls of a network namespace |
 //! | versions of HTTP and TLS | the pool, by HAProxy's map or by forwarding in nftables |
 //!
 //! [`space`](crate::space()) lists what can be configured on this machine, and by which experiment that is known.

@@ -70,6 +70,9 @@ pub struct Knobs {
     /// Largest send buffer, bytes: 4096 to 2^30.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer_bytes: Option<u64>,
+    /// What may wait unsent in a socket, bytes: 4096 to 2^30. What was written still comes of a download that is given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsent_bytes: Option<u64>,
     /// Initial receive window, packets: 1 to 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_receive_window: Option<u32>,
@@ -125,6 +128,11 @@ impl Knobs {
             (
                 "send_buffer_bytes",
                 self.send_buffer_bytes.map(|bytes| bytes as f64),
+                buffers,
+            ),
+            (
+                "unsent_bytes",
+                self.unsent_bytes.map(|bytes| bytes as f64),
                 buffers,
             ),
             (

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_template_is_written_as_it_is_read() {
-        let text = r#"{"name":"lossy-far","knobs":{"congestion_control":"bbr","initial_window":40,"slow_start_after_idle":false,"http_version":"h2","autocorking":true,"pacing":"on","receive_buffer_bytes":6291456,"send_buffer_bytes":4194304,"initial_receive_window":20,"tls_version":"1.3","tls_record_bytes":4096,"keep_alive_s":75}}"#;
+        let text = r#"{"name":"lossy-far","knobs":{"congestion_control":"bbr","initial_window":40,"slow_start_after_idle":false,"http_version":"h2","autocorking":true,"pacing":"on","receive_buffer_bytes":6291456,"send_buffer_bytes":4194304,"unsent_bytes":16384,"initial_receive_window":20,"tls_version":"1.3","tls_record_bytes":4096,"keep_alive_s":75}}"#;
         let read = template(text).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
         assert!(

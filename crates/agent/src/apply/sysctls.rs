@@ -11,6 +11,7 @@ use crate::record::{Record, Setting};
 fn text(value: Value, before: &str) -> String {
     match value {
         Value::Flag(on) => u8::from(on).to_string(),
+        Value::Number(number) => number.to_string(),
         Value::Third(third) => {
             let numbers = before
                 .split_whitespace()
@@ -88,7 +89,7 @@ pub(super) fn differences(hands: &Hands, spaces: &[Space]) -> io::Result<Vec<Str
         for (name, value) in &space.sysctls {
             let now = hands.sysctl(space.namespace.as_deref(), name)?;
             let same = match value {
-                Value::Flag(on) => now == u8::from(*on).to_string(),
+                Value::Flag(_) | Value::Number(_) => now == text(*value, ""),
                 Value::Third(third) => now.split(' ').nth(2) == Some(&third.to_string()),
             };
             if !same {
@@ -142,5 +143,6 @@ mod tests {
             "4096 131072 1048576"
         );
         assert_eq!(text(Value::Flag(false), "1"), "0");
+        assert_eq!(text(Value::Number(16_384), "4294967295"), "16384");
     }
 }

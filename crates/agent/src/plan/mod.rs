@@ -41,6 +41,7 @@ pub(crate) struct Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Flag(bool),
+    Number(u64),
     /// The third of three numbers; the first two stay, but are not above it.
     Third(u64),
 }
@@ -200,6 +201,7 @@ fn sysctls(knobs: &Knobs) -> BTreeMap<&'static str, Value> {
         ("tcp_autocorking", knobs.autocorking.map(flag)),
         ("tcp_rmem", knobs.receive_buffer_bytes.map(Value::Third)),
         ("tcp_wmem", knobs.send_buffer_bytes.map(Value::Third)),
+        ("tcp_notsent_lowat", knobs.unsent_bytes.map(Value::Number)),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))

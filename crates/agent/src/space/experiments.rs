@@ -1,6 +1,6 @@
 //! The experiments: each sets a knob of the kernel and looks at a real connection.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -194,6 +194,38 @@ pub(super) fn send_buffer(rig: &Rig) -> Seen {
     let (small, large) = sizes?;
     let seen = format!("after 16 MB: {small} bytes by a limit of 32 KiB, {large} by 4 MiB");
     Ok((small <= 32 << 10 && large > small, seen))
+}
+
+pub(super) fn unsent(rig: &Rig) -> Seen {
+    let before = ["tcp_notsent_lowat", "tcp_wmem"].map(|name| (name, rig.sysctl_value(name)));
+    // what a socket takes of an answer that nobody reads
+    let taken = |limit: &str| -> io::Result<usize> {
+        rig.sysctl("tcp_notsent_lowat", limit)?;
+        let connection = rig.connect()?;
+        connection.server.set_nonblocking(true)?;
+        let (data, mut taken) = (vec![b'x'; 1 << 16], 0);
+        let until = Instant::now() + Duration::from_millis(300);
+        while Instant::now() < until {
+            match (&connection.server).write(&data) {
+                Ok(size) => taken += size,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    sleep(Duration::from_millis(10));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    };
+    rig.sysctl("tcp_wmem", "4096 1048576 4194304")?;
+    let taken = taken("16384").and_then(|little| Ok((little, taken("4294967295")?)));
+    for (name, value) in before {
+        rig.sysctl(name, &value?)?;
+    }
+    let (little, much) = taken?;
+    let seen = format!(
+        "of an answer that is not read, a socket took {little} bytes by 16 KiB, {much} without"
+    );
+    Ok((little < much / 2, seen))
 }
 
 pub(super) fn receive_buffer(rig: &Rig) -> Seen {

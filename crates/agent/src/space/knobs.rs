@@ -203,7 +203,7 @@ fn buffers(rig: Result<&Rig, &str>) -> Vec<Knob> {
     let knob = |knob, how, experiment: fn(&Rig) -> Seen| Knob {
         knob,
         layer: "tcp",
-        values: values(["4096 to 2147483647 bytes"]),
+        values: values(["4096 to 1073741824 bytes"]),
         default: None,
         places: vec![place("namespace", how, rig, experiment)],
         read_back: "sysctl; ss -tm",
@@ -221,6 +221,16 @@ fn buffers(rig: Result<&Rig, &str>) -> Vec<Knob> {
             "sysctl net.ipv4.tcp_rmem, third value",
             try_out::receive_buffer,
         ),
+        Knob {
+            default: Some("no limit".into()),
+            read_back: "sysctl; ss -ti: notsent",
+            why: Some("for downloads that may be given up, as those of video".into()),
+            ..knob(
+                "unsent_bytes",
+                "sysctl net.ipv4.tcp_notsent_lowat",
+                try_out::unsent,
+            )
+        },
     ]
 }
 
