@@ -90,12 +90,12 @@ const MOST_TIMES: f64 = 10.0;
 
 impl Watcher {
     pub(crate) fn new(abandon: Abandon, rule: Rule) -> Self {
+        let abandon = match abandon {
+            Abandon::Own => Abandon::of(rule),
+            given => given,
+        };
         match abandon {
-            Abandon::Own => match Abandon::of(rule) {
-                Abandon::Own => Self::Never,
-                of_rule => Self::new(of_rule, rule),
-            },
-            Abandon::Never => Self::Never,
+            Abandon::Own | Abandon::Never => Self::Never,
             Abandon::DashJs => Self::DashJs,
             Abandon::HlsJs => Self::HlsJs(HlsJs::default()),
             Abandon::Plan => Self::Plan,
