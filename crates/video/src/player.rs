@@ -100,13 +100,8 @@ impl Player {
         }
         self.began_s.get_or_insert(now_s);
         self.play_until(now_s);
-        let version = self.chooser.choose(&Seen {
-            ladder: &self.ladder,
-            options: &self.options,
-            segment,
-            buffer_s: self.buffer_s,
-            last: self.session.segments.last().map(|one| one.version),
-        });
+        let seen = seen(&self.ladder, &self.options, &self.session, self.buffer_s);
+        let version = self.chooser.choose(&seen);
         let ask = self.request(version);
         self.asked = Some(Asked {
             ask,
@@ -154,13 +149,7 @@ impl Player {
             asked_s: now_s - asked.at_s,
             began_s: asked.first_byte_s.map(|first_s| now_s - first_s),
         };
-        let seen = Seen {
-            ladder: &self.ladder,
-            options: &self.options,
-            segment: asked.ask.segment,
-            buffer_s: self.buffer_s,
-            last: self.session.segments.last().map(|one| one.version),
-        };
+        let seen = seen(&self.ladder, &self.options, &self.session, self.buffer_s);
         let again = asked.abandoned > 0;
         let version = (self.watcher).instead(&seen, &progress, &mut self.chooser, again)?;
         self.learn(&asked, now_s, came);
@@ -244,6 +233,22 @@ impl Player {
         } else if self.session.startup_s.is_some() {
             self.stalled_s += passed_s;
         }
+    }
+}
+
+/// What rules look at before the next segment is there.
+fn seen<'a>(
+    ladder: &'a Ladder,
+    options: &'a PlayerOptions,
+    session: &Session,
+    buffer_s: f64,
+) -> Seen<'a> {
+    Seen {
+        ladder,
+        options,
+        segment: session.segments.len(),
+        buffer_s,
+        last: session.segments.last().map(|one| one.version),
     }
 }
 
