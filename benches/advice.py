@@ -34,7 +34,11 @@ def measured(flow: Flow, seeds: int, **keys):
             scenario, duration_s=flow.duration_s, seed=flow.seed + 1000 * seed, record=False
         )
         goodputs.append(report.flows[0].goodput_bps)
-        delays.append(report.one_way_delay_ms["p95"])
+        # the flow's own table is the first
+        delay_ms = (
+            report.groups[0]["one_way_delay_ms"] if report.groups else report.one_way_delay_ms
+        )
+        delays.append(delay_ms["p95"])
     return statistics.median(goodputs), statistics.median(delays)
 
 

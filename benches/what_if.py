@@ -219,9 +219,10 @@ def ibox_of(packets, flow):
 def known(report, outcome, others):
     """What the kernel got, and the forecast."""
     own = report["flows"][others:]
+    packets = report["groups"][-1] if others else report
     return {
         "goodput": (sum(flow["goodput_bps"] for flow in own), outcome.goodput_bps),
-        "delay": (report["one_way_delay_ms"]["p95"], outcome.delay_p95_ms),
+        "delay": (packets["one_way_delay_ms"]["p95"], outcome.delay_p95_ms),
     }
 
 

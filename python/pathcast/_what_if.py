@@ -141,8 +141,8 @@ class Outcome:
     Attributes:
         alternative: the configuration.
         goodput_bps: of all its flows together.
-        delay_p95_ms: 95th percentile of the one-way delay of data packets, of all flows over the path.
-        loss: part of the data packets that is dropped, of all flows over the path.
+        delay_p95_ms: 95th percentile of the one-way delay of its data packets.
+        loss: part of its data packets that is dropped.
         completion_s: until all its flows have sent what they have; None for flows without an end, and where more than
             one draw in twenty is not done in time.
         draws: each quantity by draw; NaN where there is none; shape of each n.
@@ -244,8 +244,7 @@ def what_if(
     Draw k of each alternative has the same path and the same seed, so that alternatives are compared on equal paths.
 
     Args:
-        source: a path that is known, or a scenario whose flows compete with the alternatives, or a calibration. Delay
-            and loss beside other flows are those of all.
+        source: a path that is known, or a scenario whose flows compete with the alternatives, or a calibration.
         alternatives: at least one.
         by: `goodput_bps`, `delay_p95_ms`, `loss` or `completion_s`; by default the completion where all have one, else
             the goodput.
@@ -326,8 +325,8 @@ def _outcomes(
             "goodput_bps",
             "start_s",
             "completed_s",
-            "loss_rate",
-            "one_way_delay_p95_ms",
+            "group_loss_rate",
+            "group_one_way_delay_p95_ms",
         )
     }
     numbers = columns["simulation"].astype(int)
@@ -340,8 +339,8 @@ def _outcomes(
         took_s = columns["completed_s"] - columns["start_s"]
         by_draw = {
             "goodput_bps": np.array([columns["goodput_bps"][rows].sum() for rows in here]),
-            "delay_p95_ms": columns["one_way_delay_p95_ms"][firsts],
-            "loss": columns["loss_rate"][firsts],
+            "delay_p95_ms": columns["group_one_way_delay_p95_ms"][firsts],
+            "loss": columns["group_loss_rate"][firsts],
             "completion_s": np.array([took_s[rows].max() for rows in here]),
         }
         done = np.mean(~np.isnan(by_draw["completion_s"])) >= SURE

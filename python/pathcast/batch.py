@@ -57,8 +57,9 @@ class Results:
 
     Columns: `simulation` (its index), `seed`, `duration_s`, `flow`, `scheme`, `goodput_bps`,
     `retransmits`, and of the whole simulation `packets_delivered`, `loss_rate`,
-    `one_way_delay_mean_ms`, `one_way_delay_p50_ms` and `one_way_delay_p95_ms`; of the flow
-    `workload`, `start_s`, `completed_s`, `delivered_bytes`, and where it writes in messages
+    `one_way_delay_mean_ms`, `one_way_delay_p50_ms` and `one_way_delay_p95_ms`; of the flow's
+    `[[flows]]` table `group_loss_rate` and `group_one_way_delay_p95_ms`; of the flow `workload`,
+    `start_s`, `completed_s`, `delivered_bytes`, and where it writes in messages
     `messages_written`, `messages_delivered`, `latency_mean_ms`, `latency_p50_ms`,
     `latency_p95_ms` and `latency_p99_ms`. A simulation that could make no progress has its reason
     in `error`. What there is not is null.

@@ -180,6 +180,8 @@ class RunReport:
         invalid_because: why, in words.
         slip_us: `p50`, `p99` and `max` of how late the emulator let packets go; None if simulated.
         pages: one entry a page that was loaded.
+        groups: of each `[[flows]]` table in its order `flows` (their number), `packets_delivered`, `loss_rate` and
+            `one_way_delay_ms` of its data packets; empty if there is one table, or more than 64, or the run was live.
 
     """
 
@@ -194,6 +196,7 @@ class RunReport:
     invalid_because: tuple[str, ...] = ()
     slip_us: dict[str, float] | None = None
     pages: tuple[PageReport, ...] = ()
+    groups: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def from_json(cls, text: str) -> RunReport:
@@ -205,6 +208,7 @@ class RunReport:
             PageReport(**{**page, "resources": tuple(page["resources"])})
             for page in values.get("pages", ())
         )
+        values["groups"] = tuple(values.get("groups", ()))
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -218,8 +222,9 @@ class RunReport:
                 del flow["messages"]["delay_split_ms"]
         if values["slip_us"] is None:
             del values["slip_us"]
-        if not values["pages"]:
-            del values["pages"]
+        for key in ("pages", "groups"):
+            if not values[key]:
+                del values[key]
         return values
 
 

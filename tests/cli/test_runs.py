@@ -29,7 +29,11 @@ def test_simulate_prints_its_report_as_json(path_file, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert set(report) == KEYS
+    assert set(report) == KEYS | {"groups"}
+    # one table for each scheme and flow
+    assert [group["flows"] for group in report["groups"]] == [1] * 4
+    delivered = [group["packets_delivered"] for group in report["groups"]]
+    assert sum(delivered) == report["packets_delivered"]
     assert [flow["scheme"] for flow in report["flows"]] == ["cubic", "cubic", "reno", "reno"]
     assert 17e6 < sum(flow["goodput_bps"] for flow in report["flows"]) < 20e6
     assert 10 < report["one_way_delay_ms"]["p50"] <= report["one_way_delay_ms"]["p95"] < 31

@@ -482,3 +482,26 @@ def test_a_scheme_that_the_simulator_lacks_is_named(traces):
         pathcast.calibrate(traces["filled"], scheme="hybla")
     with pytest.raises(pathcast.TraceError, match="flow 5"):
         pathcast.calibrate(traces["filled"], 5)
+
+
+def test_delay_and_loss_are_those_of_the_alternatives_own_packets():
+    path = pathcast.Path.parse("rate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = '2 BDP'\n")
+    steady = {"kind": "constant-rate", "rate": "6 Mbit/s"}
+    beside = pathcast.Scenario.over(path, ["udp"]).replace_flow(0, workload=steady)
+    transfer = pathcast.Alternative("cubic", "{ kind = 'transfer', size = '10 MB', count = 1 }")
+    found = pathcast.what_if(beside, [transfer, pathcast.Alternative("cubic")], draws=3)
+    short, endless = found.outcomes
+    # it is done after 6 of 605 s, and then UDP has no queue
+    assert short.completion_s.median < 10
+    assert short.delay_p95_ms.median > 60
+    assert short.delay_p95_ms.median == pytest.approx(endless.delay_p95_ms.median, rel=0.1)
+    # drops that hit UDP are none of its own
+    report, _ = pathcast.simulate(
+        transfer.scenario(path).with_flow(scheme="udp", start="0 s", workload=steady),
+        duration_s=60,
+        record=False,
+    )
+    own, other = report.groups
+    assert 0 < own["loss_rate"] < 1 and other["loss_rate"] < 0.1
+    assert own["one_way_delay_ms"]["p95"] > 2 * other["one_way_delay_ms"]["p50"]
+    assert report.packets_delivered == own["packets_delivered"] + other["packets_delivered"]

@@ -146,12 +146,12 @@ pub(crate) fn conclude(
             let totals = at.and_then(|at| observation.flows.get(at)); // none: it opened as the run ended
             flow_report(flow, outcome, totals, elapsed_s)
         });
-    let dropped = evidence.drops + pump.datagram_drops;
     let report = RunReport {
         flows: reports.collect(),
         pages: applications.pages.clone(),
+        groups: (pump.groups).reports(flows_of_tables(options)),
         packets_delivered: pump.data_delivered,
-        loss_rate: dropped as f64 / pump.data_offered.max(1) as f64,
+        loss_rate: (evidence.drops + pump.datagram_drops) as f64 / pump.data_offered.max(1) as f64,
         one_way_delay_ms: pump.delays.one_way_delay_ms(),
         cpu_s: pump.cpu_s + observation.cpu_s + applications.cpu_s,
         wall_s: wall.elapsed().as_secs_f64(),
@@ -162,6 +162,12 @@ pub(crate) fn conclude(
     };
     let records = observation.records;
     (report, Trace { metadata, records })
+}
+
+/// How many flows each table has.
+fn flows_of_tables(options: &Options) -> impl Iterator<Item = u32> {
+    let tables = options.scenario.flows.iter();
+    tables.map(|spec| spec.connections() as u32)
 }
 
 /// What a run ran on and over.
@@ -297,6 +303,7 @@ fn stopped_report(
     RunReport {
         flows: flows.iter().map(flow).collect(),
         pages: Vec::new(),
+        groups: Vec::new(),
         packets_delivered: 0,
         loss_rate: 0.0,
         one_way_delay_ms: OneWayDelay::default(),

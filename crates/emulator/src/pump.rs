@@ -11,7 +11,7 @@ use pathcast_path::loss::LossSpec;
 use pathcast_path::{Counters, Dropped, End, Heading, PacketInfo, Time};
 use pathcast_probe::realtime::request_fifo;
 use pathcast_scenario::{Network, Scenario, route};
-use pathcast_trace::DelayHistogram;
+use pathcast_trace::{DelayHistogram, Groups};
 
 use crate::error::EmulatorError;
 use crate::joiner::{Batch, Joiner, Leaving};
@@ -58,6 +58,8 @@ pub(crate) struct PumpReport {
     pub(crate) device_errors: u64,
     /// From one device to the other, data only.
     pub(crate) delays: DelayHistogram,
+    /// Data by table of flows.
+    pub(crate) groups: Groups,
     /// How late packets left, all of them.
     pub(crate) slips: DelayHistogram,
     /// What each direction of each link has counted: out, back, out, ...
@@ -69,7 +71,10 @@ pub(crate) struct PumpReport {
 }
 
 impl PumpReport {
-    fn note_drop(&mut self, at_ns: u64, kind: Kind) {
+    fn note_drop(&mut self, at_ns: u64, kind: Kind, flow: u64) {
+        if kind != Kind::Other {
+            self.groups.drop(group_of(flow));
+        }
         match kind {
             Kind::Data => self.data_drops_ns.push(at_ns),
             Kind::Datagram => self.datagram_drops += 1,
@@ -199,6 +204,7 @@ impl<'a> Pump<'a> {
             pool: Pool::new(packets),
             report: PumpReport {
                 data_drops_ns: Vec::with_capacity(1 << 16),
+                groups: Groups::new(scenario.flows.len()),
                 ..PumpReport::default()
             },
             log,
@@ -367,7 +373,10 @@ impl<'a> Pump<'a> {
             return;
         };
         let kind = crossing.kind;
-        self.report.data_offered += u64::from(kind != Kind::Other);
+        if kind != Kind::Other {
+            self.report.data_offered += 1;
+            self.report.groups.offer(group_of(crossing.flow));
+        }
         let entered = entered.unwrap_or_else(|| {
             let now = self.clock.now();
             // what is due before the packet came happens before it comes
@@ -483,6 +492,7 @@ impl<'a> Pump<'a> {
                 self.report.data_delivered += 1;
                 let delay = left.since(packet.entered);
                 self.report.delays.record(delay.as_nanos());
+                (self.report.groups).deliver(group_of(packet.flow), delay.as_nanos());
             }
             self.note(left, &packet, Event::Delivered { marked });
         } else {
@@ -501,7 +511,7 @@ impl<'a> Pump<'a> {
     fn drop(&mut self, at: Time, packet: Packet, event: Event) {
         self.inside = self.inside.saturating_sub(1);
         let at_ns = self.clock.monotonic_ns(at);
-        self.report.note_drop(at_ns, packet.kind);
+        self.report.note_drop(at_ns, packet.kind, packet.flow);
         self.note(at, &packet, event);
         self.pool.give_back(packet.buffer);
     }
@@ -522,4 +532,10 @@ impl<'a> Pump<'a> {
 fn flow_key(header: &Header) -> u64 {
     let (from, to) = header.ports;
     (header.group as u64) << 32 | u64::from(from) << 16 | u64::from(to)
+}
+
+/// The table of flows that a packet with this key is of.
+#[inline]
+const fn group_of(flow_key: u64) -> usize {
+    (flow_key >> 32) as usize
 }

@@ -171,6 +171,7 @@ pub(crate) fn conclude(
     let run = RunReport {
         flows: flows.collect(),
         pages: Vec::new(),
+        groups: Vec::new(),
         packets_delivered: delivered,
         loss_rate: sent.saturating_sub(delivered) as f64 / sent.max(1) as f64,
         one_way_delay_ms: histogram(&delays).one_way_delay_ms(),

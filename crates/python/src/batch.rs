@@ -15,7 +15,7 @@ use arrow_array::{
 use numpy::{IntoPyArray, PyArray1};
 use pathcast_scenario::Flow;
 use pathcast_sim::{Ended, SimError, Simulation, check_many, run_many};
-use pathcast_trace::{FlowReport, Latency, MessageReport, RunReport};
+use pathcast_trace::{FlowReport, GroupReport, Latency, MessageReport, RunReport};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -168,6 +168,10 @@ impl Row<'_> {
         self.report.as_deref().map(value)
     }
 
+    fn group<T>(&self, value: impl Fn(&GroupReport) -> T) -> Option<T> {
+        self.run(|run| value(&run.group_of(self.number)))
+    }
+
     fn message<T>(&self, value: impl Fn(&MessageReport) -> T) -> Option<T> {
         self.flow.messages.as_ref().map(value)
     }
@@ -239,6 +243,10 @@ fn table(simulations: &[Simulation], outcomes: &[Ended]) -> RecordBatch {
     });
     table.some_float("one_way_delay_p95_ms", |row| {
         row.run(|run| run.one_way_delay_ms.p95)
+    });
+    table.some_float("group_loss_rate", |row| row.group(|group| group.loss_rate));
+    table.some_float("group_one_way_delay_p95_ms", |row| {
+        row.group(|group| group.one_way_delay_ms.p95)
     });
     table.text("workload", |row| row.flow.workload.clone());
     table.float("start_s", |row| row.flow.start_s);

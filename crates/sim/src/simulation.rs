@@ -6,7 +6,9 @@ use pathcast_congestion::{Scheme, SchemeError};
 use pathcast_path::{Counters, Path, Span, Time};
 use pathcast_quic::QuicError;
 use pathcast_scenario::{Heading, Scenario, Transport};
-use pathcast_trace::{DelayHistogram, FlowReport, Metadata, PageReport, RunReport, Source};
+use pathcast_trace::{
+    DelayHistogram, FlowReport, GroupReport, Metadata, PageReport, RunReport, Source,
+};
 use thiserror::Error;
 
 use crate::network::{Network, OnePath, Routed};
@@ -75,6 +77,7 @@ pub enum Until {
 pub struct Outcome {
     flows: Vec<FlowReport>,
     pages: Vec<PageReport>,
+    groups: Vec<GroupReport>,
     data: Counters,
     one_way_delay: DelayHistogram,
     seed: u64,
@@ -93,6 +96,7 @@ impl Outcome {
         RunReport {
             flows: self.flows.clone(),
             pages: self.pages.clone(),
+            groups: self.groups.clone(),
             packets_delivered: delivered,
             loss_rate: self.data.dropped() as f64 / enqueued.max(1) as f64,
             one_way_delay_ms: self.one_way_delay.one_way_delay_ms(),
@@ -258,10 +262,12 @@ impl Simulation {
         let mut world = World::new(&self.scenario, &schemes, self.seed, network, recorder)?;
         let end = world.run(Time::ZERO + self.duration, until, progress)?;
         let pages = world.page_reports();
+        let groups = world.group_reports(&self.scenario);
         let (flows, data, one_way_delay) = world.finish(end)?;
         Ok(Outcome {
             flows,
             pages,
+            groups,
             data,
             one_way_delay,
             seed: self.seed,
@@ -270,6 +276,8 @@ impl Simulation {
     }
 }
 
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod page_tests;
 #[cfg(test)]

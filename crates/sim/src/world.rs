@@ -14,7 +14,7 @@ use pathcast_congestion::Scheme;
 use pathcast_path::Time;
 use pathcast_scenario::{DATAGRAM_BYTES, Datagrams, Message, Scenario, Timers, Transport, Write};
 use pathcast_tcp::{AckSegment, DataSegment, Ecn};
-use pathcast_trace::{DelayHistogram, PacketEvent};
+use pathcast_trace::{DelayHistogram, Groups, PacketEvent};
 
 pub use self::hosts::{Connection, asking_flows};
 
@@ -53,6 +53,7 @@ pub struct World<'a, N, R> {
     /// application.
     timers: Timers,
     one_way_delay: DelayHistogram,
+    groups: Groups,
     /// Flows that may still write, or wait for what they wrote.
     open: usize,
     keeps_drops: bool,
@@ -85,7 +86,8 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             .flows
             .iter()
             .any(|flow| flow.transport == Transport::Udp);
-        let keeps_drops = R::PACKETS || datagrams || over_quic;
+        let groups = Groups::new(scenario.flows.len());
+        let keeps_drops = R::PACKETS || datagrams || over_quic || groups.are_counted();
         if keeps_drops {
             network.keep_drops();
         }
@@ -102,6 +104,7 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
             loads,
             timers,
             one_way_delay: DelayHistogram::default(),
+            groups,
             keeps_drops,
             over_quic,
             recorder,
@@ -180,6 +183,9 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         };
         let delay = now.since(data.segment.sent_at);
         self.one_way_delay.record(delay.as_nanos());
+        if let Some(group) = self.group(data.flow) {
+            self.groups.deliver(group, delay.as_nanos());
+        }
         if R::PACKETS {
             self.record_packet(now, &data, PacketEvent::Delivered, Some(delay));
             if data.segment.ecn() == Ecn::Marked {
@@ -245,9 +251,22 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         N::BOTH_WAYS && self.over_quic
     }
 
+    /// The table of a connection's data, where tables are counted apart; requests are of none.
+    #[inline(always)]
+    fn group(&self, connection: u32) -> Option<usize> {
+        if !self.groups.are_counted() {
+            return None;
+        }
+        let flow = self.flows.get(connection as usize)?;
+        Some(flow.group)
+    }
+
     /// Records packets that the network dropped in transit.
     fn note_drops(&mut self) {
         while let Some(dropped) = self.network.take_dropped() {
+            if let Some(group) = self.group(dropped.packet.flow) {
+                self.groups.drop(group);
+            }
             if self.has_quic() {
                 self.lose_quic(dropped.packet.flow, SOURCE, dropped.packet.segment.seq);
             }
@@ -449,8 +468,15 @@ impl<'a, N: Network, R: Recorder> World<'a, N, R> {
         if R::CAPTURE && (data.flow as usize) < self.flows.len() {
             self.capture_data(now, &data);
         }
+        let group = self.group(data.flow);
+        if let Some(group) = group {
+            self.groups.offer(group);
+        }
         // the sender will find out by itself
         if let Err((data, reason)) = self.network.send(now, data) {
+            if let Some(group) = group {
+                self.groups.drop(group);
+            }
             if self.has_quic() {
                 self.lose_quic(data.flow, SOURCE, data.segment.seq);
             }

@@ -13,6 +13,7 @@ mod delay_split;
 mod error;
 mod export;
 mod file;
+mod groups;
 mod import;
 mod output;
 mod pages;
@@ -28,6 +29,7 @@ pub use delay_split::{Read, Segment, Splitter};
 pub use error::{Place, TraceError};
 pub use export::{write_csv, write_delivery_trace, write_mm_link_log, write_perf_csv};
 pub use file::read;
+pub use groups::Groups;
 pub use import::{
     Damage, Format, Imported, Packets, PerfRow, ReadOptions, TraceFile, merge_tunnel_ends,
     packets_of_bytes, read_bytes, read_packets, read_pantheon_perf, read_with, recognize,
@@ -43,7 +45,7 @@ pub use record::{
     SCHEMA_VERSION, Source, Trace,
 };
 pub use report::{
-    DelaySplit, FlowReport, Latency, MessageReport, OneWayDelay, PageReport, ResourceReport,
-    RunReport, Slip,
+    DelaySplit, FlowReport, GroupReport, Latency, MessageReport, OneWayDelay, PageReport,
+    ResourceReport, RunReport, Slip,
 };
 pub use watch::{WatchReport, WatchedFlow};

@@ -11,6 +11,10 @@ pub struct RunReport {
     /// Pages that were loaded, in the order of their flows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<PageReport>,
+    /// What became of the data packets of each table of flows, in their order; empty if there is one
+    /// table, or more than [`Groups::MOST`](crate::Groups::MOST).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupReport>,
     /// Data packets that arrived at the far end of the path.
     pub packets_delivered: u64,
     /// Share of data packets that the queue or random loss dropped.
@@ -30,6 +34,36 @@ pub struct RunReport {
     /// How late the emulator forwarded packets; the simulator is never late.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slip_us: Option<Slip>,
+}
+
+impl RunReport {
+    /// The table that flow number `flow` is of; where tables are not counted apart, the whole run.
+    pub fn group_of(&self, flow: u32) -> GroupReport {
+        let mut after = 0;
+        let found = self.groups.iter().find(|group| {
+            after += group.flows;
+            flow < after
+        });
+        found.copied().unwrap_or(GroupReport {
+            flows: self.flows.len() as u32,
+            packets_delivered: self.packets_delivered,
+            loss_rate: self.loss_rate,
+            one_way_delay_ms: self.one_way_delay_ms,
+        })
+    }
+}
+
+/// The data packets of one table of flows, `[[flows]]` in a scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct GroupReport {
+    /// How many flows it has.
+    pub flows: u32,
+    /// Data packets that arrived at the far end of their route.
+    pub packets_delivered: u64,
+    /// Share of data packets that were dropped.
+    pub loss_rate: f64,
+    /// As in the run's report.
+    pub one_way_delay_ms: OneWayDelay,
 }
 
 /// One flow of a run.

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use pathcast_path::{Counters, Time};
-use pathcast_trace::{DelayHistogram, FlowReport, MessageReport};
+use pathcast_scenario::Scenario;
+use pathcast_trace::{DelayHistogram, FlowReport, GroupReport, MessageReport};
 
 use super::World;
 use super::hosts::{Connection, Flow, Framing};
@@ -28,6 +29,17 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
         let flows = self.flows.iter().zip(&self.connections);
         let reports = flows.map(|(flow, connection)| flow.report(connection, end));
         Ok((reports.collect(), counters, self.one_way_delay))
+    }
+
+    /// What became of the data of each table of flows of `scenario`.
+    pub fn group_reports(&mut self, scenario: &Scenario) -> Vec<GroupReport> {
+        if self.groups.are_counted() {
+            // drops since the last arrival
+            self.note_drops();
+        }
+        let flows = scenario.flows.iter();
+        self.groups
+            .reports(flows.map(|spec| spec.connections() as u32))
     }
 
     /// The error of a run that can make no progress, with the state it was left in.

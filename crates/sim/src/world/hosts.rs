@@ -41,6 +41,8 @@ pub(super) enum Framing {
 /// An application and how its messages fared.
 pub(super) struct Flow {
     pub(super) scheme: String,
+    /// The table of the scenario that it is of.
+    pub(super) group: usize,
     pub(super) kind: &'static str,
     /// It writes as much as is taken, not messages.
     pub(super) is_greedy: bool,
@@ -165,6 +167,7 @@ impl Hosts {
                     Some(scheme) => scheme.to_string(),
                     None => spec.transport.scheme().to_string(),
                 },
+                group: flow.group,
                 kind: spec.workload.kind(),
                 is_greedy: spec.workload.is_greedy(),
                 application: Application::new(spec, flow.start, run_seed, number)
