@@ -56,3 +56,17 @@ def test_what_is_given_up_still_comes_as_far_as_it_was_written(emulator, unsent)
     # all of it had been written into the kernel's socket, unless that has a limit: 0.6 s of 2.1 s
     assert one["took_s"] == pytest.approx(other["took_s"], rel=0.05)
     assert (other["took_s"] < 1.8) == bool(unsent)
+
+
+def test_over_quic_little_comes_of_what_is_given_up(emulator):
+    what = scenario("dash.js", "quic-cubic")
+    simulated = pathcast.simulate(what, record=False)[0].flows[0].video
+    emulated = valid_emulation(what).flows[0].video
+    [one, other] = [
+        next(segment for segment in video.segments if segment["abandoned"])
+        for video in (simulated, emulated)
+    ]
+    assert one["version"] == other["version"]
+    assert one["took_s"] == pytest.approx(other["took_s"], rel=0.1)
+    # a server of HTTP/3 resets the stream: as where TCP's socket holds 16 kB, not as where it has no limit
+    assert other["took_s"] < 1.8

@@ -65,6 +65,8 @@ pub(crate) struct QuicFlow {
     datagram_bytes: u16,
     /// Of a page, whose browser is end 1 and connects when it needs to.
     conversation: Option<Box<Conversation>>,
+    /// Little waits unsent: what is written may be given up.
+    holds_little: bool,
     /// Datagrams that the sockets had no room for.
     blocked: [Option<Vec<u8>>; 2],
     datagram: Vec<u8>,
@@ -111,6 +113,7 @@ impl QuicFlow {
             peers: [local(&connection.receiver)?, local(connection.sender())?],
             datagram_bytes: settings.datagram_bytes,
             conversation: None,
+            holds_little: false,
             blocked: [None, None],
             datagram: Vec::new(),
             acknowledgments: 0,
@@ -215,7 +218,10 @@ impl QuicFlow {
 
     /// Writes up to `bytes`; how many were taken.
     pub(crate) fn write(&mut self, side: usize, bytes: u64) -> Result<u64, Broken> {
-        Ok(self.ends[side].write(bytes)?)
+        Ok(match self.holds_little {
+            true => self.ends[side].write_little(bytes)?,
+            false => self.ends[side].write(bytes)?,
+        })
     }
 
     /// Lets a greedy application write, as much as TCP would take of it.
@@ -321,7 +327,9 @@ pub(crate) fn connect(
                     Some(identity) => identity,
                     None => &*common.insert(Identity::new()?),
                 };
-                QuicFlow::new(&settings, identity, connection, begin)?
+                let mut ends = QuicFlow::new(&settings, identity, connection, begin)?;
+                ends.holds_little = flow.spec.workload.looks();
+                ends
             },
         )));
     }

@@ -11,7 +11,7 @@ const SOURCE: usize = Side::Source as usize;
 const SINK: usize = Side::Sink as usize;
 
 /// A server holds so many bytes unsent at least, ten datagrams, and otherwise as many as its window.
-const LEAST_UNSENT_BYTES: u64 = 14_720;
+pub(crate) const LEAST_UNSENT_BYTES: u64 = 14_720;
 
 /// One exchange, both ways.
 #[derive(Default)]

@@ -14,6 +14,7 @@ use noq_proto::{
 };
 use pathcast_scenario::{QuicScheme, UNSENT_BYTES};
 
+use crate::conversation::LEAST_UNSENT_BYTES;
 use crate::exchanges::Exchanges;
 use crate::identity::SERVER_NAME;
 use crate::ledger::{Packet, Sender, SharedLedger, Watched};
@@ -470,6 +471,16 @@ impl Endpoint {
     pub fn write_greedily(&mut self) -> Result<u64, QuicError> {
         let room = u64::from(UNSENT_BYTES).saturating_sub(self.unsent_bytes());
         self.write(room)
+    }
+
+    /// Writes of `bytes` only what leaves little unsent, for an answer that may be given up: a server of HTTP/3
+    /// resets its stream then, and sends nothing more of it. Call it again when something was sent.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_little(&mut self, bytes: u64) -> Result<u64, QuicError> {
+        let room = LEAST_UNSENT_BYTES.saturating_sub(self.unsent_bytes());
+        self.write(bytes.min(room))
     }
 
     /// Bytes that were written.

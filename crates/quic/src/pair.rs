@@ -208,6 +208,14 @@ impl Pair {
         self.ends[end].write(bytes)
     }
 
+    /// See [`Endpoint::write_little`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_little(&mut self, end: usize, bytes: u64) -> Result<u64, QuicError> {
+        self.ends[end].write_little(bytes)
+    }
+
     /// See [`Endpoint::write_greedily`].
     ///
     /// # Errors

@@ -71,6 +71,8 @@ pub struct QuicFlow {
     followed: Option<Box<Followed>>,
     /// Of a page.
     conversation: Option<Box<Conversation>>,
+    /// Little waits unsent: what is written may be given up.
+    holds_little: bool,
     failure: Option<QuicError>,
 }
 
@@ -95,7 +97,10 @@ impl QuicFlow {
     ) -> Result<Self, QuicError> {
         let travel = |end, bytes| empty_links(scenario, spec, end, bytes);
         let pair = Pair::connect(settings, identity, seed, travel)?;
-        Ok(Self::over(pair, settings))
+        Ok(Self {
+            holds_little: spec.workload.looks(),
+            ..Self::over(pair, settings)
+        })
     }
 
     /// The ends of a connection of a page, which the browser opens when it needs it.
@@ -117,6 +122,7 @@ impl QuicFlow {
             acknowledgments: 0,
             followed: None,
             conversation: None,
+            holds_little: false,
             failure: None,
         }
     }
@@ -182,6 +188,9 @@ impl QuicFlow {
         let written = match (&mut self.conversation, greedy) {
             (Some(conversation), _) => conversation.write_waiting(pair.ends_mut()),
             (None, true) => pair.write_greedily(end).map(drop),
+            (None, false) if self.holds_little => {
+                pipe.write(u64::MAX, |bytes, _| pair.write_little(end, bytes))
+            }
             (None, false) => pipe.write(u64::MAX, |bytes, _| pair.write(end, bytes)),
         };
         self.note(written);
