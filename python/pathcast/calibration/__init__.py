@@ -54,8 +54,9 @@ def calibrate(
 
     The model is a droptail queue before one link, with independent losses and exponential jitter behind it; or, if that
     explains the flow better, a policer in place of the queue, a queue shared with flows of CUBIC or BBR, one managed by
-    CoDel or PIE, or a rate that changes in steps while the flow fills the path. Other traffic that does not react counts
-    as missing rate. A `misfit` of more than 1.5 says that something is missing, and a warning too.
+    CoDel or PIE, or a rate that changes in steps while the flow fills the path. Acknowledgments
+    distinguish other traffic that does not react from a slower link. A `misfit` of more than 1.5 says that something is
+    missing, and a warning too.
 
     Args:
         trace: with acknowledged bytes and round-trip times, and retransmissions, if it is to separate losses.
@@ -182,7 +183,7 @@ def calibrate_flows(
         flows[0][1] if single else None,
         single,
         sum(one.seen.duration_s for one in senders),
-        summarized(posterior.samples, first, posterior.model.queue),
+        summarized(posterior.samples, first, posterior.model.queue, posterior.model.steady_part),
         posterior.samples,
         posterior.misfit,
         tuple(warnings),
@@ -191,6 +192,7 @@ def calibrate_flows(
         posterior.model.link,
         queue=posterior.model.queue,
         competing_of_draws=posterior.competing,
+        steady_part=posterior.model.steady_part,
         receive_window=next(filter(None, (one.seen.receive_window for one in senders)), None),
         flows=tuple(
             FlowUsed(trace.file, flow, one.scheme, one.seen.duration_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from pathcast.calibration.changes import mean_rate_bps
 from pathcast.calibration.closed_forms import (
+    RATE,
     FirstEstimate,
     at_rate,
     first_estimate,
@@ -130,4 +132,6 @@ def _first(seen: Observation, model: Model) -> FirstEstimate:
     if model.has_jitter:
         return first_estimate_with_jitter(seen)
     first = first_estimate(seen)
+    if model.steady_part:
+        return at_rate(first, math.exp(first.start[RATE]) / (1 - model.steady_part))
     return first if model.link.kind == "constant" else at_rate(first, mean_rate_bps(seen))

@@ -22,7 +22,7 @@ from pathcast.calibration.features import (
     without_lag,
     without_start,
 )
-from pathcast.calibration.paths import Model, path_of, shared
+from pathcast.calibration.paths import Model, path_of, shared, steady_bps
 from pathcast.cluster import Cluster
 from pathcast.exceptions import EmulatorError, PathcastError, SchemeError, translated
 from pathcast.runs import emulate, specified
@@ -64,7 +64,8 @@ class _Like:
     def __call__(self, parameters: Column, seed: int, *, emulated: bool) -> Column | None:
         """Features of a flow over the path with these parameters; None if it carries nothing or its run is not valid."""
         warm_up_s = 0.0 if self.seen.from_start else _WARM_UP_S
-        start_s = _head_start_s(seed) if self.model.competing else 0.0
+        is_shared = self.model.competing or self.model.steady_part
+        start_s = _head_start_s(seed) if is_shared else 0.0
         try:
             scenario = self._scenario(parameters, start_s, warm_up_s)
             seconds = start_s + self.seen.duration_s + warm_up_s
@@ -94,7 +95,8 @@ class _Like:
             queue=model.queue,
             later_s=warm_up_s,
         )
-        others = shared(path, model.competing)
+        steady = steady_bps(parameters, model.steady_part)
+        others = shared(path, model.competing, steady_bps=steady)
         if isinstance(others, Scenario):
             scenario = others.with_flow(scheme=self.scheme, start=f"{start_s:g} s")
         else:
@@ -105,7 +107,8 @@ class _Like:
             keys["receive_window"] = f"{self.seen.window_bytes} B"
         if self.seen.mss_bytes < MSS_BYTES:
             keys["mss"] = f"{max(self.seen.mss_bytes, _LEAST_MSS_BYTES)} B"
-        return scenario.replace_flow(len(model.competing), **keys) if keys else scenario
+        own = len(scenario.schemes) - 1
+        return scenario.replace_flow(own, **keys) if keys else scenario
 
 
 def _head_start_s(seed: int) -> float:

@@ -11,6 +11,8 @@ from pathcast.trace import Column
 
 #: A queue holds this much at least, in bytes: two packets.
 _LEAST_QUEUE_BYTES = 3000
+#: What a full datagram carries of its bytes on the link.
+_PAYLOAD_PART = 1448 / 1476
 #: Below this, delays have no jitter.
 _LEAST_JITTER_S = 2e-6
 
@@ -72,6 +74,7 @@ class Model:
         link: how packets leave.
         queue: its discipline.
         has_jitter: delays differ by more than hosts do, so that they are looked for there.
+        steady_part: what other traffic of a constant rate takes of the link, which was there before.
 
     """
 
@@ -80,6 +83,7 @@ class Model:
     link: Link = CONSTANT
     queue: str = "droptail"
     has_jitter: bool = False
+    steady_part: float = 0.0
 
 
 #: A queue before a link at a constant rate.
@@ -132,7 +136,11 @@ def path_of(
 
 
 def shared(
-    path: Path, competing: Sequence[str], receive_window: str | None = None
+    path: Path,
+    competing: Sequence[str],
+    receive_window: str | None = None,
+    *,
+    steady_bps: float = 0.0,
 ) -> Path | Scenario:
     """Return a path with the flows that compete for it; the path alone if there are none.
 
@@ -140,8 +148,19 @@ def shared(
         path: what they share.
         competing: a scheme for each; they have no end.
         receive_window: of those over TCP, as in a scenario file; None: it is never in the way.
+        steady_bps: payload of datagrams of a constant rate that are also there.
 
     """
-    if not competing:
+    schemes = [*competing, *(["udp"] if steady_bps else [])]
+    if not schemes:
         return path
-    return with_receive_window(Scenario.over(path, list(competing)), receive_window)
+    scenario = with_receive_window(Scenario.over(path, schemes), receive_window)
+    if steady_bps:
+        workload = {"kind": "constant-rate", "rate": f"{steady_bps:.0f} bit/s"}
+        scenario = scenario.replace_flow(len(competing), workload=workload)
+    return scenario
+
+
+def steady_bps(parameters: Column, part: float) -> float:
+    """Return the payload rate of other traffic that takes this part of the link of a path, of shape 5."""
+    return float(parameters[0]) * part * _PAYLOAD_PART

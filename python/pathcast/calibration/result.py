@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pathcast.calibration.closed_forms import PARAMETERS, FirstEstimate
-from pathcast.calibration.paths import CONSTANT, LINKS, QUEUES, Link, path_of, shared
+from pathcast.calibration.paths import CONSTANT, LINKS, QUEUES, Link, path_of, shared, steady_bps
 from pathcast.exceptions import PathFileError
 from pathcast.files import write_beside
 from pathcast.path import Path, read_text
@@ -40,6 +40,9 @@ _NARROWED_BY = {
     "burst_bytes": "a longer flow",
     "target_s": "a longer flow that fills the queue",
 }
+
+#: Parameters that the same measurement tells.
+_TOLD_WITH = {"queue_bytes": "queue_s", "steady_bps": "rate_bps"}
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,8 @@ class Calibration:
         competing_of_draws: the flows that share the path in each draw, n of them; empty: `competing` in all.
         receive_window: what receivers of flows over TCP take: `auto` if their windows were seen to open with what arrives;
             None: not known, and never in the way.
+        steady_part: what other traffic of a constant rate takes of the link; 0: none was seen. `parameters` has its rate then,
+            as `steady_bps` of whole packets.
 
     """
 
@@ -152,6 +157,7 @@ class Calibration:
     queue: str = "droptail"
     competing_of_draws: tuple[tuple[str, ...], ...] = ()
     receive_window: str | None = None
+    steady_part: float = 0.0
 
     @property
     def competing_sets(self) -> dict[tuple[str, ...], float]:
@@ -180,10 +186,20 @@ class Calibration:
         """
         chosen = np.random.default_rng(seed).integers(0, len(self.samples), count)
         beside = self.competing_of_draws or [self.competing] * len(self.samples)
-        return [shared(self._path(self.samples[i]), beside[i], self.receive_window) for i in chosen]
+        return [
+            shared(
+                self._path(self.samples[i]),
+                beside[i],
+                self.receive_window,
+                steady_bps=steady_bps(self.samples[i], self.steady_part),
+            )
+            for i in chosen
+        ]
 
     def _path(self, parameters: Column) -> Path:
         beside = f"; {flows_text(self.competing)} beside it" if self.competing else ""
+        if self.steady_part:
+            beside += f"; other traffic takes {self.steady_part:.0%} of it"
         name = f"calibrated{beside}"
         return path_of(parameters, self.line_rate_bps, name, self.link, self.queue)
 
@@ -200,6 +216,7 @@ class Calibration:
                 {"schemes": list(schemes), "probability": part}
                 for schemes, part in self.competing_sets.items()
             ],
+            "steady_part": self.steady_part,
             "link": vars(self.link),
             "queue": self.queue,
             "receive_window": self.receive_window,
@@ -267,6 +284,7 @@ class Calibration:
                 _queue(values.get("queue", "droptail")),
                 _competing_of_draws(values, len(samples)),
                 _receive_window(values.get("receive_window")),
+                _part(values.get("steady_part", 0.0)),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PathFileError(
@@ -284,6 +302,13 @@ def _positive(value: object) -> float | None:
         or not (math.isfinite(value) and value > 0)
     ):
         raise ValueError(f"got {value!r}; expected a positive number")
+    return float(value)
+
+
+def _part(value: object) -> float:
+    """A part of a link that others take."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ValueError(f"got {value!r}; expected a number from 0 to less than 1")
     return float(value)
 
 
@@ -392,9 +417,9 @@ def posterior_file(file: str | os.PathLike[str]) -> str:
 
 
 def summarized(
-    samples: Column, first: FirstEstimate, discipline: str = "droptail"
+    samples: Column, first: FirstEstimate, discipline: str = "droptail", steady_part: float = 0.0
 ) -> dict[str, Parameter]:
-    """Summarize the draws of each parameter."""
+    """Summarize the draws of each parameter, and the rate of what takes a part of the link, if anything does."""
     columns = {name: samples[:, i] for i, name in enumerate(PARAMETERS)}
     spreads = {name: float(np.log(values).std()) for name, values in columns.items()}
     policed = first.line_rate_bps is not None
@@ -404,6 +429,8 @@ def summarized(
     is_identified["queue_s"] &= first.queue_filled
     is_identified["loss"] &= first.random_losses >= _LEAST_LOSSES
     is_identified[stored] = is_identified["queue_s"]
+    columns["steady_bps"] = columns["rate_bps"] * steady_part
+    is_identified["steady_bps"] = is_identified["rate_bps"]
     found = {}
     queue: tuple[str, ...] = (stored,) if policed else ("queue_s", stored)
     if discipline != "droptail":
@@ -412,10 +439,11 @@ def summarized(
             is_identified["queue_s"],
         )
         queue = ("target_s",)
-    for name in ("rate_bps", "rtt_s", *queue, "loss", "jitter_s"):
+    others = ("steady_bps",) if steady_part else ()
+    for name in ("rate_bps", *others, "rtt_s", *queue, "loss", "jitter_s"):
         p5, median, p95 = (float(value) for value in np.quantile(columns[name], [0.05, 0.5, 0.95]))
         told = bool(is_identified[name])
-        by = "" if told else _NARROWED_BY[name.replace("queue_bytes", "queue_s")]
+        by = "" if told else _NARROWED_BY[_TOLD_WITH.get(name, name)]
         found[name] = Parameter(median, p5, p95, told, by)
     return found
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathcast.calibration import competitors
 from pathcast.calibration.changes import mean_of, rate_steps
 from pathcast.calibration.closed_forms import FirstEstimate, comes_in_clumps
+from pathcast.calibration.cross_traffic import steady_traffic
 from pathcast.calibration.features import first_seconds
 from pathcast.calibration.fit import Posterior, fit
 from pathcast.calibration.imitation import Runner, Sender
@@ -34,6 +35,8 @@ _JITTERY = Model(has_jitter=True)
 _MAYBE_MANAGED, _MAYBE_SHARED, _OTHER_PART, _MANAGED_PART = 0.5, 0.9, 0.75, 0.8
 #: To which part the misfit must fall for a policer to be believed that was not probable before.
 _POLICED_PART = 0.8
+#: Several flows that steady traffic is seen by agree on its part of the link to within this.
+_SAME_PART = 0.05
 #: Rounds of simulations, and packets of the flow, that tell which of them are likely.
 _SCREENING, _SCREENING_PACKETS = 3, 40_000
 
@@ -75,6 +78,7 @@ def likeliest(
     if best[0].misfit > MISFIT or is_open:
         cost = _cost if order[0] is SIMPLEST else _misfit
         best = min(best, search.fitted(order[1], until=0.4), key=cost)
+    best = search.beside_steady(best)
     in_clumps = any(comes_in_clumps(one.seen) for one in flows)
     if _misfit(best) > _MAYBE_MANAGED or in_clumps:
         best = search.beyond(best, in_clumps=in_clumps)
@@ -120,6 +124,20 @@ class _Search:
             prior=self._prior,
             progress=(lambda done: tell(from_ + (until - from_) * done / total)) if tell else None,
         )
+
+    def beside_steady(self, best: Fitted) -> Fitted:
+        """Fit a path whose link other traffic of a constant rate takes a part of, if acknowledgments show it.
+
+        Without it, the same flow comes from a slower link: acknowledgments alone tell them apart.
+        """
+        part = _steady_part(self._flows)
+        if part is None or best[0].model.policed:
+            return best
+        with suppress(ModelError):
+            found = self.fitted(Model(steady_part=part), until=self._done + 0.1)
+            if _misfit(found) <= max(_misfit(best), _MAYBE_MANAGED):
+                return found
+        return best
 
     def beyond(self, best: Fitted, *, in_clumps: bool) -> Fitted:
         """Consider what else the path may be like; return the best of that, or `best` if it explains clearly more."""
@@ -194,6 +212,15 @@ class _Search:
 def _part(model: Model) -> float:
     """To which part the misfit must fall for a model to be believed."""
     return _MANAGED_PART if model in _MANAGED else _OTHER_PART
+
+
+def _steady_part(flows: Sequence[Sender]) -> float | None:
+    """What steady traffic takes of the link by all flows' acknowledgments; None unless they agree."""
+    found = [steady_traffic(one.seen) for one in flows]
+    parts = [one.part for one in found if one is not None]
+    if len(parts) < len(flows) or max(parts) - min(parts) > _SAME_PART:
+        return None
+    return sum(parts) / len(parts)
 
 
 def _changing(flows: Sequence[Sender]) -> Link | None:

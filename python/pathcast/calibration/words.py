@@ -7,6 +7,7 @@ from pathcast.calibration.result import Calibration, Parameter, flows_text
 #: What each parameter is called, its unit, and how many of them a parameter's own unit makes.
 _SHOWN = {
     "rate_bps": ("rate", "Mbit/s", 1e-6),
+    "steady_bps": ("other traffic that does not react", "Mbit/s", 1e-6),
     "rtt_s": ("propagation, both ways", "ms", 1e3),
     "queue_s": ("queue", "ms", 1e3),
     "queue_bytes": ("queue", "kB", 1e-3),
@@ -65,7 +66,9 @@ def link_text(found: Calibration) -> str:
 
 
 def competing_text(found: Calibration) -> str:
-    """Which flows share the path, each set with its probability; empty if none do."""
+    """Which flows share the path, each set with its probability, or what other traffic takes; empty if none does."""
+    if found.steady_part:
+        return f"Other traffic of a constant rate takes {found.steady_part:.0%} of the link."
     sets = found.competing_sets
     if not sets:
         return ""
