@@ -135,7 +135,9 @@ class _Search:
             return best
         with suppress(ModelError):
             found = self.fitted(Model(steady_part=part), until=self._done + 0.1)
-            if _misfit(found) <= max(_misfit(best), _MAYBE_MANAGED):
+            explains = _misfit(found) <= _MAYBE_MANAGED
+            # what no plain path explains either may be flows that react
+            if explains or _misfit(found) <= _misfit(best) <= _MAYBE_SHARED:
                 return found
         return best
 
