@@ -29,6 +29,9 @@ DRAWS = 60
 _AGREEMENT = {"goodput_bps": 0.02, "delay_p95_ms": 0.03, "loss": 0.05, "completion_s": 0.02}
 #: Seconds for which other traffic of a scenario runs before the flows that are compared start.
 HEAD_START_S = 5.0
+#: Parts of the longest time that alternatives with an end are given one after another beside flows without one: most are done
+#: soon, and what others send after that says nothing of them.
+_PARTS = (0.05, 0.25, 1.0)
 #: Copies of each draw, by which that widens an interval.
 _COPIES = 50
 #: Probability of being the better one from which on that is sure.
@@ -282,13 +285,11 @@ def what_if(
         for one in alternatives
         for number, path in enumerate(paths)
     ]
-    total = len(simulations)
-    results = simulate_many(
-        simulations,
-        threads=threads,
-        progress=(lambda done: progress(done / total)) if progress else None,
-    )
-    outcomes = _outcomes(results, alternatives, draws)
+    flows = np.repeat([one.flows for one in alternatives], draws)
+    may_end = np.repeat([not is_endless(one) for one in alternatives], draws)
+    is_shared = np.tile([isinstance(path, Scenario) for path in paths], len(alternatives))
+    got = _simulated(simulations, flows, may_end & is_shared, threads, progress)
+    outcomes = _outcomes(got, alternatives, draws)
     if by is None:
         complete = all(one.completion_s is not None for one in outcomes)
         by = "completion_s" if complete else "goodput_bps"
@@ -315,9 +316,60 @@ def _share_better(mine: Column, other: Column) -> float:
     return float(np.mean(mine > other) + np.mean(mine == other) / 2)
 
 
-def _outcomes(
-    results: Results, alternatives: Sequence[Alternative], draws: int
-) -> tuple[Outcome, ...]:
+def _simulated(
+    simulations: Sequence[Simulation],
+    flows: np.ndarray,
+    in_parts: np.ndarray,
+    threads: int | None,
+    progress: Callable[[float], None] | None,
+) -> dict[str, Column]:
+    """Run simulations; return what their last flows get, by metric, shape n of each.
+
+    Args:
+        simulations: n of them.
+        flows: how many of the last flows of each count; shape n.
+        in_parts: those that are first run for a part of their time, and to their end unless their flows are done then; shape
+            n.
+        threads: how many run at once; None: one for each core.
+        progress: called with the part of the work that is done.
+
+    """
+    values = {name: np.full(len(simulations), np.nan) for name in METRICS}
+    left, before = np.arange(len(simulations)), 0.0
+    for part in _PARTS if in_parts.any() else (1.0,):
+        tried = [
+            _shortened(simulations[i], part) if in_parts[i] else simulations[i]
+            for i in left.tolist()
+        ]
+        # those that are left take longer than those before
+        share = (1.0 - before) * (0.5 if part < 1 else 1.0) / len(left)
+        tell = _later(progress, before, share) if progress else None
+        found = _of_flows(simulate_many(tried, threads=threads, progress=tell), flows[left])
+        for name, column in found.items():
+            values[name][left] = column
+        before += share * len(left)
+        left = left[in_parts[left] & np.isnan(found["completion_s"])]
+        if not len(left):
+            break
+    if progress:
+        progress(1.0)
+    return values
+
+
+def _later(
+    progress: Callable[[float], None], before: float, share: float
+) -> Callable[[float], None]:
+    return lambda done: progress(before + share * done)
+
+
+def _shortened(simulation: Simulation, part: float) -> Simulation:
+    """Let flows that start after the head start have a part of their time."""
+    rest_s = (simulation.duration_s or 0.0) - HEAD_START_S
+    return replace(simulation, duration_s=HEAD_START_S + part * rest_s)
+
+
+def _of_flows(results: Results, flows: np.ndarray) -> dict[str, Column]:
+    """Return what the last flows of each simulation get, so many of each, by metric."""
     columns = {
         name: results.column(name)
         for name in (
@@ -329,20 +381,24 @@ def _outcomes(
             "group_one_way_delay_p95_ms",
         )
     }
-    numbers = columns["simulation"].astype(int)
+    # rows are in the order of the simulations
+    ends = np.searchsorted(columns["simulation"], np.arange(len(flows)), side="right")
+    rows = [np.arange(end - count, end) for end, count in zip(ends, flows, strict=True)]
+    took_s = columns["completed_s"] - columns["start_s"]
+    return {
+        "goodput_bps": np.array([columns["goodput_bps"][own].sum() for own in rows]),
+        "delay_p95_ms": columns["group_one_way_delay_p95_ms"][ends - 1],
+        "loss": columns["group_loss_rate"][ends - 1],
+        "completion_s": np.array([took_s[own].max() for own in rows]),
+    }
+
+
+def _outcomes(
+    values: dict[str, Column], alternatives: Sequence[Alternative], draws: int
+) -> tuple[Outcome, ...]:
     found = []
     for i, alternative in enumerate(alternatives):
-        here = [
-            np.flatnonzero(numbers == i * draws + k)[-alternative.flows :] for k in range(draws)
-        ]
-        firsts = np.array([rows[0] for rows in here])
-        took_s = columns["completed_s"] - columns["start_s"]
-        by_draw = {
-            "goodput_bps": np.array([columns["goodput_bps"][rows].sum() for rows in here]),
-            "delay_p95_ms": columns["group_one_way_delay_p95_ms"][firsts],
-            "loss": columns["group_loss_rate"][firsts],
-            "completion_s": np.array([took_s[rows].max() for rows in here]),
-        }
+        by_draw = {name: column[i * draws : (i + 1) * draws] for name, column in values.items()}
         done = np.mean(~np.isnan(by_draw["completion_s"])) >= SURE
         intervals = {
             name: _interval(values, _AGREEMENT[name])
