@@ -4,8 +4,8 @@ usage: .venv/bin/python benches/competing.py [--paths 12] [--kinds "1 cubic,jitt
 
 Draws paths at random (5 to 100 Mbit/s, 10 to 100 ms, queues of 0.5 to 4 BDP). Over each, a flow of 30 s runs alone, alone
 with random loss, beside 1 to 4 CUBIC flows or one of BBR that began 2 to 20 s earlier, or beside UDP of a third of the
-rate, or alone with exponential jitter of a twentieth of the round trip. Another flow of BBR and one of Reno in the place
-of the first are the truth of the forecasts. `--held-out` draws paths that were not used to choose constants. `--emulate`
+rate, or alone with exponential jitter of a twentieth of the round trip. Others of BBR, Reno and Vegas in the place of the
+first are the truth of the forecasts. `--held-out` draws paths that were not used to choose constants. `--emulate`
 takes the kernel's flows (as root, in real time).
 """
 
@@ -21,7 +21,7 @@ import pathcast
 from pathcast.calibration import calibrate
 
 KINDS = ("alone", "loss", "1 cubic", "2 cubic", "3 cubic", "4 cubic", "1 bbr", "udp", "jitter")
-OTHERS = ("bbr", "reno")
+OTHERS = ("bbr", "reno", "vegas")
 #: Jitter as a part of the round trip.
 JITTER = 0.05
 SECONDS = 30
@@ -65,7 +65,7 @@ def delays(case):
 
 
 def run(case, scheme, seed, emulate):
-    """The report's flow and its trace, of one flow of this scheme among the others."""
+    """Goodput, 95th percentile of delay in ms, trace and number of one flow of this scheme among the others."""
     path = pathcast.Path.parse(
         f"rate = '{case['rate_bps']:.0f} bit/s'\n"
         f"queue = '{case['queue_s'] * case['rate_bps'] / 8:.0f} B'\nloss = {case['loss']}\n"
@@ -87,7 +87,10 @@ def run(case, scheme, seed, emulate):
     for attempt in range(3):
         report, trace = start(scenario, duration_s=head_start_s + SECONDS, seed=seed + attempt)
         if not emulate or report.valid:
-            return report.flows[own].goodput_bps, trace, own
+            # tables are apart where there are several; the own flow's is the one of its number
+            packets = report.groups[own] if report.groups else None
+            delay_ms = packets["one_way_delay_ms"] if packets else report.one_way_delay_ms
+            return report.flows[own].goodput_bps, delay_ms["p95"], trace, own
     return None
 
 
@@ -96,12 +99,12 @@ def judged(case, emulate):
     seen = run(case, "cubic", 1000 + case["number"], emulate)
     if seen is None:
         return None
-    goodput_bps, trace, own = seen
+    goodput_bps, _, trace, own = seen
     begin_s = time.perf_counter()
     found = calibrate(trace, own)
     took_s = time.perf_counter() - begin_s
     row = case | {"competing": found.competing, "misfit": found.misfit, "own_bps": goodput_bps}
-    row["took_s"] = took_s
+    row["took_s"], row["steady"] = took_s, found.steady_part
     sets = found.competing_sets or {(): 1.0}
     row["probability"] = sets.get(competing(case["kind"]), 0.0)
     truths = case | {"jitter_s": case["rtt_s"] * JITTER if case["kind"] == "jitter" else math.nan}
@@ -115,6 +118,7 @@ def judged(case, emulate):
         truth = run(case, scheme, 2000 + case["number"], emulate)
         if truth is not None:
             row[scheme] = (truth[0], outcome.goodput_bps)
+            row[f"{scheme} delay"] = (truth[1], outcome.delay_p95_ms)
     return row
 
 
@@ -139,9 +143,12 @@ def main():
         end="",
     )
     print(
-        " BBR: median error | 90 % holds | as this flow | Reno: median error | 90 % holds | as this flow |"
+        "".join(
+            f" {one}: median error | 90 % holds | as this flow |"
+            for one in ("BBR", "Reno", "Vegas")
+        )
     )
-    print("|---" * 13 + "|")
+    print("|---" * (7 + 3 * len(OTHERS)) + "|")
     for kind in KINDS:
         here = [row for row in rows if row["kind"] == kind]
         if not here:
@@ -167,6 +174,17 @@ def main():
         error = median(abs(row["jitter_s error"]) for row in jittered)
         held = share(jittered, lambda row: row["jitter_s held"])
         print(f"Jitter: median error {error:.1%}; 90 % intervals hold in {held}.")
+    for kind in kinds:
+        here = [row for row in rows if row["kind"] == kind]
+        steady = share(here, lambda row: row["steady"] > 0)
+        print(
+            f"{kind}: steady traffic seen in {steady}; 95 % delays, median error (intervals hold):"
+        )
+        for scheme in OTHERS:
+            pairs = [row[f"{scheme} delay"] for row in here if f"{scheme} delay" in row]
+            errors = [abs(one.median / real - 1) for real, one in pairs]
+            held = share(pairs, lambda pair: pair[1].p5 <= pair[0] <= pair[1].p95)
+            print(f"  {scheme} {median(errors):.1%} ({held})")
     took_s = [row["took_s"] for row in rows]
     if took_s:
         print(f"One calibration: median {median(took_s):.0f} s, at most {max(took_s):.0f} s.")
