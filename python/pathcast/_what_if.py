@@ -330,7 +330,7 @@ def _simulated(
         flows: how many of the last flows of each count; shape n.
         in_parts: those that are first run for a part of their time, and to their end unless their flows are done then; shape
             n.
-        threads: how many run at once; None: one for each core.
+        threads: number of simulations that run at once; None: as many as there are cores.
         progress: called with the part of the work that is done.
 
     """

@@ -130,8 +130,10 @@ class _Search:
 
         Without it, the same flow comes from a slower link: acknowledgments alone tell them apart.
         """
+        if best[0].model.policed:
+            return best
         part = _steady_part(self._flows)
-        if part is None or best[0].model.policed:
+        if part is None:
             return best
         with suppress(ModelError):
             found = self.fitted(Model(steady_part=part), until=self._done + 0.1)
