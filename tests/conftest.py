@@ -70,6 +70,7 @@ REAL_TIME = {
     "test_scheme_flows",
     "test_shell",
     "test_udp_worlds",
+    "test_video_worlds",
     "test_watch",
     "test_workloads",
     # names that it gives processes would stand in what others record of the kernel
@@ -91,7 +92,7 @@ VIEWS = pytest.mark.parametrize(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """With `pytest -n 2`: all of real time in one process, files of other tests in the other."""
+    """With `pytest -n 3`: all of real time in one process, files of other tests in the others."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
@@ -104,7 +105,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item):
-    """With `pytest -n 2`, what computes gives way to what runs in real time, and all that either starts."""
+    """With `pytest -n 3`, what computes gives way to what runs in real time, and all that either starts."""
     if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:  # others could not go back
         os.setpriority(os.PRIO_PROCESS, 0, 0 if item.path.stem in REAL_TIME else 15)
 
@@ -334,3 +335,11 @@ def browser():
         opened = tool.chromium.launch(executable_path=chromium, args=arguments)
         yield opened
         opened.close()
+
+
+def violations(page):
+    """What axe finds wrong with a page that a browser shows."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    # nodes of rules that hold are not described
+    return Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]

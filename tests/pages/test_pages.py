@@ -3,7 +3,7 @@
 import pytest
 
 import pathcast
-from conftest import ROOT, VIEWS, run
+from conftest import ROOT, VIEWS, run, violations
 
 #: Commands that write a page, and its place.
 PAGES = {
@@ -32,12 +32,14 @@ def file(request, tmp_path_factory):
     arguments, page = PAGES[request.param]
     folder = tmp_path_factory.mktemp("page")
     if "trace.parquet" in arguments:
+        # two flows one after another: what they share would take long to find out
         path = pathcast.Path.parse(
             "rate = '9 Mbit/s'\ndelay = '20 ms'\nloss = 0.002\nqueue = '1 BDP'"
         )
-        pathcast.simulate(path, ["cubic", "cubic"], duration_s=20)[1].write(
-            folder / "trace.parquet"
-        )
+        first = {"kind": "transfer", "size": "6 MB", "count": 1}
+        flows = pathcast.Scenario.over(path, ["cubic"]).replace_flow(0, workload=first)
+        trace = pathcast.simulate(flows.with_flow(scheme="cubic", start="15 s"), duration_s=25)[1]
+        trace.write(folder / "trace.parquet")
     done = run(*arguments, cwd=folder)
     assert done.returncode in (0, 1), done.stderr
     return folder / page
@@ -58,10 +60,8 @@ def shown(browser, file, width, theme):
 
 @VIEWS
 def test_axe_finds_nothing_serious_and_nothing_is_cut_off(browser, file, width, theme):
-    from axe_playwright_python.sync_playwright import Axe
-
     page = shown(browser, file, width, theme)
-    found = Axe().run(page).response["violations"]
+    found = violations(page)
     serious = [
         (one["id"], [node["html"][:120] for node in one["nodes"][:3]])
         for one in found
@@ -99,15 +99,13 @@ def test_on_paper_no_table_is_cut_off(browser, file):
 
 def test_a_page_that_leaves_somebody_out_is_found(browser, tmp_path):
     """The judge itself: a picture without a name and text that can hardly be read."""
-    from axe_playwright_python.sync_playwright import Axe
-
     file = tmp_path / "bad.html"
     file.write_text(
         "<!doctype html><html lang=en><title>bad</title><main><h1>bad</h1><svg role=img></svg>"
         "<p style='color:#bbb;background:#fff'>hardly</p></main></html>"
     )
     page = shown(browser, file, 1400, "light")
-    found = {one["id"] for one in Axe().run(page).response["violations"]}
+    found = {one["id"] for one in violations(page)}
     assert {"svg-img-alt", "color-contrast"} <= found
     page.context.close()
 

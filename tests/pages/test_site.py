@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT, VIEWS
+from conftest import ROOT, VIEWS, violations
 
 #: Pages of each kind.
 PAGES = ["index", "tutorial/first-forecast", "reference/commands", "results/simulator"]
@@ -71,8 +71,6 @@ def test_axe_finds_nothing_serious_on_the_longest_page(browser, site, width, the
 
 
 def nothing_is_serious(browser, site, page, width, theme):
-    from axe_playwright_python.sync_playwright import Axe
-
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=theme, offline=True
     )
@@ -83,7 +81,7 @@ def nothing_is_serious(browser, site, page, width, theme):
     assert all(url.startswith(("file:", "data:")) for url in asked)
     serious = [
         (one["id"], [node["html"][:120] for node in one["nodes"][:3]])
-        for one in Axe().run(shown).response["violations"]
+        for one in violations(shown)
         if one["impact"] in ("serious", "critical")
     ]
     assert not serious
