@@ -81,7 +81,11 @@ def test_a_managed_queue_is_seen_with_its_target(queue, target_s, tmp_path):
 @pytest.mark.parametrize(
     ("rate_mbps", "one_way_ms", "queue", "jitter_ms"),
     [
-        pytest.param(58.33, 47.7, "518514 B", 5.44, id="of many packets: they arrive in clumps"),
+        pytest.param(
+            *(58.33, 47.7, "518514 B", 5.44),
+            marks=pytest.mark.full,
+            id="of many packets: they arrive in clumps",
+        ),
         pytest.param(1.051, 111.56, "23751 B", 5.39, id="of less than a packet"),
     ],
 )
@@ -95,6 +99,25 @@ def test_jitter_is_told_from_other_traffic_and_from_a_fast_link(
     assert found.parameters["rate_bps"].median == pytest.approx(1e6 * rate_mbps, rel=0.15)
     assert found.parameters["rtt_s"].median == pytest.approx(2e-3 * one_way_ms, rel=0.05)
     assert found.parameters["jitter_s"].median == pytest.approx(1e-3 * jitter_ms, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("rate_mbps", "one_way_ms", "queue", "loss", "seed"),
+    [
+        # a bucket that empties at some of the losses cuts the misfit by a quarter
+        pytest.param(44, 5, "1.7 BDP", 0.0032, 19, id="for policed"),
+        # four competitors over a queue of 3 ms cut it by a half
+        pytest.param(60, 25, "4 BDP", 0.002, 6, marks=pytest.mark.full, id="for shared"),
+    ],
+)
+def test_random_losses_are_not_taken(rate_mbps, one_way_ms, queue, loss, seed):
+    path = (
+        f"rate = '{rate_mbps} Mbit/s'\ndelay = '{one_way_ms} ms'\nqueue = '{queue}'\nloss = {loss}"
+    )
+    found = pathcast.calibrate(flow_over(path, seconds=10, seed=seed))
+    assert (found.line_rate_bps, found.competing, found.queue) == (None, (), "droptail")
+    assert found.parameters["rate_bps"].median == pytest.approx(1e6 * rate_mbps, rel=0.15)
+    assert found.parameters["loss"].median == pytest.approx(loss, rel=0.5)
 
 
 def test_records_before_and_after_acknowledgments_are_turned_into_each_other():
@@ -128,7 +151,7 @@ def test_a_prior_is_learned_from_known_paths_and_used_where_a_flow_tells_nothing
     folder, trace = tmp_path / "known", tmp_path / "trace.parquet"
     folder.mkdir()
     path = "rate = '60 Mbit/s'\ndelay = '25 ms'\nqueue = '4 BDP'\nloss = 0.002"
-    flow_over(path, seconds=10).write(trace)
+    flow_over(path, seconds=10, seed=5).write(trace)
     for number, queue in enumerate((2.6, 2.9, 3.1, 3.4)):
         (folder / f"{number}.toml").write_text(
             f"rate = '9 Mbit/s'\ndelay = '20 ms'\nqueue = '{queue} BDP'\nloss = 0.001"

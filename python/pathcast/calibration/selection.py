@@ -25,7 +25,7 @@ Fitted = tuple[Posterior, FirstEstimate]
 #: From this misfit on, the path has something that these parameters do not describe.
 MISFIT = 1.5
 #: Shares of the time in which a policer limits the flow, by the evidence of `limits`: from the first on, a policer is
-#: considered beside a queue; from the second on, before it.
+#: considered beside a queue; from the second on, as likely as it.
 _MAYBE_POLICED, _PROBABLY_POLICED = 0.2, 0.5
 #: What else a path may be like, beside flows that compete: managed queues, and jitter.
 _MANAGED = (Model(queue="codel"), Model(queue="pie"))
@@ -35,6 +35,9 @@ _JITTERY = Model(has_jitter=True)
 _MAYBE_MANAGED, _MAYBE_SHARED, _OTHER_PART, _MANAGED_PART = 0.5, 0.9, 0.75, 0.8
 #: To which part the misfit must fall for a policer to be believed that was not probable before.
 _POLICED_PART = 0.8
+#: By how much a policer that was not probable before, or flows that compete, must lead a simpler path in the logarithm of
+#: the evidence: features depend on each other, so that this is odds of about 50 to 1.
+_LEAD = 10.0
 #: Several flows that steady traffic is seen by agree on its part of the link to within this.
 _SAME_PART = 0.05
 #: Rounds of simulations, and packets of the flow, that tell which of them are likely.
@@ -73,15 +76,18 @@ def likeliest(
     order = [Model(policed=True), SIMPLEST]
     if policer_share < _PROBABLY_POLICED:
         order.reverse()
-    is_open = _MAYBE_POLICED <= policer_share < _PROBABLY_POLICED
     best = search.fitted(order[0], until=0.3)
-    if best[0].misfit > MISFIT or is_open:
-        cost = _cost if order[0] is SIMPLEST else _misfit
-        best = min(best, search.fitted(order[1], until=0.4), key=cost)
+    closest = _misfit(best)
+    if closest > MISFIT or policer_share >= _MAYBE_POLICED:
+        with suppress(ModelError):
+            other = search.fitted(order[1], until=0.4)
+            closest = min(closest, _misfit(other))
+            best = _policed_or_not(best, other, policer_share)
     best = search.beside_steady(best)
+    closest = min(closest, _misfit(best))
     in_clumps = any(comes_in_clumps(one.seen) for one in flows)
     if _misfit(best) > _MAYBE_MANAGED or in_clumps:
-        best = search.beyond(best, in_clumps=in_clumps)
+        best = search.beyond(best, closest, in_clumps=in_clumps)
     if progress:
         progress(1.0)
     return best
@@ -143,8 +149,15 @@ class _Search:
                 return found
         return best
 
-    def beyond(self, best: Fitted, *, in_clumps: bool) -> Fitted:
-        """Consider what else the path may be like; return the best of that, or `best` if it explains clearly more."""
+    def beyond(self, best: Fitted, closest: float, *, in_clumps: bool) -> Fitted:
+        """Consider what else the path may be like; return the best of that if it explains clearly more, else `best`.
+
+        Args:
+            best: what was believed so far.
+            closest: the least misfit of all that was fitted, believed or not.
+            in_clumps: packets of a flow arrive in clumps.
+
+        """
         begin = [_beginning(one, _SCREENING_PACKETS / len(self._flows)) for one in self._flows]
         plain = self._with_jitter(best, begin, in_clumps=in_clumps)
         if _misfit(plain) <= _MAYBE_MANAGED:
@@ -156,14 +169,13 @@ class _Search:
             screened.append((self._flows, Model(link=changing)))
         tried = self._screened(screened, until=0.5)
         explained = any(
-            one.misfit <= min(_MAYBE_MANAGED, _part(one.model) * _misfit(best)) for one in tried
+            one.misfit <= min(_MAYBE_MANAGED, _part(one.model) * closest) for one in tried
         )
-        if not explained and _misfit(best) > _MAYBE_SHARED:
-            for family in competitors.FAMILIES:
-                tried += self._family(begin, family)
+        if not explained and closest > _MAYBE_SHARED:
+            tried += self._shared(best, begin)
         likely = min([best[0], *tried], key=lambda one: one.misfit)
         part = _part(likely.model)
-        if likely is best[0] or likely.misfit > part * _misfit(best):
+        if likely is best[0] or likely.misfit > part * closest:
             return plain
         models = [likely.model]
         if likely.model.competing:
@@ -172,10 +184,12 @@ class _Search:
         for number, model in enumerate(models, 1):
             with suppress(ModelError):
                 full.append(self.fitted(model, until=0.7 + 0.3 * number / len(models)))
-        explaining = [one for one in full if _misfit(one) <= part * _misfit(best)]
+        explaining = [one for one in full if _misfit(one) <= part * closest]
         if likely.model.competing or plain is not best:
-            simpler = max(best, plain, key=_evidence) if likely.model.competing else plain
-            if _evidence(simpler) > max(map(_evidence, explaining), default=-math.inf):
+            shared = bool(likely.model.competing)
+            simpler = max(best, plain, key=_evidence) if shared else plain
+            lead = _LEAD if shared else 0.0
+            if _evidence(simpler) + lead > max(map(_evidence, explaining), default=-math.inf):
                 return simpler
         return competitors.mixed(explaining, self._draws) if explaining else best
 
@@ -202,6 +216,13 @@ class _Search:
                 part = from_ + (until - from_) * number / len(screened)
                 found.append(self.fitted(model, until=part, like=like, rounds=_SCREENING)[0])
         return found
+
+    def _shared(self, best: Fitted, begin: Sequence[Sender]) -> list[Posterior]:
+        """Fit sets of flows that compete roughly; return those with more evidence than `best` has when fitted as roughly."""
+        alone = self._screened([(begin, best[0].model)], until=self._done + 0.02)
+        least = max((one.log_evidence for one in alone), default=-math.inf)
+        found = [one for family in competitors.FAMILIES for one in self._family(begin, family)]
+        return [one for one in found if one.log_evidence > least]
 
     def _family(self, begin: Sequence[Sender], family: Sequence[Model]) -> list[Posterior]:
         """Fit sets of ever more flows roughly, until more of them only explain less."""
@@ -254,10 +275,17 @@ def _evidence(fitted: Fitted) -> float:
     return fitted[0].log_evidence
 
 
-def _cost(fitted: Fitted) -> float:
-    """The misfit, by which a queue and a policer are compared: a policer has one parameter more, the link's rate."""
-    posterior = fitted[0]
-    return posterior.misfit / _POLICED_PART if posterior.model.policed else posterior.misfit
+def _policed_or_not(one: Fitted, other: Fitted, policer_share: float) -> Fitted:
+    """Choose between a plain queue and a policer, of which either may be the first.
+
+    A policer has one parameter more, the link's rate, and a bucket that empties at some random losses explains these too:
+    one that was not probable before must have clearly more evidence.
+    """
+    policed, plain = (one, other) if one[0].model.policed else (other, one)
+    is_probable = policer_share >= _PROBABLY_POLICED
+    part, lead = (1.0, 0.0) if is_probable else (_POLICED_PART, _LEAD)
+    is_closer = _misfit(policed) <= part * _misfit(plain)
+    return policed if is_closer and _evidence(policed) > _evidence(plain) + lead else plain
 
 
 __all__ = ["MISFIT", "likeliest"]
