@@ -13,8 +13,10 @@ import secrets
 import socket
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -34,6 +36,8 @@ _RETRIES = 3
 _TELL_S = 0.2
 #: How long canceled tasks may take to end before their workers are killed, in seconds.
 _CANCEL_S = 5
+#: How long what `local` started may take to end, in seconds.
+_END_S = 20
 
 _ADDRESSES = "expected local, HOST:PORT or ray://HOST:PORT"
 
@@ -187,9 +191,43 @@ HOST:PORT or ray://HOST:PORT
             _connect(ray, address, folder if host is None else None)
             yield Cluster(ray, address)
         finally:
+            started = _descendants() if host is None else set()
             ray.shutdown()
+            _wait_until_ended(started)
             _forget(ray)
             constants.ENABLE_RAY_CLUSTER = before
+
+
+def _descendants() -> set[int]:
+    """Return the processes that this one and those that it started have started."""
+    parents = {pid: int(stat[1]) for pid, stat in _processes().items()}
+    found: set[int] = set()
+    more = {os.getpid()}
+    while more:
+        more = {pid for pid, parent in parents.items() if parent in more} - found
+        found |= more
+    return found
+
+
+def _wait_until_ended(processes: set[int]) -> None:
+    """Wait until processes have ended, which those of Ray do some time after it was shut down; not for long."""
+    deadline = time.monotonic() + _END_S
+    while time.monotonic() < deadline:
+        there = _processes()
+        # a zombie has ended
+        if not any(pid in there and there[pid][0] not in "ZX" for pid in processes):
+            return
+        time.sleep(0.05)
+
+
+def _processes() -> dict[int, list[str]]:
+    """Return state, parent and what follows in proc(5) of each process."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            stat = (folder / "stat").read_text(errors="replace")
+            found[int(folder.name)] = stat.rpartition(")")[2].split()
+    return found
 
 
 def _parse(address: str) -> tuple[str | None, int]:
