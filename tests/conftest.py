@@ -73,6 +73,10 @@ REAL_TIME = {
     "test_video_worlds",
     "test_watch",
     "test_workloads",
+    # Ray gives itself 30 s to start
+    "test_cluster",
+    "test_curves",
+    "test_suite_cluster",
     # names that it gives processes would stand in what others record of the kernel
     "test_foreign_text",
 }

@@ -187,11 +187,12 @@ HOST:PORT or ray://HOST:PORT
         constants = ray._private.ray_constants
         before = constants.ENABLE_RAY_CLUSTER
         constants.ENABLE_RAY_CLUSTER = not loopback
+        others = _descendants()
         try:
             _connect(ray, address, folder if host is None else None)
             yield Cluster(ray, address)
         finally:
-            started = _descendants() if host is None else set()
+            started = _descendants() - others if host is None else set()
             ray.shutdown()
             _wait_until_ended(started)
             _forget(ray)
