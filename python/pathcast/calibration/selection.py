@@ -56,8 +56,8 @@ def likeliest(
 ) -> Fitted:
     """Fit a queue, a policer where the flow looks like that, and other models where neither explains it.
 
-    The one with the least misfit is taken; others than these only if they explain clearly more. Flows that compete, which
-    take long to simulate, are considered where nothing else explains the flow.
+    Between the first two, misfit and evidence decide; others are taken only if they explain clearly more. Flows that
+    compete, which take long to simulate, are considered where nothing else explains the flow.
 
     Args:
         flows: that used the path one after another.
