@@ -48,18 +48,25 @@ def without_scheme(folder, toml):
     return file
 
 
+#: Files of tests that mostly wait for other processes, one after another, beside those in real time.
+WAITING = {
+    # Ray gives itself 30 s to start
+    "test_cluster",
+    "test_containment",
+    "test_curves",
+    "test_live",
+    "test_live_schemes",
+    "test_suite_cluster",
+}
 #: Files of tests that mostly wait, for runs in real time; one after another, beside those that compute.
 REAL_TIME = {
     "test_acknowledgments",
     "test_benchmark_schemes_emulated",
     "test_captures",
-    "test_containment",
     "test_demo",
     "test_goodput",
     "test_handshake",
     "test_kernel_schemes",
-    "test_live",
-    "test_live_schemes",
     "test_page_worlds",
     "test_quic",
     "test_quic_worlds",
@@ -73,10 +80,6 @@ REAL_TIME = {
     "test_video_worlds",
     "test_watch",
     "test_workloads",
-    # Ray gives itself 30 s to start
-    "test_cluster",
-    "test_curves",
-    "test_suite_cluster",
     # names that it gives processes would stand in what others record of the kernel
     "test_foreign_text",
 }
@@ -96,22 +99,25 @@ VIEWS = pytest.mark.parametrize(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """With `pytest -n 3`: all of real time in one process, files of other tests in the others."""
+    """With `pytest -n 4`: all of real time in one process, all that waits in one, files of other tests in the others."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             file = nodeid.split("::")[0]
-            return "in real time" if Path(file).stem in REAL_TIME else file
+            if Path(file).stem in REAL_TIME:
+                return "in real time"
+            return "waiting" if Path(file).stem in WAITING else file
 
     return Scheduling(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item):
-    """With `pytest -n 3`, what computes gives way to what runs in real time, and all that either starts."""
+    """With `pytest -n 4`, what computes gives way to what waits, and all that either starts."""
     if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:  # others could not go back
-        os.setpriority(os.PRIO_PROCESS, 0, 0 if item.path.stem in REAL_TIME else 15)
+        computes = item.path.stem not in REAL_TIME | WAITING
+        os.setpriority(os.PRIO_PROCESS, 0, 15 if computes else 0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,17 +16,17 @@ def flow_over(path, *, seconds=30, scheme="cubic", seed=3):
 
 
 CHANGES = """
-rate = { kind = 'steps', steps = [['0 s', '20 Mbit/s'], ['10 s', '8 Mbit/s'], ['20 s', '14 Mbit/s']] }
+rate = { kind = 'steps', steps = [['0 s', '10 Mbit/s'], ['10 s', '4 Mbit/s'], ['20 s', '7 Mbit/s']] }
 delay = '20 ms'
-queue = '100 kB'
+queue = '50 kB'
 """
 
 
 def test_changes_of_the_rate_are_found_when_they_happen():
     steps = rate_steps(observe(flow_over(CHANGES), 0))
-    assert [rate / 1e6 for _, rate in steps] == pytest.approx([20, 8, 14], rel=0.05)
+    assert [rate / 1e6 for _, rate in steps] == pytest.approx([10, 4, 7], rel=0.05)
     assert [start_s for start_s, _ in steps] == pytest.approx([0, 10, 20], abs=1.1)
-    assert mean_of(steps, 30) == pytest.approx(14e6, rel=0.08)
+    assert mean_of(steps, 30) == pytest.approx(7e6, rel=0.08)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_rate_that_changes_is_calibrated_with_its_steps(tmp_path):
     assert found.link.kind == "steps"
     rate_bps = found.parameters["rate_bps"].median
     assert [1e-6 * rate_bps * factor for _, factor in found.link.steps] == pytest.approx(
-        [20, 8, 14], rel=0.1
+        [10, 4, 7], rel=0.1
     )
     assert pathcast.Path.load(file).toml == found.path().toml
     bbr = pathcast.Alternative("bbr")
@@ -60,15 +60,17 @@ def test_a_rate_that_changes_is_calibrated_with_its_steps(tmp_path):
     assert outcome.goodput_bps.median == pytest.approx(truth.flows[0].goodput_bps, rel=0.1)
 
 
-@pytest.mark.parametrize(("queue", "target_s"), [("codel", 5e-3), ("pie", 15e-3)])
+@pytest.mark.parametrize(
+    ("queue", "target_s"), [("codel", 5e-3), pytest.param("pie", 15e-3, marks=pytest.mark.full)]
+)
 def test_a_managed_queue_is_seen_with_its_target(queue, target_s, tmp_path):
-    path = f"rate = '30 Mbit/s'\ndelay = '20 ms'\nqueue = {{ kind = '{queue}' }}"
+    path = f"rate = '20 Mbit/s'\ndelay = '20 ms'\nqueue = {{ kind = '{queue}' }}"
     found = pathcast.calibrate(flow_over(path))
     assert found.queue == queue
     target = found.parameters["target_s"]
     assert target.median == pytest.approx(target_s, rel=0.35)
     assert "queue_s" not in found.parameters
-    assert found.parameters["rate_bps"].median == pytest.approx(30e6, rel=0.03)
+    assert found.parameters["rate_bps"].median == pytest.approx(20e6, rel=0.03)
     found.write(tmp_path / "path.toml")
     again = pathcast.Calibration.load(tmp_path / "path.toml")
     assert (again.queue, again.path().toml) == (queue, found.path().toml)

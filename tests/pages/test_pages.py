@@ -10,12 +10,12 @@ PAGES = {
     "demo": (["demo", "--world", "simulator", "--duration", "60"], "report.html"),
     "suite": (
         ["evaluate", "suite", "--world", "simulator", "--network", "last-mile-1", "--network", "short-flows",
-         "-o", "suite"],
+         "--scheme", "cubic", "-o", "suite"],
         "suite/report.html",
     ),
     "attainable rate": (
-        ["benchmark", "attainable-rate", "--configuration", "buffer-21", "--samples", "60", "--epsilon", "0.1",
-         "--rate", "2 Mbit/s", "--rate", "5 Mbit/s", "-o", "rate"],
+        ["benchmark", "attainable-rate", "--configuration", "buffer-21", "--samples", "25", "--epsilon", "0.2",
+         "--rate", "2 Mbit/s", "-o", "rate"],
         "rate/report.html",
     ),
     "schemes": (

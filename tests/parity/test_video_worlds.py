@@ -48,9 +48,7 @@ def test_a_session_goes_as_over_the_kernels_tcp(emulator):
         assert same >= 4
         assert simulated.mean_bitrate_bps == pytest.approx(emulated.mean_bitrate_bps, rel=0.15)
         # the path got slow: both went down
-        assert simulated.segments[-1]["version"] < max(
-            one["version"] for one in simulated.segments
-        )
+        assert simulated.segments[-1]["version"] < max(one["version"] for one in simulated.segments)
 
 
 def test_what_is_given_up_still_comes_as_far_as_it_was_written(emulator):
