@@ -277,6 +277,8 @@ impl Simulation {
 }
 
 #[cfg(test)]
+mod connection_tests;
+#[cfg(test)]
 mod group_tests;
 #[cfg(test)]
 mod page_tests;
@@ -286,3 +288,7 @@ mod quic_tests;
 mod request_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod theory_tests;
+#[cfg(test)]
+mod workload_tests;

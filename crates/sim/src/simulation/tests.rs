@@ -1,18 +1,17 @@
 use proptest::prelude::*;
 
-use pathcast_scenario::DATAGRAM_BYTES;
 use pathcast_trace::{Mode, PacketEvent, PacketRecord, Record};
 
 use super::*;
 use crate::sampler::Sampler;
 use crate::wire::{MSS_BYTES, MTU_BYTES};
 
-fn simulation(path: &str, schemes: &[Scheme], duration_s: f64, seed: u64) -> Simulation {
+pub(super) fn simulation(path: &str, schemes: &[Scheme], duration_s: f64, seed: u64) -> Simulation {
     let path = Path::parse(path, "test.toml").unwrap();
     Simulation::bulk(path, schemes, Span::from_secs(duration_s), seed)
 }
 
-fn scenario(text: &str, duration_s: f64, seed: u64) -> Simulation {
+pub(super) fn scenario(text: &str, duration_s: f64, seed: u64) -> Simulation {
     Simulation {
         scenario: Scenario::parse(text, "test.toml").unwrap(),
         duration: Span::from_secs(duration_s),
@@ -20,7 +19,7 @@ fn scenario(text: &str, duration_s: f64, seed: u64) -> Simulation {
     }
 }
 
-fn run(spec: &Simulation) -> Outcome {
+pub(super) fn run(spec: &Simulation) -> Outcome {
     spec.run(&mut |_| ControlFlow::Continue(())).unwrap()
 }
 
@@ -80,9 +79,9 @@ fn counts<N: Network>(spec: &Simulation, network: N) -> Result<Counters, String>
 
 /// Keeps everything.
 #[derive(Default)]
-struct Log {
-    acks: Vec<Record>,
-    packets: Vec<PacketRecord>,
+pub(super) struct Log {
+    pub(super) acks: Vec<Record>,
+    pub(super) packets: Vec<PacketRecord>,
 }
 
 impl Recorder for Log {
@@ -94,15 +93,6 @@ impl Recorder for Log {
     fn packet(&mut self, record: PacketRecord) {
         self.packets.push(record);
     }
-}
-
-/// Mean goodput over seeds 1 to 5, in bits a second.
-fn mean_goodput(path: &str, scheme: &str, duration_s: f64) -> f64 {
-    (1..=5)
-        .map(|seed| simulation(path, &[Scheme::named(scheme)], duration_s, seed))
-        .map(|spec| run(&spec).flows[0].goodput_bps)
-        .sum::<f64>()
-        / 5.0
 }
 
 #[test]
@@ -174,179 +164,6 @@ fn the_same_seed_gives_the_same_run_on_every_machine() {
 }
 
 #[test]
-fn a_flow_fills_a_link_with_a_queue_of_one_bdp() {
-    for scheme in [Scheme::named("reno"), Scheme::named("cubic")] {
-        let path = "rate = '100 Mbit/s'\ndelay = '20 ms'\nqueue = '1 BDP'\n";
-        let outcome = run(&simulation(path, std::slice::from_ref(&scheme), 60.0, 1));
-        let ideal = 100e6 * f64::from(MSS_BYTES) / f64::from(MTU_BYTES);
-        let share = outcome.flows[0].goodput_bps / ideal;
-        assert!((0.98..=1.0).contains(&share), "{scheme}: {share}");
-        // drops and retransmissions differ by what is found out only later
-        let drops = outcome.data.dropped_by_queue;
-        assert!(
-            drops.abs_diff(outcome.flows[0].retransmits) <= drops / 20 + 2,
-            "{scheme}"
-        );
-    }
-}
-
-#[test]
-fn reno_under_random_loss_has_the_rate_of_mathis() {
-    // 1.31 MSS / (R sqrt(p)) for independent loss and an ACK a packet (Mathis 1997), here with
-    // an ACK for two packets but growth by bytes, so the same
-    for p in [1e-3, 1e-4] {
-        let path = format!("delay = '50 ms'\nloss = {p}\n");
-        let goodput = mean_goodput(&path, "reno", 600.0);
-        let mathis = 1.31 * f64::from(MSS_BYTES) * 8.0 / (0.1 * f64::sqrt(p));
-        assert!(
-            (goodput / mathis - 1.0).abs() < 0.1,
-            "{p}: {}",
-            goodput / mathis
-        );
-    }
-}
-
-#[test]
-fn reno_under_periodic_loss_has_the_window_of_the_fluid_model() {
-    for every in [10_000, 40_000] {
-        let path = format!("delay = '50 ms'\nloss = {{ kind = 'periodic', every = {every} }}\n");
-        let sent = |duration_s| {
-            let outcome = run(&simulation(&path, &[Scheme::named("reno")], duration_s, 1));
-            outcome.data.delivered as f64
-        };
-        // without the first minutes, which slow start shapes
-        let window = (sent(2000.0) - sent(200.0)) / 1800.0 * 0.1;
-        let fluid = (1.5 * f64::from(every)).sqrt(); // Mathis 1997
-        assert!(
-            (window / fluid - 1.0).abs() < 0.05,
-            "{every}: {window} {fluid}"
-        );
-    }
-}
-
-/// Keeps the height and time of each peak of the window.
-#[derive(Default)]
-struct Peaks {
-    highest: f64,
-    peaks: Vec<(f64, f64)>,
-}
-
-impl Recorder for Peaks {
-    const ACKS: bool = true;
-    const PACKETS: bool = false;
-    fn ack(&mut self, record: Record) {
-        self.highest = self.highest.max(record.cwnd_packets);
-        if record.cwnd_packets < 0.8 * self.highest {
-            self.peaks.push((record.time_s, self.highest));
-            self.highest = record.cwnd_packets;
-        }
-    }
-    fn packet(&mut self, _: PacketRecord) {}
-}
-
-#[test]
-fn cubic_under_periodic_loss_follows_the_fluid_model() {
-    let (rtt_s, every) = (0.2, 20_000.0);
-    let path = format!("delay = '100 ms'\nloss = {{ kind = 'periodic', every = {every} }}\n");
-    let spec = simulation(&path, &[Scheme::named("cubic-rfc9438")], 900.0, 1);
-    let mut simulated = Peaks::default();
-    spec.run_recorded(&mut |_| ControlFlow::Continue(()), &mut simulated)
-        .unwrap();
-    let peaks = &simulated.peaks[10..];
-    // RFC 9438, Eq. 1 and 2: W(t) = C (t - K)^3 + Wmax, from 0.7 Wmax on; a cycle is the time in which
-    // 1 / p packets are sent, the first round trip of it in recovery; the window aims at what is due a
-    // round trip later (section 4.2). Convergence is slow: near K the window hardly moves.
-    let (c, beta) = (0.4, 0.7);
-    let (first_s, mut w_max) = peaks[0];
-    let (mut now_s, mut least, mut most) = (first_s, f64::MAX, 0.0f64);
-    for &(at_s, height) in &peaks[1..] {
-        let k = libm::cbrt(w_max * (1.0 - beta) / c);
-        let step_s = 0.001;
-        let (mut t, mut sent, mut window) = (0.0, beta * w_max, beta * w_max);
-        while sent < every {
-            window = c * libm::pow(t + rtt_s - k, 3.0) + w_max;
-            sent += window * step_s / rtt_s;
-            t += step_s;
-        }
-        now_s += t + rtt_s;
-        window = window.floor(); // there are no parts of packets, which slows the convergence
-        // on the way down from slow start a packet decides whether fast convergence sets in
-        if at_s > first_s + 60.0 {
-            let ratio = window / height;
-            (least, most) = (least.min(ratio), most.max(ratio));
-        }
-        // fast convergence, RFC 9438, section 4.7
-        w_max = if window < w_max {
-            window * (1.0 + beta) / 2.0
-        } else {
-            window
-        };
-        if at_s > first_s + 600.0 {
-            let took = (now_s - first_s) / (at_s - first_s);
-            assert!((took - 1.0).abs() < 0.02, "time: {took}");
-            break;
-        }
-    }
-    assert!(least > 0.95 && most < 1.05, "windows: {least} to {most}");
-}
-
-#[test]
-fn reno_saws_between_one_and_two_bdp_in_a_queue_of_one() {
-    // windows from W/2 to W grow by a packet a round trip: 3/8 W^2 packets a cycle and W/2 in the round
-    // trip of recovery. The first drop is missed a round trip later. In every second cycle one more is
-    // sent until then than fits, as by Linux 6.18: of 24 cycles 11 had one drop, 13 had two. W is twice
-    // the BDP B and those, and each window w lasts w / rate, so the queue's mean is the integral of
-    // (w - B) w over that of w: 5/9 B
-    let path = "rate = '12 Mbit/s'\ndelay = '30 ms'\nqueue = '60 packets'\n";
-    let run_for = |duration_s| run(&simulation(path, &[Scheme::named("reno")], duration_s, 1));
-    let (short, long) = (run_for(400.0), run_for(2400.0));
-    let drops = (long.data.dropped_by_queue - short.data.dropped_by_queue) as f64;
-    let packets = (long.data.delivered - short.data.delivered) as f64;
-    let bdp: f64 = 61.0; // 60 on the wire at 1 ms each, one on the link
-    let top = 2.0 * bdp + 0.5;
-    let ratio = packets / (drops / 1.5) / (0.375 * top * top + top / 2.0);
-    assert!((0.95..1.05).contains(&ratio), "drops: {ratio}");
-    let queueing_ms = long.report(0.0, 0.0).one_way_delay_ms.mean - 31.0;
-    let ratio = queueing_ms / (5.0 / 9.0 * bdp);
-    assert!((0.95..1.05).contains(&ratio), "queueing: {ratio}");
-}
-
-#[test]
-fn poisson_datagrams_wait_as_in_an_m_d_1_queue() {
-    for load in [0.5, 0.8, 0.9] {
-        let text = format!(
-            "[links.core]\nrate = '12 Mbit/s'\ndelay = '5 ms'\nqueue = 'unlimited'\n[[flows]]\n\
-             scheme = 'udp'\nworkload = {{ kind = 'constant-rate', rate = '{} bit/s', \
-             portion = '{DATAGRAM_BYTES} B', arrivals = 'poisson' }}\n",
-            12e6 * load * f64::from(DATAGRAM_BYTES) / f64::from(MTU_BYTES)
-        );
-        let outcome = run(&scenario(&text, 2000.0, 1));
-        // Pollaczek and Khinchine: rho / (2 (1 - rho)) services of 1 ms
-        let waits_ms = load / (2.0 * (1.0 - load));
-        let waited_ms = outcome.report(0.0, 0.0).one_way_delay_ms.mean - 6.0;
-        assert!(
-            (waited_ms / waits_ms - 1.0).abs() < 0.03,
-            "{load}: {waited_ms}"
-        );
-        assert_eq!(outcome.data.dropped(), 0);
-    }
-}
-
-#[test]
-fn equal_flows_share_equally() {
-    let path = "rate = '50 Mbit/s'\ndelay = '10 ms'\nqueue = '1 BDP'\n";
-    let outcome = run(&simulation(path, &vec![Scheme::named("reno"); 4], 120.0, 3));
-    let rates: Vec<f64> = outcome.flows.iter().map(|flow| flow.goodput_bps).collect();
-    let jain =
-        libm::pow(rates.iter().sum(), 2.0) / (4.0 * rates.iter().map(|r| r * r).sum::<f64>());
-    assert!(jain > 0.95, "{jain}: {rates:?}");
-    assert!(
-        rates.iter().sum::<f64>() > 0.95 * 50e6 * 1448.0 / 1500.0,
-        "{rates:?}"
-    );
-}
-
-#[test]
 fn a_run_without_flows_or_time_is_refused() {
     let path = "delay = '10 ms'\n";
     let none = simulation(path, &[], 1.0, 1).run(&mut |_| ControlFlow::Continue(()));
@@ -405,104 +222,8 @@ proptest! {
     }
 }
 
-const CORE: &str = "[links.core]\nrate = '12 Mbit/s'\ndelay = '20 ms'\nqueue = '2 BDP'\n";
-
-#[test]
-fn a_transfer_ends_the_run_when_it_has_arrived() {
-    let flow = "[[flows]]\nscheme = 'cubic'\nworkload = { kind = 'transfer', size = '1 MB' }\n";
-    let outcome = run(&scenario(&format!("{CORE}{flow}"), 60.0, 1));
-    let report = &outcome.flows()[0];
-    assert_eq!(
-        (report.delivered_bytes, report.workload.as_str()),
-        (1_000_000, "transfer")
-    );
-    // 0.69 s on the link alone, a few round trips of slow start before it is full
-    let took_s = report.completed_s.unwrap();
-    assert!((0.75..1.1).contains(&took_s), "{took_s}");
-    assert_eq!(outcome.elapsed.as_secs(), took_s);
-    let messages = report.messages.unwrap();
-    assert_eq!((messages.written, messages.delivered), (1, 1));
-    assert!((messages.latency_ms.p50 / (took_s * 1e3) - 1.0).abs() < 0.02);
-    assert!((report.goodput_bps * took_s / 8e6 - 1.0).abs() < 1e-9);
-}
-
-#[test]
-fn probes_and_calls_have_the_rate_that_they_are_given() {
-    for scheme in ["udp", "reno"] {
-        let text = format!(
-            "{CORE}[[flows]]\nscheme = '{scheme}'\nworkload = {{ kind = 'constant-rate', \
-             rate = '2 Mbit/s', portion = '500 B' }}\n\
-             [[flows]]\nscheme = '{scheme}'\nstart = '10 s'\nworkload = {{ kind = 'on-off', \
-             on = {{ kind = 'exponential', mean = '200 ms' }}, \
-             off = {{ kind = 'exponential', mean = '600 ms' }}, rate = '2 Mbit/s' }}\n"
-        );
-        let outcome = run(&scenario(&text, 1010.0, 1));
-        let [probe, call] = outcome.flows() else {
-            panic!()
-        };
-        assert!(
-            (probe.goodput_bps / 2e6 - 1.0).abs() < 1e-3,
-            "{scheme}: {probe:?}"
-        );
-        assert!(
-            (call.goodput_bps / 0.5e6 - 1.0).abs() < 0.1,
-            "{scheme}: {call:?}"
-        );
-        assert_eq!((call.start_s, call.completed_s), (10.0, None));
-        let latency = probe.messages.unwrap().latency_ms;
-        assert!((20.0..25.0).contains(&latency.p50), "{scheme}: {latency:?}");
-    }
-}
-
-#[test]
-fn a_recorded_call_is_replayed_and_ends() {
-    let text = format!(
-        "{CORE}[[flows]]\nscheme = 'udp'\nworkload = {{ kind = 'replay', \
-         writes = [['0 s', '3 kB'], ['40 ms', '100 B'], ['80 ms', '1 kB']] }}\n"
-    );
-    let outcome = run(&scenario(&text, 60.0, 1));
-    let report = &outcome.flows()[0];
-    assert_eq!((report.delivered_bytes, outcome.data.delivered), (4100, 5));
-    let done_s = report.completed_s.unwrap();
-    assert!((done_s - 0.1007).abs() < 1e-3, "{done_s}");
-}
-
-#[test]
-fn an_answer_takes_a_round_trip_and_its_time_on_the_link() {
-    let text = format!(
-        "{CORE}[[flows]]\nscheme = 'cubic'\nworkload = {{ kind = 'request-response', \
-         response = '1000 B', think = '100 ms', count = 50 }}\n"
-    );
-    let outcome = run(&scenario(&text, 60.0, 1));
-    let messages = outcome.flows()[0].messages.unwrap();
-    assert_eq!((messages.written, messages.delivered), (50, 50));
-    // 452 and 1052 bytes at 12 Mbit/s and 40 ms
-    assert!(
-        (messages.latency_ms.p50 / 41.003 - 1.0).abs() < 0.01,
-        "{messages:?}"
-    );
-    assert!(
-        (outcome.elapsed.as_secs() - 50.0 * 0.141).abs() < 0.2,
-        "{:?}",
-        outcome.elapsed
-    );
-}
-
-#[test]
-fn transfers_wait_for_each_other_and_slow_down_when_idle() {
-    let run_with = |restart: bool| {
-        let text = format!(
-            "{CORE}[[flows]]\nscheme = 'reno'\nslow_start_after_idle = {restart}\nworkload = \
-             {{ kind = 'transfer', size = '60 kB', pause = '2 s', count = 20 }}\n"
-        );
-        let outcome = run(&scenario(&text, 600.0, 1));
-        let messages = outcome.flows()[0].messages.unwrap();
-        assert_eq!((messages.written, messages.delivered), (20, 20));
-        messages.latency_ms.p50
-    };
-    let (restarted, kept) = (run_with(true), run_with(false));
-    assert!(restarted > kept + 40.0, "{restarted} {kept}"); // a round trip more at least
-}
+pub(super) const CORE: &str =
+    "[links.core]\nrate = '12 Mbit/s'\ndelay = '20 ms'\nqueue = '2 BDP'\n";
 
 #[test]
 fn a_long_route_gets_less_than_each_flow_that_crosses_it() {
@@ -595,157 +316,6 @@ fn marks_take_the_place_of_drops_for_flows_that_take_them() {
             outcome.flows()
         );
     }
-}
-
-#[test]
-fn the_receive_window_and_the_first_window_are_kept() {
-    let text = format!(
-        "{CORE}[[flows]]\nscheme = 'cubic'\nreceive_window = '14480 B'\n[[flows]]\n\
-         scheme = 'cubic'\ninitial_window = 2\nworkload = {{ kind = 'transfer', size = '1448 B' }}\n"
-    );
-    let outcome = run(&scenario(&text, 30.0, 1));
-    // ten packets a round trip of 40 ms and the last one's time on the link
-    let rate = outcome.flows()[0].goodput_bps * 0.041 / (10.0 * 1448.0 * 8.0);
-    assert!((0.97..=1.0).contains(&rate), "{rate}");
-}
-
-#[test]
-fn a_window_that_grows_ends_as_large_as_the_buffer_lets_it() {
-    // 160 of 256 parts of a buffer of 1 MB, of which a packet of 2304 B has not been read when it is acknowledged, in
-    // whole units of 128 B: 623,616 B, which are 430 packets
-    let text = |workload: &str, handshake: bool| {
-        format!(
-            "[links.far]\nrate = '100 Mbit/s'\ndelay = '100 ms'\n[[flows]]\nscheme = 'cubic'\n\
-             receive_window = {{ kind = 'auto', buffer = '1 MB' }}\nhandshake = {handshake}\n\
-             workload = {workload}\n"
-        )
-    };
-    for handshake in [false, true] {
-        let mut records: Vec<Record> = Vec::new();
-        scenario(&text("'bulk'", handshake), 60.0, 1)
-            .run_recorded(&mut |_| ControlFlow::Continue(()), &mut records)
-            .unwrap();
-        let window = |record: &Record| record.rwnd_bytes.unwrap() / 1448;
-        // three packets came before their acknowledgment is back: the window opens by two for each
-        assert!((45..=50).contains(&window(&records[0])), "{:?}", records[0]);
-        let last = &records[records.len() - 1];
-        assert!((429..=431).contains(&window(last)), "{last:?}");
-        let late: Vec<&Record> = records.iter().filter(|at| at.time_s > 10.0).collect();
-        let sent = late[late.len() - 1].snd_una_bytes.unwrap() - late[0].snd_una_bytes.unwrap();
-        let span_s = late[late.len() - 1].time_s - late[0].time_s;
-        let share = sent as f64 / span_s * 0.2 / (430.0 * 1448.0);
-        // the packets take 24 us a piece on the link besides
-        assert!((0.98..1.0).contains(&share), "{share}");
-        // packets shorter than the largest take as much memory: less of the buffer is payload
-        let small = text("'bulk'", handshake) + "mss = '536 B'\n";
-        let mut records: Vec<Record> = Vec::new();
-        scenario(&small, 20.0, 1)
-            .run_recorded(&mut |_| ControlFlow::Continue(()), &mut records)
-            .unwrap();
-        let window = records[records.len() - 1].rwnd_bytes.unwrap();
-        assert!(
-            (228_000..231_000).contains(&window),
-            "{window}, 59 of 256 parts"
-        );
-    }
-}
-
-#[test]
-fn packets_are_as_large_as_the_mss_lets_them_be() {
-    let text = |workload: &str| {
-        format!(
-            "[links.core]\nrate = '10 Mbit/s'\ndelay = '10 ms'\nqueue = '1 BDP'\n\
-             [[flows]]\nscheme = 'cubic'\nmss = '536 B'\nworkload = {workload}\n"
-        )
-    };
-    let outcome = run(&scenario(&text("'bulk'"), 60.0, 1));
-    let ideal = 10e6 * 536.0 / 588.0;
-    let share = outcome.flows()[0].goodput_bps / ideal;
-    assert!((0.98..=1.0).contains(&share), "{share}");
-    let transfer = text("{ kind = 'transfer', size = '5400 B' }");
-    let mut log = Log::default();
-    scenario(&transfer, 60.0, 1)
-        .run_recorded(&mut |_| ControlFlow::Continue(()), &mut log)
-        .unwrap();
-    let sent = log
-        .packets
-        .iter()
-        .filter(|packet| packet.event == PacketEvent::Sent);
-    let sizes: Vec<u32> = sent.map(|packet| packet.size_bytes).collect();
-    assert_eq!(sizes, [vec![588; 10], vec![52 + 40]].concat());
-    assert_eq!(log.acks.last().unwrap().snd_una_bytes, Some(10 * 536));
-}
-
-/// The outcome of one flow with `workload`, over 20 Mbit/s and 40 ms, whose connection opens with the flow or
-/// is open before; `more` is of the path.
-fn opened(workload: &str, handshake: bool, more: &str) -> Outcome {
-    run(&scenario(
-        &format!(
-            "[links.core]\nrate = '20 Mbit/s'\ndelay = '20 ms'\n{more}\n\
-             [[flows]]\nscheme = 'cubic'\nhandshake = {handshake}\nworkload = {workload}\n"
-        ),
-        60.0,
-        1,
-    ))
-}
-
-#[test]
-fn a_handshake_takes_a_round_trip_and_a_lost_syn_a_second() {
-    let transfer = "{ kind = 'transfer', size = '100 kB' }";
-    let took_s = |handshake, more: &str| {
-        let outcome = opened(transfer, handshake, more);
-        outcome.flows()[0].completed_s.unwrap()
-    };
-    let open_s = took_s(false, "");
-    // 60 bytes each way and the acknowledgment of 52 before the data, at 20 Mbit/s
-    let rtt_s = 0.04 + 8.0 * (60.0 + 60.0 + 52.0) / 20e6;
-    let whole_s = took_s(true, "");
-    assert!(
-        (whole_s - open_s - rtt_s).abs() < 1e-6,
-        "{whole_s}, {open_s}"
-    );
-    let at_first = "loss = { kind = 'bursts', times = [['0 s', '0.9 s']] }";
-    let lost_s = took_s(true, at_first);
-    assert!((lost_s - whole_s - 1.0).abs() < 1e-6, "{lost_s}, {whole_s}");
-    let answer = format!("[links.core.reverse]\n{at_first}");
-    let lost_s = took_s(true, &answer);
-    assert!((lost_s - whole_s - 1.0).abs() < 1e-3, "{lost_s}, {whole_s}");
-    // only the acknowledgment of the SYN/ACK and the first window are lost, which the timeout repairs
-    let later = "loss = { kind = 'bursts', times = [['30 ms', '60 ms']] }";
-    let lost_s = took_s(true, later);
-    assert!(
-        (0.2..0.6).contains(&(lost_s - whole_s)),
-        "{lost_s}, {whole_s}"
-    );
-}
-
-#[test]
-fn a_connection_ends_with_a_fin_of_its_own_or_on_its_last_data() {
-    // SYN, its acknowledgment, two packets and a FIN; 700 packets are more than the first windows
-    for (size, packets) in [(2 * 1448, 5), (700 * 1448, 702)] {
-        let workload = format!("{{ kind = 'transfer', size = '{size} B' }}");
-        let outcome = opened(&workload, true, "");
-        assert_eq!(outcome.data().enqueued, packets, "{size}");
-        assert_eq!(outcome.flows()[0].delivered_bytes, size);
-        assert_eq!(outcome.flows()[0].retransmits, 0);
-    }
-}
-
-#[test]
-fn who_asks_opens_the_connection() {
-    let workload = "{ kind = 'request-response', response = '10 kB', count = 1 }";
-    let latency_ms = |handshake| {
-        let outcome = opened(workload, handshake, "");
-        let messages = outcome.flows()[0].messages.unwrap();
-        assert_eq!((messages.written, messages.delivered), (1, 1));
-        messages.latency_ms.mean
-    };
-    let rtt_ms = 40.0 + 8.0 * (60.0 + 60.0 + 52.0) / 20e3;
-    let more_ms = latency_ms(true) - latency_ms(false);
-    assert!(
-        (more_ms - rtt_ms).abs() < 0.01 * rtt_ms,
-        "{more_ms}, {rtt_ms}"
-    );
 }
 
 #[test]
