@@ -68,6 +68,8 @@ def test_an_operator_approves_pins_and_reverts(browser, manager):
     page.fill("#prefix", "192.0.2.1/24")
     page.locator("#pin button").click()
     until(page, "#problem", "bits beyond")
+    page.evaluate("refresh(true)")
+    until(page, "#problem", "bits beyond")
 
     version = manager.ask("GET", "/v1/status")[1]["version"]
     page.get_by_role("button", name="Revert to").first.click()
@@ -78,6 +80,20 @@ def test_an_operator_approves_pins_and_reverts(browser, manager):
     page.wait_for_selector("#resume", state="hidden")
     assert [question.split()[0] for question in page.asked] == ["Take", "Take", "Put"]
     assert page.errors == []
+
+
+def test_what_is_refused_is_said_until_the_next_action(browser, manager):
+    page = opened(browser, manager)
+    page.keyboard.press("p")  # the page is not refreshed, and somebody else reverts the trial
+    (trial,) = manager.ask("GET", "/v1/trials")[1]["trials"]
+    assert manager.ask("POST", f"/v1/trials/{trial['id']}/revert")[0] == 200
+    page.get_by_role("button", name="Approve").click()
+    until(page, "#trials tbody", "rolled back")
+    until(page, "#problem", re.compile("."))
+    page.fill("#prefix", PREFIXES[1])
+    page.locator("#pin button").click()
+    until(page, "#prefixes tbody", "pinned")
+    until(page, "#problem", re.compile("^$"))
 
 
 def test_no_changes_without_a_yes(browser, manager):
