@@ -52,7 +52,6 @@ def without_scheme(folder, toml):
 WAITING = {
     # Ray gives itself 30 s to start
     "test_cluster",
-    "test_containment",
     "test_curves",
     "test_live",
     "test_live_schemes",
@@ -63,6 +62,7 @@ REAL_TIME = {
     "test_acknowledgments",
     "test_benchmark_schemes_emulated",
     "test_captures",
+    "test_containment",
     "test_demo",
     "test_goodput",
     "test_handshake",
@@ -353,3 +353,12 @@ def violations(page):
 
     # nodes of rules that hold are not described
     return Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+
+
+def serious_violations(page):
+    """Of these, each that keeps somebody from using the page: its rule, and where it is broken."""
+    return [
+        (one["id"], [node["html"][:120] for node in one["nodes"][:3]])
+        for one in violations(page)
+        if one["impact"] in ("serious", "critical")
+    ]

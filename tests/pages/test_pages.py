@@ -3,7 +3,7 @@
 import pytest
 
 import pathcast
-from conftest import ROOT, VIEWS, run, violations
+from conftest import ROOT, VIEWS, run, serious_violations, violations
 
 #: Commands that write a page, and its place.
 PAGES = {
@@ -61,13 +61,7 @@ def shown(browser, file, width, theme):
 @VIEWS
 def test_axe_finds_nothing_serious_and_nothing_is_cut_off(browser, file, width, theme):
     page = shown(browser, file, width, theme)
-    found = violations(page)
-    serious = [
-        (one["id"], [node["html"][:120] for node in one["nodes"][:3]])
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ]
-    assert not serious
+    assert not serious_violations(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     # a table or picture that is wider than its place can be scrolled to its end
     cut = page.evaluate(
