@@ -2,13 +2,13 @@
 
 import csv
 import fcntl
+import gzip
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import threading
-from itertools import chain
+from itertools import chain, takewhile
 
 import pytest
 
@@ -326,7 +326,10 @@ def test_traces_of_others_are_judged_beside(econ_traces, tmp_path):
     traces = tmp_path / "traces"
     traces.mkdir()
     reno = "reno-wireless_reno-data_1_1_10000.cwnd.csv.gz"
-    os.symlink(econ_traces / reno, traces / reno)
+    with gzip.open(econ_traces / reno, "rt") as whole, gzip.open(traces / reno, "wt") as part:
+        # 20 minutes of an hour
+        part.write(next(whole))
+        part.writelines(takewhile(lambda line: float(line.split(",")[0]) < 1200, whole))
     (traces / "notes.txt").write_text("no trace")
     (traces / "unknown.csv").write_text("time_s,cwnd_packets\n0,1\n9,2\n")
     options = ("--traces", traces, "--no-run", "--network", "last-mile-1")
@@ -335,7 +338,7 @@ def test_traces_of_others_are_judged_beside(econ_traces, tmp_path):
     assert [row["file"] for row in results["traces"]] == [reno]
     (name,) = {row["network"] for row in results["throughput"]}
     assert name == "trace reno-wireless_reno-data_1_1_10000"
-    assert results["throughput"][0]["windows"] > 3000
+    assert results["throughput"][0]["windows"] > 1000
     assert [one["name"] for one in results["left_out"]] == ["notes.txt", "unknown.csv"]
     assert "expected cubic or reno" in results["left_out"][1]["because"]
 
