@@ -66,6 +66,16 @@ def test_what_intervals_do_not_show_is_not_said():
     assert steady_traffic(sampled(seen_in(beside(0.33)), 0.1)) is None
 
 
+def test_it_is_found_over_a_queue_of_ten_packets():
+    """Such a queue is hardly ever empty, and neither path explains the flow well: the evidence says which."""
+    rate_bps, steady_bps = 1.2e6, 0.36e6
+    path = pathcast.Path.parse(f"rate = '{rate_bps} bit/s'\ndelay = '10 ms'\nqueue = '15 kB'")
+    scenario = beside(steady_bps / RATE_BPS, path)
+    found = pathcast.calibrate(trace_of(scenario, seconds=20), 1).parameters
+    assert found["rate_bps"].median == pytest.approx(rate_bps, rel=0.03)
+    assert found["steady_bps"].median == pytest.approx(steady_bps, rel=0.1)
+
+
 def test_others_get_beside_it_what_they_would(tmp_path):
     here = beside(1 / 3)
     found = pathcast.calibrate(trace_of(here), 1)

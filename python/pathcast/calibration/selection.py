@@ -107,6 +107,7 @@ class _Search:
     ) -> None:
         self._flows, self._draws, self._seed = flows, draws, seed
         self._runner, self._prior, self._progress = runner, prior, progress
+        self._has_bbr = any("bbr" in one.scheme for one in flows)
         self._done = 0.0
 
     def fitted(
@@ -143,9 +144,11 @@ class _Search:
             return best
         with suppress(ModelError):
             found = self.fitted(Model(steady_part=part), until=self._done + 0.1)
+            is_closer = _misfit(found) <= _misfit(best)
+            # what no plain path explains either may be flows that react; beside BBR they get a part that hardly changes
+            leads = not self._has_bbr and _evidence(found) > _evidence(best) + _LEAD
             explains = _misfit(found) <= _MAYBE_MANAGED
-            # what no plain path explains either may be flows that react
-            if explains or _misfit(found) <= _misfit(best) <= _MAYBE_SHARED:
+            if explains or (is_closer and (leads or _misfit(best) <= _MAYBE_SHARED)):
                 return found
         return best
 
