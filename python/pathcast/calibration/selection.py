@@ -144,11 +144,11 @@ class _Search:
             return best
         with suppress(ModelError):
             found = self.fitted(Model(steady_part=part), until=self._done + 0.1)
-            is_closer = _misfit(found) <= _misfit(best)
-            # what no plain path explains either may be flows that react; beside BBR they get a part that hardly changes
-            leads = not self._has_bbr and _evidence(found) > _evidence(best) + _LEAD
             explains = _misfit(found) <= _MAYBE_MANAGED
-            if explains or (is_closer and (leads or _misfit(best) <= _MAYBE_SHARED)):
+            # what no plain path explains either may be flows that react; beside BBR they get a part that hardly changes
+            is_closer = _misfit(found) <= _misfit(best) <= _MAYBE_SHARED
+            is_clearly_closer = _misfit(found) <= _OTHER_PART * _misfit(best) and not self._has_bbr
+            if explains or is_closer or (is_clearly_closer and _evidence(found) > _evidence(best)):
                 return found
         return best
 
