@@ -94,6 +94,13 @@ def test_what_is_refused_is_said_until_the_next_action(browser, manager):
     page.locator("#pin button").click()
     until(page, "#prefixes tbody", "pinned")
     until(page, "#problem", re.compile("^$"))
+    # a refused filter is refused to each refresh too, and said once
+    page.fill("#client", "nonsense")
+    page.press("#client", "Enter")
+    until(page, "#problem", re.compile("."))
+    said = page.locator("#problem").inner_text()
+    page.evaluate("refresh(true)")
+    assert page.locator("#problem").inner_text() == said
 
 
 def test_no_changes_without_a_yes(browser, manager):
