@@ -97,6 +97,12 @@ VIEWS = pytest.mark.parametrize(
 )
 
 
+def lane(file):
+    """What tests of a file that mostly wait share a process with; None for those that compute."""
+    lanes = {"in real time": REAL_TIME, "waiting": WAITING}
+    return next((name for name, files in lanes.items() if Path(file).stem in files), None)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """With `pytest -n 4`: all of real time in one process, all that waits in one, files of other tests in the others."""
@@ -105,9 +111,7 @@ def pytest_xdist_make_scheduler(config, log):
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             file = nodeid.split("::")[0]
-            if Path(file).stem in REAL_TIME:
-                return "in real time"
-            return "waiting" if Path(file).stem in WAITING else file
+            return lane(file) or file
 
     return Scheduling(config, log)
 
@@ -116,8 +120,7 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_runtest_protocol(item):
     """With `pytest -n 4`, what computes gives way to what waits, and all that either starts."""
     if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:  # others could not go back
-        computes = item.path.stem not in REAL_TIME | WAITING
-        os.setpriority(os.PRIO_PROCESS, 0, 15 if computes else 0)
+        os.setpriority(os.PRIO_PROCESS, 0, 0 if lane(item.path) else 15)
 
 
 @pytest.fixture(scope="session", autouse=True)
