@@ -107,7 +107,6 @@ class _Search:
     ) -> None:
         self._flows, self._draws, self._seed = flows, draws, seed
         self._runner, self._prior, self._progress = runner, prior, progress
-        self._has_bbr = any("bbr" in one.scheme for one in flows)
         self._done = 0.0
 
     def fitted(
@@ -147,8 +146,10 @@ class _Search:
             explains = _misfit(found) <= _MAYBE_MANAGED
             # what no plain path explains either may be flows that react; beside BBR they get a part that hardly changes
             is_closer = _misfit(found) <= _misfit(best) <= _MAYBE_SHARED
-            is_clearly_closer = _misfit(found) <= _OTHER_PART * _misfit(best) and not self._has_bbr
-            if explains or is_closer or (is_clearly_closer and _evidence(found) > _evidence(best)):
+            is_clearly_closer = _misfit(found) <= _OTHER_PART * _misfit(best)
+            has_bbr = any("bbr" in one.scheme for one in self._flows)
+            leads = not has_bbr and is_clearly_closer and _evidence(found) > _evidence(best)
+            if explains or is_closer or leads:
                 return found
         return best
 
