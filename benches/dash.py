@@ -11,12 +11,16 @@ are asked for the bitrate of the next segment, from what that session showed:
 
 - Pathcast: `/v1/bitrate` of the service, from the kernel's samples of the server's flows (`pathcast watch`), with the sizes
   of the next segment, at a confidence of one half. The paper asks for the expected rate.
-- LS, EWMA (weight 0.8 on the newest), HW (Holt and Winters, 0.8 and 0.8), HM (harmonic mean of five): rates of the
-  segments, from the request to the last byte. dash.js: nine tenths of its own estimate.
+- ECON, as in the paper: the rate that CUBIC's window law has in the long run (`pathcast.latency`) by the loss curve p(cwnd)
+  of the same samples (`pathcast.fit`).
+- LS, EWMA (weight 0.8 on the newest), HW (Holt and Winters, 0.8 and 0.8), HM (harmonic mean of five), mean (bytes of all
+  segments over their time): rates of the segments, from the request to the last byte. dash.js: nine tenths of its own
+  estimate.
 
-Then the truth: the player plays one version after the other with no limit of its buffer, twelve segments each, of which the
-first two do not count. A version fits if at least half of its segments arrive within 3.1 s. It begins at Pathcast's choice
-and goes up or down until the highest version that fits is known.
+Then the truth: the player plays one version after the other with no limit of its buffer, 80 s each. Twenty segments count;
+those of the first 15 s do not, as a new connection is faster until its slow start is forgotten. A version fits if at least half of its segments arrive within 3.1 s. It begins at Pathcast's choice
+and goes up or down until the highest version that fits is known. The truth of a case is the highest version of which half of
+the segments of all its runs arrive in time.
 
 Runs are kept in FOLDER/runs, and those that are there are not made again. A run whose emulator was late is kept as invalid,
 and made again. --table prints what is there; --again first asks the present service from the kept traces of the sessions.
@@ -30,9 +34,9 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path as File
 
-from pathcast import Watch, manifests
+from pathcast import Path, Watch, fit, latency, manifests, read_trace
 from pathcast.experiments.pages import player
 from pathcast.experiments.pages.replica import HOST
 from pathcast.experiments.pages.rig import Rig, missing, pathcast, program, use_scheme
@@ -56,10 +60,10 @@ BITRATES_BPS = (
 SEGMENT_S, VIDEO_S, AUDIO_BPS = 3.1, 186.0, 32_000
 PORT = 8000
 HISTORY_S = 60.0
-#: Segments by which a version is judged, and those before them.
-JUDGED, SKIPPED = 10, 2
-#: Whole seconds that the segments of a version may take before it is given up as too slow.
-LONGEST_S = 120.0
+#: Segments by which a version is judged, and seconds in which none counts: losses forget what slow start reached.
+JUDGED, SKIPPED_S = 20, 15.0
+#: Seconds that a version is played: as long as a version that fits takes at most.
+PLAYED_S = SKIPPED_S + JUDGED * SEGMENT_S + SEGMENT_S
 NGINX = """\
 daemon off;
 master_process off;
@@ -84,7 +88,9 @@ FIXED = {
         "bufferTimeAtTopQualityLongForm": 600,
     },
 }
-MODELS = ("Pathcast", "LS", "EWMA", "HW", "HM", "dash.js")
+MODELS = ("Pathcast", "ECON", "LS", "EWMA", "HW", "HM", "mean", "dash.js")
+#: ECON's rate is that between transfers of so many losses: they are long, and slow start is forgotten.
+LOSSES = (20, 60)
 
 
 # rules
@@ -115,7 +121,28 @@ def forecasts_bps(segments):
         "EWMA": ewma(rates),
         "HW": holt_winters(rates),
         "HM": len(last) / sum(1 / one for one in last),
+        "mean": 8e3
+        * sum(one["bytes"] for one in segments)
+        / sum(one["end_ms"] - one["begin_ms"] for one in segments),
     }
+
+
+def econ_bps(trace, rtt_s):
+    """What CUBIC's window law makes in the long run of the session's loss curve p(cwnd), on a link without a limit.
+
+    Where the curve has windows from which no flow comes back, its mean stands in for it.
+    """
+    curve = max(fit(read_trace(trace)).curves, key=lambda one: one.packets)
+    loss = max(curve.losses, 0.5) / curve.packets
+    sizes = [int(1448 * count / loss) for count in LOSSES]
+    for known in ({"curve": curve}, {}):
+        path = Path.parse(
+            f"delay = '{500 * rtt_s:.6f} ms'\nrate = '10 Gbit/s'\nqueue = '1000 MB'\nloss = {loss:.8f}\n"
+        )
+        short, long = latency(path, sizes, cc="cubic", handshake_round_trips=0, **known)
+        if short.median_s is not None and long.median_s is not None:
+            return 8 * (sizes[1] - sizes[0]) / (long.median_s - short.median_s)
+    raise SystemExit(f"{trace}: no rate by its losses")
 
 
 def highest(sizes, rate_bps):
@@ -135,17 +162,18 @@ def play(client, streaming, wait):
 
 
 def fixed(client, version):
-    """The seconds of each segment of one version, without the first."""
+    """The seconds of each segment of one version that counts."""
     kbps = BITRATES_BPS[version] / 1e3 + 1
     settings = {**FIXED, "abr": {**FIXED["abr"], "initialBitrate": {"video": kbps}}}
-    log = play(client, settings, {"wait": LONGEST_S, "segments": SKIPPED + JUDGED})
+    log = play(client, settings, {"wait": PLAYED_S})
     wrong = [
         one["bitrate_bps"] for one in log["segments"] if one["bitrate_bps"] != BITRATES_BPS[version]
     ]
     if wrong:
         raise SystemExit(f"dash.js took {wrong[0]} instead of {BITRATES_BPS[version]}")
-    took = [(one["end_ms"] - one["begin_ms"]) / 1e3 for one in log["segments"]]
-    return took[SKIPPED : SKIPPED + JUDGED]
+    begin_ms = log["segments"][0]["begin_ms"] if log["segments"] else 0.0
+    counted = [one for one in log["segments"] if one["begin_ms"] - begin_ms >= 1e3 * SKIPPED_S]
+    return [(one["end_ms"] - one["begin_ms"]) / 1e3 for one in counted[:JUDGED]]
 
 
 def fits(took):
@@ -176,7 +204,7 @@ def one(rtt_ms, seed, folder):
         for file in (folder / "stream").iterdir():
             (www / file.name).symlink_to(file.resolve())
         (www / "dash.js").symlink_to(dashjs())
-        (www / "player.html").symlink_to(Path(player.__file__).with_name("player.html"))
+        (www / "player.html").symlink_to(File(player.__file__).with_name("player.html"))
         ends = f"rate = '20 Mbit/s'\ndelay = '{rtt_ms / 2:g} ms'\nqueue = '500 kB'\n"
         path = rig.folder / "path.toml"
         path.write_text(f"{ends}loss = 0.0\n[reverse]\n{ends}loss = {LOSS}\n")
@@ -199,7 +227,6 @@ def one(rtt_ms, seed, folder):
         }
         client.ask(json.dumps({"close": True}))
         chosen = {"Pathcast": answers[0.5]["rung"]}
-        chosen |= {name: highest(sizes, rate) for name, rate in forecasts_bps(segments).items()}
         estimate_bps = 900 * segments[-1]["throughput_kbps"]
         chosen["dash.js"] = max(
             (n for n, rate in enumerate(BITRATES_BPS) if rate <= estimate_bps), default=0
@@ -299,10 +326,36 @@ def again(folder):
         process.wait(30)
 
 
+def in_time(runs):
+    """Of each version that was played: how many segments of all runs arrived in time, and how many there were."""
+    counts = {}
+    for run in runs:
+        for version, took in run["took_s"].items():
+            held, judged = counts.get(int(version), (0, 0))
+            held += sum(one <= SEGMENT_S for one in took)
+            # what had not come after all was late
+            counts[int(version)] = held, judged + JUDGED
+    return counts
+
+
+def truth_of_case(counts):
+    """The highest version of which half of the segments arrive in time."""
+    return max((n for n, (held, judged) in counts.items() if 2 * held >= judged), default=0)
+
+
+def kbps(version):
+    return f"{BITRATES_BPS[version] / 1e3:.0f}"
+
+
 def table(folder):
-    """By case: the truths, and how often each was right, one version off, or more."""
+    """By case: the truths, the most frequent choices, and how many were right."""
     runs = [json.loads(file.read_text()) for file in sorted((folder / "runs").glob("*.json"))]
     valid = [run for run in runs if not run["invalid_because"]]
+    for run in valid:
+        trace = folder / "traces" / f"{run['rtt_ms']}ms-{run['seed']}.parquet"
+        rates = forecasts_bps(run["history"])
+        rates["ECON"] = econ_bps(trace, run["features"]["rtt_s"])
+        run["chosen"] |= {name: highest(run["sizes"], rate) for name, rate in rates.items()}
     loads = [run["load_average"] for run in valid]
     print(f"{len(valid)} runs, {len(runs) - len(valid)} invalid", end="")
     if not valid:
@@ -311,29 +364,43 @@ def table(folder):
     print(
         f"; load average {min(loads):.1f} to {max(loads):.1f}; {valid[0]['browser']}, Linux {valid[0]['kernel']}\n"
     )
-    print(f"| RTT | runs | truth, kbit/s | {' | '.join(MODELS)} |")
-    print(f"|---|---|---|{'---|' * len(MODELS)}")
+    print(f"| RTT | runs | truth | in time | truths of runs | {' | '.join(MODELS)} |")
+    print(f"|---|---|---|---|---|{'---|' * len(MODELS)}")
+    right_of_case = dict.fromkeys(MODELS, 0)
     for rtt_ms in RTTS_MS:
         those = [run for run in valid if run["rtt_ms"] == rtt_ms]
         if not those:
             continue
-        truths = [run["truth"] for run in those]
-        names = ", ".join(
-            f"{BITRATES_BPS[n] / 1e3:.0f} ({truths.count(n)})" for n in sorted(set(truths))
+        counts = in_time(those)
+        of_case = truth_of_case(counts)
+        near = ", ".join(
+            f"{kbps(n)}: {counts[n][0]}/{counts[n][1]}"
+            for n in (of_case, of_case + 1)
+            if n in counts
         )
+        truths = [run["truth"] for run in those]
+        names = ", ".join(f"{kbps(n)} ({truths.count(n)})" for n in sorted(set(truths)))
         cells = []
         for model in MODELS:
-            right = sum(run["chosen"][model] == run["truth"] for run in those)
-            modal = statistics.mode(run["chosen"][model] for run in those)
-            star = "*" if modal == statistics.mode(truths) else ""
-            cells.append(f"{BITRATES_BPS[modal] / 1e3:.0f}{star}, {right}/{len(those)}")
-        print(f"| {rtt_ms} ms | {len(those)} | {names} | {' | '.join(cells)} |")
-    total = [sum(run["chosen"][model] == run["truth"] for run in valid) for model in MODELS]
-    print(f"| all | {len(valid)} | | {' | '.join(f'{n}/{len(valid)}' for n in total)} |")
+            choices = [run["chosen"][model] for run in those]
+            right_of_case[model] += choices.count(of_case)
+            own = sum(run["chosen"][model] == run["truth"] for run in those)
+            modal = statistics.mode(choices)
+            star = "*" if modal == of_case else ""
+            cells.append(f"{kbps(modal)}{star}, {own}, {choices.count(of_case)}")
+        print(
+            f"| {rtt_ms} ms | {len(those)} | {kbps(of_case)} | {near} | {names} | {' | '.join(cells)} |"
+        )
+    total = [
+        f"{sum(run['chosen'][model] == run['truth'] for run in valid)}, {right_of_case[model]}"
+        for model in MODELS
+    ]
+    print(f"| all | {len(valid)} | | | | {' | '.join(total)} |")
     high = [sum(run["chosen"][model] > run["truth"] for run in valid) for model in MODELS]
-    print(f"| too high | | | {' | '.join(map(str, high))} |")
+    print(f"| too high | | | | | {' | '.join(map(str, high))} |")
     print(
-        "\nA cell has the most frequent choice, * if it is the most frequent truth, and how often the choice was right."
+        "\nBitrates in kbit/s. A cell has the most frequent choice, * if it is the case's truth, and how many choices were "
+        "the truth of their run, and that of their case."
     )
 
 
@@ -341,7 +408,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=File)
     parser.add_argument("--seeds", type=int, default=10, help="of each case; default 10")
     parser.add_argument("--parallel", type=int, default=2, help="runs at a time; default 2")
     parser.add_argument("--table", action="store_true", help="print what is there, and run nothing")

@@ -1,6 +1,6 @@
 """From one CUBIC flow of the kernel to what others get: forecasts beside the kernel's own runs.
 
-usage: .venv/bin/python benches/what_if.py FOLDER [--paths 40] [--at-once 6] [--held-out] [--mixed] [--kinds KIND …]
+usage: .venv/bin/python benches/what_if.py FOLDER [--paths 40] [--begin 0] [--at-once 6] [--held-out] [--mixed] [--kinds KIND …]
        [--only NAME …] [--compare]
 
 Draws paths at random (0.5 to 500 Mbit/s, 10 to 300 ms, queues of 0.2 to 8 BDP, in 6 of 10 random loss of 1e-5 to
@@ -350,6 +350,7 @@ def main():
     options = argparse.ArgumentParser()
     options.add_argument("folder", type=Path)
     options.add_argument("--paths", type=int, default=40)
+    options.add_argument("--begin", type=int, default=0, help="leave out the paths before this one")
     options.add_argument("--at-once", type=int, default=6)
     options.add_argument(
         "--compare", action="store_true", help="with the runs that are there alone"
@@ -364,6 +365,7 @@ def main():
         drawn = [case for case in mixed_cases(given.paths) if case["kind"] in given.kinds]
     else:
         drawn = list(cases(given.paths, HELD_OUT if given.held_out else 2026))
+    drawn = [case for case in drawn if case["number"] >= given.begin]
     if not given.compare:
         run_all(drawn, given.only, given.folder, given.at_once)
     parameters, forecasts = compare(drawn, given.folder)

@@ -130,7 +130,7 @@ impl Entry {
         }
         if let Some(rate_bps) = sample.rate_bps {
             self.take(now_s, sample.client.number, rate_bps, &mut scored);
-            self.rates.update(now_s, rate_bps);
+            self.rates.update(now_s, rate_bps, sample.duration_s);
         }
         if sample.rtt_s.is_some() || sample.min_rtt_s.is_some() {
             self.rtts
@@ -213,6 +213,7 @@ mod tests {
                 client,
                 time_s,
                 rate_bps: Some(1e6 * f64::from(1 + number % 17)),
+                duration_s: None,
                 rtt_s: Some(0.05),
                 min_rtt_s: Some(0.04),
                 sent: Some(Sent {

@@ -244,6 +244,7 @@ mod tests {
             client: Client::parse(client).unwrap(),
             time_s: 100.0,
             rate_bps: Some(rate_bps),
+            duration_s: None,
             rtt_s: Some(0.05),
             min_rtt_s: None,
             sent: None,

@@ -220,20 +220,62 @@ impl PathState {
         *self.rtt_s.get_or_insert(ASSUMED_RTT_S)
     }
 
-    /// How many times the measured rate the link may carry: 1 if the flows that were measured filled its queue, which shows
-    /// in their round-trip times, and up to 4 if losses or senders limited them.
-    pub fn headroom(&self) -> f64 {
+    /// How far the flows that were measured filled the link's queue, from 0 to 1, which shows in their round-trip times; 1 if
+    /// these are not known.
+    fn filled(&self) -> f64 {
         let (None, Some(median), Some(least)) = (self.basis.group, self.rtt_s, self.least_rtt_s)
         else {
             return 1.0;
         };
         let queued = median / least.max(1e-6) - 1.0;
-        let filled = ((queued - FILLED[0]) / (FILLED[1] - FILLED[0])).clamp(0.0, 1.0);
-        LINK_FACTOR.powf(1.0 - filled)
+        ((queued - FILLED[0]) / (FILLED[1] - FILLED[0])).clamp(0.0, 1.0)
+    }
+
+    /// How many times the measured rate the link may carry: 1 if the flows that were measured filled its queue, and up to 4
+    /// if losses or senders limited them.
+    pub fn headroom(&self) -> f64 {
+        LINK_FACTOR.powf(1.0 - self.filled())
+    }
+
+    /// What a request takes of the time for its answer, seconds: the round trip in which a link carries nothing that was busy
+    /// while its rate was measured. A flow that losses limit sends a window in each round trip, in the first one too, and its
+    /// rate is that of such windows.
+    pub fn request_s(&self) -> f64 {
+        self.filled() * self.rtt_s.unwrap_or(0.0)
     }
 
     /// The curve of a path of which only the loss rate is known.
     pub fn flat_curve(&self) -> Points {
         vec![(1, vec![(1.0, self.base_loss.unwrap_or(0.0))])]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_costs_a_round_trip_where_the_link_was_busy_and_none_where_losses_limit() {
+        let filled = PathState {
+            rtt_s: Some(0.2),
+            least_rtt_s: Some(0.1),
+            ..PathState::of(None, &Counts::default())
+        };
+        assert_eq!(filled.request_s(), 0.2);
+        let empty = PathState {
+            least_rtt_s: Some(0.195),
+            ..filled
+        };
+        assert_eq!(empty.request_s(), 0.0);
+        let unknown = PathState {
+            least_rtt_s: None,
+            ..filled
+        };
+        assert_eq!(unknown.request_s(), 0.2);
+        let neither = PathState {
+            rtt_s: None,
+            ..filled
+        };
+        assert_eq!(neither.request_s(), 0.0);
     }
 }

@@ -31,7 +31,7 @@ const BACK_S: f64 = 60.0;
 /// use pathcast_decide::rate::Rates;
 /// let mut rates = Rates::default();
 /// for second in 0..60 {
-///     rates.update(f64::from(second), 10e6 + 1e5 * f64::from(second % 5));
+///     rates.update(f64::from(second), 10e6 + 1e5 * f64::from(second % 5), None);
 /// }
 /// let found = rates.forecast(60.0, 4.0).unwrap();
 /// let [low, middle, high] = [0.05, 0.5, 0.95].map(|level| found.quantile_bps(level));
@@ -42,16 +42,28 @@ const BACK_S: f64 = 60.0;
 pub struct Rates {
     horizons: Horizons,
     newest_s: Option<f64>,
-    /// Beginning, sum and number of the rates since the last step.
-    open: Option<(f64, f64, u32)>,
+    /// The rates since the last step.
+    open: Option<Open>,
     steps: u32,
     /// By what the distance of the lower and the upper end from the median is multiplied, in logarithms.
     moved: [f32; 2],
 }
 
+/// Rates of a step that is not over.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Open {
+    begin_s: f64,
+    /// Their sum and number.
+    sum: f64,
+    count: u32,
+    /// Over how long they were measured, in sum; infinite if one does not say.
+    measured_s: f64,
+}
+
 impl Rates {
-    /// Takes a rate that was measured; an earlier time than the newest counts as the newest.
-    pub fn update(&mut self, now_s: f64, rate_bps: f64) {
+    /// Takes a rate that was measured in the last `duration_s` seconds, or since the last one; an earlier time than the
+    /// newest counts as the newest. What passed before it was measured is a pause, of which it says nothing.
+    pub fn update(&mut self, now_s: f64, rate_bps: f64, duration_s: Option<f64>) {
         if self
             .newest_s
             .is_some_and(|newest_s| now_s < newest_s - BACK_S)
@@ -60,24 +72,31 @@ impl Rates {
         }
         let Some(newest_s) = self.newest_s else {
             self.newest_s = Some(now_s);
-            self.step(FIRST_S, FIRST_S * rate_bps);
+            let seconds = duration_s.unwrap_or(FIRST_S);
+            self.step(seconds, seconds * rate_bps);
             return;
         };
         let now_s = now_s.max(newest_s);
-        let (begin_s, sum, count) = self.open.unwrap_or((newest_s, 0.0, 0));
-        let (sum, count) = (sum + rate_bps, count.saturating_add(1));
-        let seconds = now_s - begin_s;
-        if seconds < STEP_S {
-            self.open = Some((begin_s, sum, count));
+        let mut open = self.open.take().unwrap_or(Open {
+            begin_s: newest_s,
+            sum: 0.0,
+            count: 0,
+            measured_s: 0.0,
+        });
+        open.sum += rate_bps;
+        open.count = open.count.saturating_add(1);
+        open.measured_s += duration_s.unwrap_or(f64::INFINITY);
+        let passed_s = now_s - open.begin_s;
+        if passed_s < STEP_S {
+            self.open = Some(open);
             return;
         }
-        self.open = None;
         self.newest_s = Some(now_s);
-        if seconds > PAUSE_S {
+        if passed_s > PAUSE_S {
             self.horizons.pause();
         }
-        let seconds = seconds.min(PAUSE_S);
-        self.step(seconds, seconds * sum / f64::from(count));
+        let seconds = passed_s.min(open.measured_s).min(PAUSE_S);
+        self.step(seconds, seconds * open.sum / f64::from(open.count));
     }
 
     fn step(&mut self, seconds: f64, bits: f64) {
@@ -171,7 +190,7 @@ mod tests {
         let (mut held, mut all) = (0.0, 0.0);
         let ahead = (horizon_s / STEP_S) as u32;
         for i in 0..4000 {
-            rates.update(f64::from(i) * STEP_S, rate_bps(i));
+            rates.update(f64::from(i) * STEP_S, rate_bps(i), None);
             if i > 400 {
                 let [low, high] = band(&rates, f64::from(i) * STEP_S, horizon_s);
                 let truth = (1..=ahead).map(|k| rate_bps(i + k)).sum::<f64>() / f64::from(ahead);
@@ -207,7 +226,7 @@ mod tests {
         let mut rates = Rates::default();
         for i in 0..400_u32 {
             let rate = if (i / 8).is_multiple_of(2) { 8e6 } else { 0.0 };
-            rates.update(f64::from(i) * STEP_S, rate);
+            rates.update(f64::from(i) * STEP_S, rate, None);
         }
         assert!(band(&rates, 200.0, 1.0)[0] < 1e5);
     }
@@ -216,7 +235,7 @@ mod tests {
     fn a_forecast_of_long_ago_is_wider() {
         let mut rates = Rates::default();
         for i in 0..400_u32 {
-            rates.update(f64::from(i) * STEP_S, 1e7 * (0.8 + 0.4 * noise(i)));
+            rates.update(f64::from(i) * STEP_S, 1e7 * (0.8 + 0.4 * noise(i)), None);
         }
         let width = |now_s: f64| {
             let [low, high] = band(&rates, now_s, 1.0);
@@ -228,25 +247,60 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_does_no_harm() {
         let mut rates = Rates::default();
-        rates.update(1e9, 1e6);
-        rates.update(1e9 - 1.0, 2e6);
+        rates.update(1e9, 1e6, None);
+        rates.update(1e9 - 1.0, 2e6, None);
         assert_eq!(rates.newest_s(), Some(1e9));
-        rates.update(5e8, 2e6);
+        rates.update(5e8, 2e6, None);
         assert_eq!(rates.newest_s(), Some(5e8));
         let median = rates.forecast(5e8, 1.0).unwrap().quantile_bps(0.5);
         assert!((1.9e6..2.1e6).contains(&median));
     }
 
     #[test]
+    fn a_rate_counts_as_long_as_it_was_measured() {
+        // a player fetches for two seconds, slow at first, and pauses for two
+        let median = |says: bool| {
+            let mut rates = Rates::default();
+            for fetch in 0..100_u32 {
+                for (part, rate_bps) in [1e6, 4e6, 4e6, 4e6].into_iter().enumerate() {
+                    let now_s = 4.0 * f64::from(fetch) + 0.5 * (part + 1) as f64;
+                    rates.update(now_s, rate_bps, says.then_some(0.5));
+                }
+            }
+            rates.forecast(398.0, 4.0).unwrap().quantile_bps(0.5)
+        };
+        // 3.25 Mbit/s are the mean of a fetch
+        assert!((2.7e6..3.6e6).contains(&median(true)), "{}", median(true));
+        assert!(median(false) < 2.3e6, "{}", median(false));
+    }
+
+    #[test]
+    fn rates_of_parallel_flows_count_once() {
+        let (mut alone, mut two) = (Rates::default(), Rates::default());
+        for i in 0..100_u32 {
+            let now_s = 0.5 * f64::from(i);
+            alone.update(now_s, 2e6 * (1.0 + noise(i)), Some(0.5));
+            for shift_s in [0.0, 0.01] {
+                two.update(now_s + shift_s, 2e6 * (1.0 + noise(i)), Some(0.5));
+            }
+        }
+        assert!((two.horizons.observed_s() / alone.horizons.observed_s() - 1.0).abs() < 0.02);
+    }
+
+    #[test]
     fn a_pause_teaches_nothing() {
         let mut rates = Rates::default();
         for i in 0..200_u32 {
-            rates.update(f64::from(i) * STEP_S, 1e7 * (0.9 + 0.2 * noise(i)));
+            rates.update(f64::from(i) * STEP_S, 1e7 * (0.9 + 0.2 * noise(i)), None);
         }
         let [low, high] = band(&rates, 100.0, 4.0);
         // an hour later the rate is a tenth, and stays so
         for i in 0..60_u32 {
-            rates.update(3700.0 + f64::from(i) * STEP_S, 1e6 * (0.9 + 0.2 * noise(i)));
+            rates.update(
+                3700.0 + f64::from(i) * STEP_S,
+                1e6 * (0.9 + 0.2 * noise(i)),
+                None,
+            );
         }
         let [low_then, high_then] = band(&rates, 3730.0, 4.0);
         assert!(high_then / low_then < 2.0 * high / low);
@@ -256,7 +310,7 @@ mod tests {
     #[test]
     fn a_band_that_does_not_hold_is_widened() {
         let mut rates = Rates::default();
-        rates.update(0.0, 1e6);
+        rates.update(0.0, 1e6, None);
         let before = band(&rates, 0.0, 1.0);
         for _ in 0..5 {
             rates.score(before[0], before[1], 5e4);

@@ -13,6 +13,8 @@ pub const PREFIX_BITS: (u8, u8) = (24, 48);
 pub const FUTURE_S: f64 = 5.0;
 /// Most that a rate may be, bit/s: 10 Tbit/s.
 const MOST_BPS: f64 = 1e13;
+/// Longest time that a rate is measured over, seconds.
+const LONGEST_S: f64 = 3600.0;
 /// Longest round-trip time, seconds.
 const LONGEST_RTT_S: f64 = 120.0;
 const MOST_PACKETS: f64 = 1e7;
@@ -121,6 +123,9 @@ pub struct Report<'a> {
     /// Payload that was delivered a second, bit/s.
     #[serde(default)]
     pub rate_bps: Option<f64>,
+    /// Over how long that was measured, without pauses of the sender, seconds; since the sample before if it is not given.
+    #[serde(default)]
+    pub duration_s: Option<f64>,
     /// Smoothed round-trip time, seconds.
     #[serde(default)]
     pub rtt_s: Option<f64>,
@@ -153,6 +158,8 @@ pub struct Sample {
     pub time_s: f64,
     /// Payload that was delivered a second, bit/s.
     pub rate_bps: Option<f64>,
+    /// Over how long that was measured, seconds.
+    pub duration_s: Option<f64>,
     /// Smoothed round-trip time, seconds.
     pub rtt_s: Option<f64>,
     /// Smallest round-trip time of the connection, seconds.
@@ -221,6 +228,13 @@ impl Report<'_> {
             client,
             time_s: time_s.min(now_s),
             rate_bps: rate.filter(|_| !self.app_limited),
+            duration_s: within(
+                "duration_s",
+                self.duration_s,
+                1e-3,
+                LONGEST_S,
+                "0.001 to 3600",
+            )?,
             rtt_s: rtt("rtt_s", self.rtt_s)?,
             min_rtt_s: rtt("min_rtt_s", self.min_rtt_s)?,
             sent,
@@ -304,6 +318,7 @@ mod tests {
         };
         refused(with(|r| r.rate_bps = Some(f64::NAN)), "rate_bps is NaN");
         refused(with(|r| r.rate_bps = Some(-1.0)), "rate_bps is -1");
+        refused(with(|r| r.duration_s = Some(0.0)), "duration_s is 0");
         refused(with(|r| r.rtt_s = Some(0.0)), "rtt_s is 0");
         refused(with(|r| r.time_s = Some(1006.0)), "ahead");
         refused(with(|r| r.time_s = Some(f64::INFINITY)), "time_s is inf");

@@ -158,6 +158,7 @@ mod tests {
             client: Client::parse(client).unwrap(),
             time_s,
             rate_bps: Some(rate_bps),
+            duration_s: None,
             rtt_s: None,
             min_rtt_s: None,
             sent: None,

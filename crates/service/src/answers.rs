@@ -329,8 +329,7 @@ impl App {
         let (Some(rate), Some(rates)) = (&state.rate, state.rates_bps) else {
             return Err(AnswerError::Unknown(question.client.clone()));
         };
-        let rtt_s = state.rtt_s.unwrap_or(0.0);
-        let chosen = bitrate::choose(rate, rtt_s, segment_s, confidence, &ladder);
+        let chosen = bitrate::choose(rate, state.request_s(), segment_s, confidence, &ladder);
         let decided = Decided {
             kind: Kind::Bitrate,
             band: rates.band(),

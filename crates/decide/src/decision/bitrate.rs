@@ -87,16 +87,15 @@ pub struct Bitrate {
 }
 
 /// Chooses for a segment of `segment_s` seconds: the highest bitrate whose segment arrives in time with at least this
-/// confidence. `rate` is the distribution of the mean rate over the segment's duration, and the request takes `rtt_s`, which
-/// is 0 if it is not known.
+/// confidence. `rate` is the distribution of the mean rate over the segment's duration, of which the request takes `request_s`.
 pub fn choose(
     rate: &RateDistribution,
-    rtt_s: f64,
+    request_s: f64,
     segment_s: f64,
     confidence: f64,
     ladder: &Ladder,
 ) -> Bitrate {
-    let left_s = (segment_s - rtt_s).max(0.05 * segment_s);
+    let left_s = (segment_s - request_s).max(0.05 * segment_s);
     let part = left_s / segment_s;
     let bitrates = match ladder {
         Ladder::Any => {
@@ -142,7 +141,11 @@ mod tests {
     fn rate() -> RateDistribution {
         let mut rates = Rates::default();
         for i in 0..200 {
-            rates.update(f64::from(i) * 0.5, 1e7 * (1.0 + 0.2 * f64::from(i % 3)));
+            rates.update(
+                f64::from(i) * 0.5,
+                1e7 * (1.0 + 0.2 * f64::from(i % 3)),
+                None,
+            );
         }
         rates.forecast(100.0, 4.0).unwrap()
     }
@@ -177,7 +180,7 @@ mod tests {
     #[test]
     fn any_bitrate_is_the_rate_less_the_time_of_the_request() {
         let (near, far) = [0.0, 1.0]
-            .map(|rtt_s| choose(&rate(), rtt_s, 4.0, 0.9, &Ladder::Any))
+            .map(|request_s| choose(&rate(), request_s, 4.0, 0.9, &Ladder::Any))
             .into();
         assert_eq!(near.bitrate_bps, rate().quantile_bps(0.1));
         assert_eq!(far.bitrate_bps, 0.75 * near.bitrate_bps);

@@ -180,6 +180,7 @@ impl Flow {
             client,
             time_s: Some(begun_s + record.time_s),
             rate_bps: has_bytes.then_some(8.0 * self.acked_bytes as f64 / self.busy_s),
+            duration_s: has_bytes.then_some(self.busy_s),
             rtt_s: record.srtt_s.filter(|srtt_s| *srtt_s > 0.0),
             min_rtt_s: self.least_rtt_s.is_finite().then_some(self.least_rtt_s),
             cwnd_packets: has_packets.then(|| self.windows / self.packets),
@@ -347,6 +348,14 @@ mod tests {
         assert!(found[0] > 1.3e6, "{}", found[0]);
         // a window that is never half full says nothing of the path
         assert_eq!(rates(&segments(500.0)), Vec::<f64>::new());
+        // and they count as long as they lasted: 20 times half a second
+        let made = samples(&segments(70.0), None, None, 1000.0);
+        let measured_s: f64 = made
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one.duration_s)
+            .sum();
+        assert!((9.0..=10.5).contains(&measured_s), "{measured_s}");
     }
 
     #[test]

@@ -27,7 +27,6 @@ use crate::error::ServiceError;
 use crate::knowledge::Knowledge;
 use log::Log;
 pub use snapshot::VERSION as SNAPSHOT_VERSION;
-use stored::StoredSample;
 
 /// The log is replaced when it is longer: reading it takes a second at most.
 const LOG_BYTES: u64 = 48 << 20;
@@ -123,9 +122,7 @@ impl Store {
 
     /// Notes a batch; it is on disk within a second.
     pub fn append(&self, batch: u64, samples: &[Sample]) {
-        let stored: Vec<StoredSample> = samples.iter().map(StoredSample::from).collect();
-        let content = postcard::to_stdvec(&(batch, stored)).unwrap_or_default();
-        if !self.log().append(&content) {
+        if !self.log().append(&stored::batch(batch, samples)) {
             self.counters.left_out.fetch_add(1, Ordering::Relaxed);
         }
         self.is_stale.store(true, Ordering::Relaxed);

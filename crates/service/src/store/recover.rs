@@ -11,7 +11,7 @@ use pathcast_decide::Sample;
 
 use super::frame::{self, Frame};
 use super::snapshot::{Piece, VERSION};
-use super::stored::StoredSample;
+use super::stored::read_batch;
 use super::{StoreCounters, generations, log_file, snapshot_file};
 use crate::knowledge::{Knowledge, PARTS};
 
@@ -137,14 +137,11 @@ fn replay(
         loop {
             match frame::next(&mut file)? {
                 Frame::Whole(content) => {
-                    let Ok((batch, stored)) =
-                        postcard::from_bytes::<(u64, Vec<StoredSample>)>(&content)
-                    else {
+                    let Some(batch) = read_batch(&content) else {
                         damaged();
                         continue;
                     };
-                    let samples = stored.iter().filter_map(StoredSample::sample).collect();
-                    if sender.send((batch, samples)).is_err() {
+                    if sender.send(batch).is_err() {
                         break;
                     }
                 }
@@ -179,6 +176,7 @@ mod tests {
                 client: Client::parse(&format!("10.{}.{}.1", number % 7, number % 11)).unwrap(),
                 time_s: 1000.0 + f64::from(number),
                 rate_bps: Some(f64::from(1 + number % 13) * 1e6),
+                duration_s: Some(0.25),
                 rtt_s: Some(0.05),
                 min_rtt_s: None,
                 sent: None,

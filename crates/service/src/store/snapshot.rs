@@ -12,7 +12,7 @@ use super::frame;
 use crate::knowledge::{Knowledge, PARTS};
 
 /// What is read and written; another version is refused.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A frame that is written.
 #[derive(Serialize)]
