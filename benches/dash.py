@@ -1,6 +1,6 @@
 """Table 5 of ECON (Cao et al., IMC 2019, section 7) with a real player: the highest bitrate whose segments arrive in time.
 
-    .venv/bin/python benches/dash.py FOLDER [--seeds N] [--parallel N] [--table]
+    .venv/bin/python benches/dash.py FOLDER [--seeds N] [--first N] [--parallel N] [--table]
 
 ffmpeg makes a DASH stream of nine bitrates in segments of 3.1 s, nginx serves it by CUBIC, and dash.js plays it in headless
 Chromium over the emulator: four round-trip times, a loss of 1 % in the data's direction, 20 Mbit/s. Needs root, and
@@ -410,6 +410,7 @@ def main():
     )
     parser.add_argument("folder", type=File)
     parser.add_argument("--seeds", type=int, default=10, help="of each case; default 10")
+    parser.add_argument("--first", type=int, default=1, help="the first seed; default 1")
     parser.add_argument("--parallel", type=int, default=2, help="runs at a time; default 2")
     parser.add_argument("--table", action="store_true", help="print what is there, and run nothing")
     parser.add_argument(
@@ -434,7 +435,11 @@ def main():
             make_stream(stream, BITRATES_BPS, SEGMENT_S, VIDEO_S, AUDIO_BPS)
             (stream / "complete").touch()
         dashjs()
-        jobs = [(rtt_ms, seed) for seed in range(1, given.seeds + 1) for rtt_ms in RTTS_MS]
+        jobs = [
+            (rtt_ms, seed)
+            for seed in range(given.first, given.first + given.seeds)
+            for rtt_ms in RTTS_MS
+        ]
         with ThreadPoolExecutor(given.parallel) as pool:
             list(pool.map(lambda job: make(job, given.folder), jobs))
     table(given.folder)

@@ -249,3 +249,21 @@ def test_type_checkers_see_the_same_names_from_the_same_modules():
 
 def test_the_command_is_the_one_under_test():
     assert PATHCAST.exists()
+
+
+def test_what_ray_leaves_behind_does_not_change_how_a_command_ends():
+    # frees what threads of Ray may still use: a crash, with the C library's own list of what to do at the end
+    program = (
+        "import ctypes, sys\n"
+        "libc = ctypes.CDLL(None)\n"
+        "libc.__cxa_atexit(ctypes.cast(libc.abort, ctypes.c_void_p), None, None)\n"
+        "import ray\n"
+        "from pathcast.cli import main\n"
+        "main()"
+    )
+    ends = {"help": 0, "no-such-command": 2}
+    for argument, code in ends.items():
+        command = [sys.executable, "-c", program, argument]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert (done.stdout or done.stderr).strip()

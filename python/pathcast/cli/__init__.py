@@ -5,8 +5,12 @@ Imports what a command needs once it is known which command that is; `commands.p
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import os
 import re
 import sys
+from typing import NoReturn
 
 #: An argument that names standard output as a file to write: what is said does not go there, too.
 _STDOUT = re.compile(r"(-o|--[a-z-]+=)?/(dev/stdout|dev/fd/1|proc/self/fd/1)")
@@ -41,22 +45,37 @@ def main() -> None:
         from pathcast.cli.console import print_wrong_arguments
 
         print_wrong_arguments(error)
-        sys.exit(BAD_INPUT)
+        _end(BAD_INPUT)
     except PathcastError as error:
         from pathcast.cli.console import print_error
 
         print_error(error)
-        sys.exit(BAD_INPUT)
+        _end(BAD_INPUT)
     except UnicodeEncodeError as error:
         from pathcast.cli.console import print_error
 
         print_error(f"got {error.object!r}, which is not UTF-8; expected text in UTF-8")
-        sys.exit(BAD_INPUT)
+        _end(BAD_INPUT)
     except KeyboardInterrupt:
         from pathcast.cli.console import INTERRUPTED, err
 
         err.print("interrupted; nothing is left behind")
-        sys.exit(INTERRUPTED)
+        _end(INTERRUPTED)
+    _end(code or 0)
+
+
+def _end(code: int) -> NoReturn:
+    """End this process.
+
+    Threads of Ray go on after its shutdown, and crash now and then when what they use is freed at the end. So nothing is
+    freed where Ray was at work, as Ray itself does with its workers.
+    """
+    if "ray" in sys.modules:
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
     sys.exit(code)
 
 
