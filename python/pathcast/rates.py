@@ -51,7 +51,7 @@ class RateForecaster:
 
     Time is that of the samples: pauses between them do not count. Simple forecasts (the last sample, means with five
     half-lives, a harmonic mean) are pooled by how far off each was lately, and the quantiles are those of the pool's own
-    errors, in units of how much the rate varies (`docs/explanation/rates.md`).
+    errors, in units of how much the rate varies (`docs/explanation/video.md`).
 
     Example:
         >>> path = RateForecaster(horizon_s=4.0)

@@ -84,6 +84,22 @@ def test_links_between_pages_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_pages_that_sources_name_are_there():
+    sources = [
+        file
+        for folder in ("crates", "python", "benches", "examples", "scripts")
+        for kind in ("*.py", "*.rs", "*.html")
+        for file in (ROOT / folder).rglob(kind)
+    ]
+    named = {
+        (page, source.name)
+        for source in sources
+        for page in re.findall(r"\bdocs/[\w/-]+\.md", source.read_text())
+    }
+    assert len(named) > 50
+    assert [one for one in sorted(named) if not (ROOT / one[0]).exists()] == []
+
+
 def test_the_map_names_every_crate():
     text = (ROOT / "docs" / "architecture.md").read_text()
     for crate in sorted(path.name for path in (ROOT / "crates").iterdir()):
