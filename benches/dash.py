@@ -18,9 +18,9 @@ are asked for the bitrate of the next segment, from what that session showed:
   estimate.
 
 Then the truth: the player plays one version after the other with no limit of its buffer, 80 s each. Twenty segments count;
-those of the first 15 s do not, as a new connection is faster until its slow start is forgotten. A version fits if at least half of its segments arrive within 3.1 s. It begins at Pathcast's choice
-and goes up or down until the highest version that fits is known. The truth of a case is the highest version of which half of
-the segments of all its runs arrive in time.
+those of the first 15 s do not, as a new connection is faster until its slow start is forgotten. A version fits if at least
+half of its segments arrive within 3.1 s. It begins at Pathcast's choice and goes up or down until the highest version that
+fits is known. The truth of a case is the highest version of which half of the segments of all its runs arrive in time.
 
 Runs are kept in FOLDER/runs, and those that are there are not made again. A run whose emulator was late is kept as invalid,
 and made again. --table prints what is there; --again first asks the present service from the kept traces of the sessions.
@@ -135,10 +135,10 @@ def econ_bps(trace, rtt_s):
     curve = max(fit(read_trace(trace)).curves, key=lambda one: one.packets)
     loss = max(curve.losses, 0.5) / curve.packets
     sizes = [int(1448 * count / loss) for count in LOSSES]
+    path = Path.parse(
+        f"delay = '{500 * rtt_s:.6f} ms'\nrate = '10 Gbit/s'\nqueue = '1000 MB'\nloss = {loss:.8f}\n"
+    )
     for known in ({"curve": curve}, {}):
-        path = Path.parse(
-            f"delay = '{500 * rtt_s:.6f} ms'\nrate = '10 Gbit/s'\nqueue = '1000 MB'\nloss = {loss:.8f}\n"
-        )
         short, long = latency(path, sizes, cc="cubic", handshake_round_trips=0, **known)
         if short.median_s is not None and long.median_s is not None:
             return 8 * (sizes[1] - sizes[0]) / (long.median_s - short.median_s)
