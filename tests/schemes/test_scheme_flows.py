@@ -1,5 +1,6 @@
 """Real schemes over an emulated path: what is measured, and that the controller that was asked for is at work."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -132,6 +133,46 @@ def test_a_wrapper_that_was_built_moves_data_by_its_own_controller(built):
         assert endless.delay_ms["p50"] < 10 + QUEUE_MS / 2
     else:
         assert endless.delay_ms["p95"] > 10 + 0.6 * QUEUE_MS
+
+
+@pytest.mark.skipif(
+    shutil.which("chromium") is None and not IN_CI,
+    reason="there is no chromium (scripts/system-packages browser)",
+)
+@pytest.mark.parametrize("name", ["chromium-gcc", "chromium-scream"])
+def test_a_browser_sends_media_as_fast_as_its_controller_allows(name):
+    lossy = PathFile.parse("rate = '20 Mbit/s'\ndelay = '10 ms'\nqueue = '2 BDP'\nloss = 0.003\n")
+
+    def attempt():
+        flows = [Flow(name, stop_s=7), Flow(name, start_s=7.2, bytes=500_000)]
+        done = run_flows(lossy, flows, duration_s=14)
+        return (None if done.invalid_because else done), done.invalid_because
+
+    endless, finite = until_valid(attempt).flows
+    assert (endless.why_not, finite.why_not) == (None, None)
+    assert endless.controller == finite.controller == catalog()[name].controller
+    # no encoder makes that of such pictures
+    assert endless.goodput_bps > 4e6
+    # what losses took was sent again
+    assert 0.2 < finite.completion_s < 6
+
+
+@pytest.mark.parametrize(
+    ("lines", "answer", "controller"),
+    [
+        ({"goog_cc_network_control": 90}, "a=rtcp-fb:96 transport-cc", "gcc"),
+        ({"goog_cc_network_control": 2, "scream_v2": 90}, "a=rtcp-fb:* ack ccfb", "scream"),
+        # with one of the two trials alone, senders run GCC
+        ({"goog_cc_network_control": 90}, "a=rtcp-fb:* ack ccfb", "unknown"),
+        ({}, "a=rtcp-fb:96 transport-cc", "unknown"),
+    ],
+)
+def test_a_browsers_controller_is_read_from_its_log_and_what_was_agreed(lines, answer, controller):
+    file = ROOT / "python/pathcast/schemes/wrappers/chromium/media.py"
+    spec = importlib.util.spec_from_file_location("media", file)
+    media = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(media)
+    assert media.at_work(lines, answer)[0] == controller
 
 
 def test_the_check_finds_a_controller_that_is_not_the_one_asked_for(tmp_path, monkeypatch):
