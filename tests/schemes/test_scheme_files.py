@@ -14,6 +14,8 @@ from pathcast.exceptions import SchemeError
 from pathcast.schemes import build, catalog, scheme
 from pathcast.schemes.scheme import BUILT_IN, WRAPPERS, Scheme
 
+#: The simulator's schemes over QUIC.
+QUIC = ("quic-cubic", "quic-reno", "quic-bbr3")
 GOOD = """
 name = "mine"
 implementation = "a script"
@@ -46,7 +48,9 @@ def test_every_file_of_ours_is_named_like_its_scheme_and_has_what_it_names(home)
             assert all((folder / name).exists() for name in (*recipe.sources, *recipe.copies))
             assert recipe.digest() == build.Recipe.read(folder).digest()
         if one.simulator is not None:
-            assert one.simulator in (*_internal.simulator_schemes(), "fixed:100")
+            assert one.simulator in (*_internal.simulator_schemes(), *QUIC, "fixed:100")
+            if one.transport == "quic" and f"quic-{one.controller}" in QUIC:
+                assert one.simulator == f"quic-{one.controller}"
         assert one.ours == (one.implementation == "pathcast-udp")
 
 
