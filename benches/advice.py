@@ -32,7 +32,7 @@ NO_BASELINES = {"always_bbr_right": False, "nothing_right": False}
 
 #: Invalid runs of the emulator are tried so often.
 ATTEMPTS = 3
-#: The emulator tries faster paths two at a time.
+#: Half as many of faster paths are emulated together.
 FAST_BPS = 60e6
 
 
@@ -87,7 +87,7 @@ def emulate_all(cells, seeds: int, folder: Path, at_once: int):
     ]
     for fast in (False, True):
         some = [job for job in jobs if (job[0].rate_bps >= FAST_BPS) == fast]
-        with ThreadPoolExecutor(2 if fast else at_once) as pool:
+        with ThreadPoolExecutor(-(-at_once // 2) if fast else at_once) as pool:
             done = pool.map(lambda job: emulate(*job, folder), some)
             list(track(done, "fast paths" if fast else "emulated", len(some)))
 

@@ -1,13 +1,17 @@
 """`pathcast configure`: small grids in the simulator, and one cell in Chromium from nginx where that can run."""
 
+import contextlib
 import http.client
 import json
 import os
 import re
 import shutil
+import signal
 import ssl
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -222,6 +226,35 @@ def test_knobs_hold_for_connections_that_open_later(browser, tmp_path):
             )
     with pytest.raises(pathcast.PathcastError, match="without knobs"):
         server.Served("", "").set_knobs(initial_window=1)
+
+
+def test_servers_end_with_a_program_that_is_killed(browser, tmp_path):
+    replica = replica_of(pathcast.Page.parse(PAGE), tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    program = (
+        "import os, pathlib, signal, sys\n"
+        "from pathcast.experiments.pages import server\n"
+        "from pathcast.control.learn.grid import Condition\n"
+        "path = Condition(50, 20, 0.0).path()\n"
+        "root, work = map(pathlib.Path, sys.argv[1:])\n"
+        "with server.serving(root, path, 'cubic', work, 1):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    words = [sys.executable, "-c", program, replica.folder, work]
+    assert subprocess.run(words, check=False, timeout=60).returncode == -signal.SIGKILL
+
+    def left():
+        lines = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                lines.append(file.read_bytes())
+        return [line for line in lines if str(work).encode() in line]
+
+    deadline = time.monotonic() + 20
+    while left() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left() == []
 
 
 def test_work_apart_has_a_network_of_its_own(browser):

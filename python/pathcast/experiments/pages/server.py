@@ -82,6 +82,10 @@ http {{
   ssl_certificate_key {folder}/key.pem;
   ssl_protocols TLSv1.3;
   keepalive_requests 10000;
+  # on slow paths, streams wait longer than the minute that nginx gives them
+  send_timeout 10m;
+  client_header_timeout 10m;
+  keepalive_timeout 10m;
   tcp_nodelay on;
   sendfile on;
   gzip off;
@@ -205,6 +209,8 @@ def serving(
     extra = {} if taken is None else {"knobs": str(taken)}
     plan.write_text(json.dumps(_plan(folder, address, servers) | extra))
     command = [
+        # it ends with this program, however that ends
+        *("setpriv", "--pdeathsig=TERM", "--"),
         *(sys.executable, "-P", "-c", "from pathcast.cli import main; main()"),
         *("shell", folder / "path.toml", "--scheme", scheme),
         *("--seed", seed, "--quiet", "--report", report, "--"),
