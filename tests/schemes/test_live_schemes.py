@@ -1,6 +1,7 @@
 """Schemes between two hosts: `pathcast live server --schemes` and what runs over the path to it."""
 
 import json
+import re
 import socket
 import sys
 import tempfile
@@ -164,25 +165,17 @@ def test_a_benchmark_runs_a_plan_over_the_path_to_a_host_and_continues(path_file
     plan, folder = tmp_path / "plan.toml", tmp_path / "runs"
     plan.write_text(PLAN)
     with serving(key, "--schemes") as server:
-        command = [
-            PATHCAST,
-            "benchmark",
-            "schemes",
-            plan,
-            "-o",
-            folder,
-            "--server",
-            "@SERVER",
-            "--key",
-            key,
-            "--json",
-        ]
-        done = over_path(path_file(PATH), server, command)
+        words = [PATHCAST, "benchmark", "schemes", plan, "-o", folder]
+        words += ["--server", "@SERVER", "--key", key, "--json"]
+        # behind one path: where others are open, the next one has another address
+        twice = ["bash", "-c", '"$0" "$@" && exec "$0" "$@"', *words]
+        done = over_path(path_file(PATH), server, twice)
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        again = over_path(path_file(PATH), server, command)
-    assert "4 runs, 0 kept, 4 to run" in done.stderr
-    assert "4 runs, 4 kept, 0 to run" in again.stderr
+        found, again = (json.loads(line) for line in done.stdout.splitlines())
+    first, second = re.findall(r"4 runs, \d kept, \d to run", done.stderr)
+    assert first == "4 runs, 0 kept, 4 to run"
+    assert second == "4 runs, 4 kept, 0 to run"
+    assert again["blocks"] == found["blocks"]
     blocks = {block["direction"]: block for block in found["blocks"]}
     assert set(blocks) == {"forward", "reverse"}
     # one real path in place of the plan's own
