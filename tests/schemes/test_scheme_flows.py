@@ -1,10 +1,12 @@
 """Real schemes over an emulated path: what is measured, and that the controller that was asked for is at work."""
 
+import base64
 import importlib.util
 import json
 import os
 import shutil
 import subprocess
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -168,11 +170,33 @@ def test_a_browser_sends_media_as_fast_as_its_controller_allows(name):
     ],
 )
 def test_a_browsers_controller_is_read_from_its_log_and_what_was_agreed(lines, answer, controller):
+    assert media().at_work(lines, answer)[0] == controller
+
+
+def media():
+    """The program that runs browsers."""
     file = ROOT / "python/pathcast/schemes/wrappers/chromium/media.py"
     spec = importlib.util.spec_from_file_location("media", file)
-    media = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(media)
-    assert media.at_work(lines, answer)[0] == controller
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_hostile_datagrams_are_no_offers():
+    program = media()
+    assert program._unpacked(program._packed("offer", "v=0"), "offer") == "v=0"
+    bomb = base64.b64encode(zlib.compress(bytes(50_000_000), 9)).decode()
+    assert len(program._unpacked(json.dumps({"offer": bomb}).encode(), "offer")) <= 1 << 16
+    for datagram in (
+        b"",
+        b"[]",
+        b"\xff",
+        b"[" * 50_000,
+        b'{"offer": 1}',
+        b'{"offer": "AAAA"}',
+        b"{}",
+    ):
+        assert program._unpacked(datagram, "offer") is None
 
 
 def test_the_check_finds_a_controller_that_is_not_the_one_asked_for(tmp_path, monkeypatch):

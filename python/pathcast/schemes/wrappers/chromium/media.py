@@ -59,6 +59,8 @@ _EVERY_S = 0.1
 _ANSWER_S = 10.0
 _END_S = 2.0
 _DATAGRAM_BYTES = 60_000
+#: What a description may have at most; one of a single video has 2 kB.
+_SDP_BYTES = 64 << 10
 
 _stopped = threading.Event()
 
@@ -206,8 +208,9 @@ def _packed(kind: str, sdp: str) -> bytes:
 
 
 def _unpacked(datagram: bytes, kind: str) -> str | None:
-    with contextlib.suppress(ValueError, KeyError, TypeError, zlib.error):
-        return zlib.decompress(base64.b64decode(json.loads(datagram)[kind])).decode()
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError, zlib.error):
+        packed = base64.b64decode(json.loads(datagram)[kind])
+        return zlib.decompressobj().decompress(packed, _SDP_BYTES).decode()
     return None
 
 
