@@ -156,6 +156,20 @@ def wait_until(condition, what, timeout_s=120):
     return found
 
 
+def processes_that_name(text):
+    """Command lines of other processes that have a text, such as a folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and int(process.name) != os.getpid():
+            try:
+                command = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if text.encode() in command:
+                found.append(command)
+    return found
+
+
 def cpu_s(process):
     """Processor time that a started process has used; how far it is, however busy the machine."""
     assert process.poll() is None, process.communicate()

@@ -6,12 +6,11 @@ import shutil
 import sys
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 import pathcast
-from conftest import run
+from conftest import processes_that_name, run
 from pathcast.experiments.pages import benchmark, report
 from pathcast.experiments.pages.browser import BrowserError
 from pathcast.experiments.pages.replica import write_replica
@@ -360,12 +359,5 @@ def test_chromium_loads_a_page_by_http3(page_servers, replica, tmp_path, monkeyp
         assert 150 < loads[protocol]["load_ms"] < 5000
     assert loads["h3"]["first_byte_ms"] > 100
     assert found["versions"]["caddy"].startswith("caddy/")
-    assert not [one for one in Path("/proc").glob("[0-9]*/cmdline") if mentions(one, tmp_path)]
+    assert not processes_that_name(str(tmp_path))
     assert not list(tmp_path.glob("pathcast-*"))
-
-
-def mentions(command_line, folder):
-    try:
-        return str(folder).encode() in command_line.read_bytes()
-    except OSError:
-        return False

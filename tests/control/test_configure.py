@@ -1,6 +1,5 @@
 """`pathcast configure`: small grids in the simulator, and one cell in Chromium from nginx where that can run."""
 
-import contextlib
 import http.client
 import json
 import os
@@ -11,12 +10,11 @@ import ssl
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 import pathcast
-from conftest import run
+from conftest import processes_that_name, run, wait_until
 from pathcast.control.learn.grid import DEFAULT, Cell, Condition, Configuration
 from pathcast.control.learn.model import Model
 from pathcast.experiments.engine.world import World
@@ -244,17 +242,7 @@ def test_servers_end_with_a_program_that_is_killed(browser, tmp_path):
     words = [sys.executable, "-c", program, replica.folder, work]
     assert subprocess.run(words, check=False, timeout=60).returncode == -signal.SIGKILL
 
-    def left():
-        lines = []
-        for file in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                lines.append(file.read_bytes())
-        return [line for line in lines if str(work).encode() in line]
-
-    deadline = time.monotonic() + 20
-    while left() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left() == []
+    wait_until(lambda: not processes_that_name(str(work)), "the end of the servers", timeout_s=20)
 
 
 def test_work_apart_has_a_network_of_its_own(browser):

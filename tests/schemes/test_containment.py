@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_until
+from conftest import processes_that_name, wait_until
 from pathcast.path import Path as PathFile
 from pathcast.schemes import build, scheme
 from pathcast.schemes.run import Flow, Limits, run_flows
@@ -76,19 +76,6 @@ def run(emulator, folder):
         flows = [Flow(name) for name in names]
         done = run_flows(PATH, flows, duration_s=DURATION_S, limits=LIMITS)
     return dict(zip(names, done.flows, strict=True))
-
-
-def processes_that_name(text):
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal() and int(process.name) != os.getpid():
-            try:
-                command = (process / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if text.encode() in command:
-                found.append(command)
-    return found
 
 
 @pytest.mark.parametrize("way", WAYS)
