@@ -28,8 +28,6 @@ from pathcast.experiments.limits.cells import Flow, flows
 
 #: What a flow without advice has of the others' verdicts.
 NO_BASELINES = {"always_bbr_right": False, "nothing_right": False}
-
-
 #: Invalid runs of the emulator are tried so often.
 ATTEMPTS = 3
 #: Half as many of faster paths are emulated together.

@@ -5,7 +5,7 @@
 
 "use strict";
 
-const end = { pc: null, worker: null, counts: {}, allowed: 0, done: false, channel: null };
+const end = { pc: null, worker: null, channel: null, answer: null, bytes: 0, done: false };
 
 const PICTURES_A_SECOND = 30;
 const EVERY_MS = 50;
@@ -37,7 +37,7 @@ function prepare(workerSource, options) {
   end.channel = end.pc.createDataChannel("received", { negotiated: true, id: 1, ordered: false, maxRetransmits: 0 });
   end.channel.onmessage = ({ data }) => end.worker.postMessage({ missing: JSON.parse(data) });
   end.worker.onmessage = ({ data }) => {
-    end.counts = data.counts ?? end.counts;
+    end.bytes = data.bytes;
     end.done ||= data.done ?? false;
     if (data.missing && end.channel.readyState === "open") end.channel.send(JSON.stringify(data.missing));
   };
@@ -78,9 +78,10 @@ async function accept(sdp, address, port) {
 async function watch() {
   const stats = await end.pc.getStats();
   for (const one of stats.values()) {
-    if (one.type === "candidate-pair" && one.availableOutgoingBitrate) end.allowed = one.availableOutgoingBitrate;
+    if (one.type === "candidate-pair" && one.availableOutgoingBitrate) {
+      end.worker.postMessage({ allowed: one.availableOutgoingBitrate });
+    }
   }
-  end.worker.postMessage({ allowed: end.allowed });
 }
 
 async function answer(workerSource, sdp, bytes) {
@@ -103,12 +104,5 @@ async function listen() {
 }
 
 function state() {
-  return {
-    connection: end.pc.connectionState,
-    allowed: end.allowed,
-    done: end.done,
-    counts: end.counts,
-    local: end.pc.localDescription?.sdp,
-    remote: end.pc.remoteDescription?.sdp,
-  };
+  return { bytes: end.bytes, done: end.done, remote: end.pc?.remoteDescription?.sdp };
 }

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import json
 import os
 import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -55,6 +53,8 @@ _OPTIONS = (
     "--enable-logging=stderr",
     "--vmodule=*goog_cc_network_control*=1,*scream_v2*=1",
 )
+#: From which the browser reads requests, and to which it writes answers.
+_DESCRIPTORS = (3, 4)
 _EVERY_S = 0.1
 _ANSWER_S = 10.0
 _END_S = 2.0
@@ -90,26 +90,21 @@ class Browser:
         self._arrived = threading.Condition()
         requests, self._out = os.pipe()
         self._in, answers = os.pipe()
-        # the browser reads requests from descriptor 3 and writes answers to 4
-        own = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 20) for number in (self._out, self._in)]
-        ends = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 20) for number in (requests, answers)]
-        for number in (requests, answers, self._out, self._in):
+        log, lines = os.pipe()
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, lines, 2),
+            # the numbers may overlap with those that are wanted
+            *((os.POSIX_SPAWN_DUP2, one, 100 + at) for at, one in enumerate((requests, answers))),
+            *((os.POSIX_SPAWN_DUP2, 100 + at, number) for at, number in enumerate(_DESCRIPTORS)),
+            *((os.POSIX_SPAWN_CLOSE, 100 + at) for at in range(len(_DESCRIPTORS))),
+        ]
+        self._pid = os.posix_spawn(program, words, os.environ, file_actions=actions, setpgroup=0)
+        for number in (requests, answers, lines):
             os.close(number)
-        self._out, self._in = own
-        for number, end in zip((3, 4), ends, strict=True):
-            os.dup2(end, number)
-            os.close(end)
-        self.process = subprocess.Popen(  # noqa: S603 - words of our own
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=(3, 4),
-            process_group=0,
-        )
-        _reserve()
         threading.Thread(target=self._read_answers, daemon=True).start()
-        self._log = threading.Thread(target=self._read_log, daemon=True)
+        self._log = threading.Thread(target=self._read_log, args=(log,), daemon=True)
         self._log.start()
         self.version = self._ask("Browser.getVersion")["product"].rpartition("/")[2]
         targets = self._ask("Target.getTargets")["targetInfos"]
@@ -132,12 +127,12 @@ class Browser:
                         self._answers[answer["id"]] = answer
                         self._arrived.notify_all()
 
-    def _read_log(self) -> None:
-        assert self.process.stderr is not None, "it is a pipe"  # noqa: S101
-        for line in self.process.stderr:
-            found = re.search(rb"(\w+)\.cc:\d+\]", line)
-            if found:
-                self.lines[found[1].decode()] += 1
+    def _read_log(self, log: int) -> None:
+        with open(log, "rb") as stream:
+            for line in stream:
+                found = re.search(rb"(\w+)\.cc:\d+\]", line)
+                if found:
+                    self.lines[found[1].decode()] += 1
 
     def _ask(
         self, method: str, parameters: dict[str, Any] | None = None, within_s: float = 20.0
@@ -170,20 +165,10 @@ class Browser:
 
     def end(self) -> None:
         """End the browser and all its processes."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        os.killpg(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
         # all of them write to the log: at its end, none is left
         self._log.join(_END_S)
-
-
-def _reserve() -> None:
-    """Hold the two descriptors that a browser's pipes must have."""
-    held = os.open(os.devnull, os.O_RDWR)
-    for number in (3, 4):
-        if held != number:
-            os.dup2(held, number, inheritable=False)
-    if held not in (3, 4):
-        os.close(held)
 
 
 def at_work(lines: Mapping[str, int], answer: str) -> tuple[str, str]:
@@ -240,10 +225,7 @@ def receive(scheme: str, address: str, port: int, total: int) -> dict[str, objec
     _stopped.wait()
     state = browser.call("state")
     browser.end()
-    return {
-        "received_bytes": state["counts"].get("bytes", 0),
-        "frames": state["counts"].get("frames", 0),
-    }
+    return {"received_bytes": state["bytes"]}
 
 
 def _meet(browser: Browser, peer: tuple[str, int], total: int) -> None:
@@ -276,13 +258,12 @@ def send(scheme: str, address: str, port: int, total: int) -> dict[str, object]:
     return {
         "controller": found,
         "evidence": f"Chromium {browser.version}: {evidence}",
-        "sent_bytes": state["counts"].get("bytes", 0),
+        "sent_bytes": state["bytes"],
     }
 
 
 def main() -> None:
     """Do what the command line says."""
-    _reserve()
     signal.signal(signal.SIGTERM, _stop)
     scheme, role, where, *rest = sys.argv[1:]
     total = int(rest[1]) if rest[:1] == ["--bytes"] else 0

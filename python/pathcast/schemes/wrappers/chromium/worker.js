@@ -36,7 +36,7 @@ function sender(bytes) {
   let sent = 0;
   let again = [];
   let asked = 0;
-  // what is to be sent now: missing ranges first, then new bytes
+  // what is to be sent now: new bytes first, then those that the receiver lacks
   const piece = (most, now) => {
     if (bytes === 0 || next < bytes) {
       const length = bytes === 0 ? most : Math.min(most, bytes - next);
@@ -45,7 +45,7 @@ function sender(bytes) {
       return [next - length, length];
     }
     if (again.length === 0 && missing?.ranges.length && now - asked > AGAIN_MS) {
-      again = missing.ranges.map(([from, to]) => [from, Math.min(to, bytes)]);
+      again = structuredClone(missing.ranges);
       asked = now;
     }
     if (again.length === 0) return [next, 0];
@@ -71,7 +71,7 @@ function sender(bytes) {
     sent += length;
     controller.enqueue(frame);
     const done = bytes > 0 && missing?.received >= bytes;
-    postMessage({ counts: { bytes: sent }, done });
+    postMessage({ bytes: sent, done });
   };
 }
 
@@ -79,7 +79,6 @@ function receiver(bytes) {
   // of what has come, the ranges without a gap, in order
   let ranges = [];
   let received = 0;
-  let frames = 0;
   let said = 0;
   const add = (from, to) => {
     const joined = [from, to];
@@ -106,9 +105,8 @@ function receiver(bytes) {
   };
   return (frame, controller) => {
     const whole = frame.data;
-    frames += 1;
-    const trailer = new DataView(whole, Math.max(0, whole.byteLength - TRAILER_BYTES));
     if (whole.byteLength >= TRAILER_BYTES) {
+      const trailer = new DataView(whole, whole.byteLength - TRAILER_BYTES);
       const offset = trailer.getFloat64(0);
       const length = trailer.getUint32(8);
       const picture = trailer.getUint32(12);
@@ -125,7 +123,7 @@ function receiver(bytes) {
     const now = performance.now();
     if (now - said > EVERY_MS) {
       said = now;
-      postMessage({ counts: { bytes: received, frames }, missing: bytes > 0 ? { received, ranges: gaps() } : null });
+      postMessage({ bytes: received, missing: bytes > 0 ? { received, ranges: gaps() } : null });
     }
   };
 }
