@@ -28,40 +28,36 @@ out.settimeout(5)
 times = []
 for _ in range(20):
     began = time.monotonic()
-    out.sendto(b"x" * 100, (os.environ["MAHIMAHI_BASE"], int(sys.argv[1])))
+    out.sendto(b"x" * 100, (os.environ["MAHIMAHI_BASE"], int(os.environ["ECHO_PORT"])))
     out.recv(100)
     times.append(1e3 * (time.monotonic() - began))
 print(sorted(times)[10])
 """
 
 
-@pytest.fixture
-def echo():
-    """The port of a server outside that sends back whatever comes."""
-    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    server.bind(("", 0))  # the shell's device is not there yet
-
-    def serve():
-        while True:
-            data, sender = server.recvfrom(2000)
-            if data == b"end":
-                return
-            server.sendto(data, sender)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield server.getsockname()[1]
-    server.sendto(b"end", ("127.0.0.1", server.getsockname()[1]))
-    thread.join()
-    server.close()
+# a server that sends back whatever datagrams come, beside the command of its arguments; both in a network namespace
+# of their own, so that nothing else that uses the machine's network sends packets into the shell
+ECHO = """
+import os, socket, subprocess, sys, threading
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("", 0))  # the shell's device is not there yet
+def serve():
+    while True:
+        data, sender = server.recvfrom(2000)
+        server.sendto(data, sender)
+threading.Thread(target=serve, daemon=True).start()
+os.environ["ECHO_PORT"] = str(server.getsockname()[1])
+sys.exit(subprocess.run(sys.argv[1:]).returncode)
+"""
+BESIDE_ECHO = ("unshare", "--net", sys.executable, "-c", ECHO)
 
 
 @needs_emulator
-def test_a_command_inside_reaches_a_server_outside_over_the_path(path_file, tmp_path, echo):
+def test_a_command_inside_reaches_a_server_outside_over_the_path(path_file, tmp_path):
     log, report = tmp_path / "log.parquet", tmp_path / "report.json"
     done = run(
         "shell", path_file(PATH), "--log", log, "--mm-log", tmp_path / "mm", "--report", report,
-        "--", sys.executable, "-c", PING, echo,
+        "--", sys.executable, "-c", PING, before=BESIDE_ECHO,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     # two delays and two times of a packet on the link; the machine may be busy
@@ -176,12 +172,14 @@ def test_signals_end_the_command_and_not_the_shell_around_it(path_file, number, 
 
 
 @needs_emulator
-def test_a_command_line_of_mahimahi_is_understood(tmp_path, echo):
+def test_a_command_line_of_mahimahi_is_understood(tmp_path):
     trace = tmp_path / "12mbps"
     trace.write_text("1\n")
     log = tmp_path / "up.log"
     line = f"mm-delay 15 mm-loss downlink 0 mm-link {trace} {trace} --uplink-log={log} --"
-    done = run("shell", "--from-mahimahi", line, "--", sys.executable, "-c", PING, echo)
+    done = run(
+        "shell", "--from-mahimahi", line, "--", sys.executable, "-c", PING, before=BESIDE_ECHO
+    )
     assert done.returncode == 0, done.stderr
     assert 31 < float(done.stdout) < 50
     assert log.read_text().startswith("# pathcast shell (uplink)")
@@ -292,9 +290,9 @@ def test_tc_commands_and_cells_are_paths(tmp_path, path_file):
 
 
 @needs_emulator
-def test_a_command_runs_inside_what_tc_commands_say(echo):
+def test_a_command_runs_inside_what_tc_commands_say():
     line = "netem delay 15ms; tc qdisc add dev back root netem delay 10ms"
-    done = run("shell", "--from-netem", line, "--", sys.executable, "-c", PING, echo)
+    done = run("shell", "--from-netem", line, "--", sys.executable, "-c", PING, before=BESIDE_ECHO)
     assert done.returncode == 0, done.stderr
     assert 25 < float(done.stdout) < 60
 
