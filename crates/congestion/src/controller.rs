@@ -94,6 +94,18 @@ pub enum LossState {
     Loss,
 }
 
+/// How a transport finds and repairs losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repair {
+    /// As the kernel's TCP: RACK-TLP, and timeouts of 200 ms and more.
+    #[default]
+    Tcp,
+    /// As uTP (libutp): a packet is lost when three sent after it have arrived, and is sent again at once, whatever
+    /// the window, but only four packets for an acknowledgment. A copy that is lost too waits for the timeout, of
+    /// 1 s at least. An acknowledgment knows of the first 32 packets past the first that is missing.
+    Utp,
+}
+
 /// Why a congestion event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -189,7 +201,7 @@ pub trait Controller: Send {
     /// The kernel's name of the algorithm.
     fn name(&self) -> &'static str;
 
-    /// The congestion window in packets, at least 1.
+    /// The congestion window in packets, at least 1; with [`Repair::Utp`] it may be less.
     fn cwnd(&self) -> f64;
 
     /// The slow-start threshold in packets; infinite before the first congestion event.
@@ -225,6 +237,11 @@ pub trait Controller: Send {
     /// proportional rate reduction.
     fn manages_recovery(&self) -> bool {
         false
+    }
+
+    /// How the transport finds and repairs losses, where it can do so in more ways than one.
+    fn repair(&self) -> Repair {
+        Repair::Tcp
     }
 
     /// How fast to send, in packets a second; none: as fast as the window allows.

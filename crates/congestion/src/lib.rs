@@ -41,12 +41,15 @@ controllers! {
     copa
     vivace
     ledbat
+    utp
     fixed
 }
 
 pub use bbr::Bbr;
 pub use bbr3::Bbr3;
-pub use controller::{Ack, Belief, Congestion, Controller, LossState, Mode, RateSample, Signal};
+pub use controller::{
+    Ack, Belief, Congestion, Controller, LossState, Mode, RateSample, Repair, Signal,
+};
 pub use copa::Copa;
 pub use cubic::{Cubic, CubicConfig, SlowStartExit};
 pub use fixed::FixedWindow;
@@ -56,6 +59,7 @@ pub use ledbat::{Ledbat, LedbatConfig};
 pub use reno::Reno;
 pub use scalable::Scalable;
 pub use scheme::{Factory, NameTaken, Scheme, SchemeError};
+pub use utp::Utp;
 pub use vegas::Vegas;
 pub use vivace::{Vivace, utility};
 

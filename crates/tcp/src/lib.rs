@@ -8,11 +8,14 @@
 //! idle times and reacts to ECN. [`Receiver`] delays acknowledgments as Linux does, reports duplicates
 //! and advertises its window.
 //!
+//! A controller may ask for the repair of another transport, uTP: `sender/utp.rs`.
+//!
 //! Feature by feature against Linux: `docs/explanation/tcp.md`.
 
 #![deny(clippy::disallowed_methods)] // the same run on every machine
 
 mod handshake;
+mod heard;
 mod offload;
 mod pacer;
 mod prr;

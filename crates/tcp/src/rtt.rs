@@ -28,12 +28,22 @@ pub struct RttEstimator {
     round_end: u64,
     min: Option<Span>,
     backoff: u32,
+    /// No timeout is shorter.
+    least_rto: Span,
     /// What follows from the above, for it is asked for with every packet.
     srtt: Span,
     rto: Option<Span>,
 }
 
 impl RttEstimator {
+    /// One whose timeouts are not shorter than `least`.
+    pub fn with_least_rto(least: Span) -> Self {
+        Self {
+            least_rto: least,
+            ..Self::default()
+        }
+    }
+
     /// Takes a sample; ends the backoff. `rtt` is that of the first packet that an acknowledgment
     /// covers, the time that a packet may wait for one included; `least` that of the last, which did
     /// not wait (Linux's seq_rtt and ca_rtt). All before `una` is acknowledged, all before `next` sent.
@@ -83,7 +93,7 @@ impl RttEstimator {
     #[inline]
     fn base_rto(&self) -> Span {
         self.srtt().map_or(INITIAL_RTO, |srtt| {
-            srtt + Span::from_nanos(self.variation_ns as i64 as u64)
+            (srtt + Span::from_nanos(self.variation_ns as i64 as u64)).max(self.least_rto)
         })
     }
 

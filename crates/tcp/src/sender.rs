@@ -1,7 +1,7 @@
 //! The sending end: what to send now, and what each acknowledgment changes.
 
 use pathcast_base::{Span, Time};
-use pathcast_congestion::{Ack, Controller, LossState, Signal};
+use pathcast_congestion::{Ack, Controller, LossState, Repair, Signal};
 
 use crate::handshake::{Handshake, Opening};
 use crate::offload::Load;
@@ -18,9 +18,11 @@ mod config;
 mod recovery;
 mod state;
 mod transmit;
+mod utp;
 
 pub use config::{MAX_WINDOW_PACKETS, SenderConfig, Start};
 use state::State;
+use utp::UtpRepair;
 
 /// Of a timer that is not set.
 const NEVER: Time = Time::MAX;
@@ -75,19 +77,33 @@ pub struct Sender {
     /// The connection is not open yet, and the end that opens it has got so far.
     opening: Option<Option<Opening>>,
     retransmits: u64,
+    /// How losses are found and repaired.
+    repair: Repair,
+    utp: UtpRepair,
 }
 
 impl Sender {
     /// A sender that is connected and has sent nothing.
     pub fn new(config: SenderConfig, controller: Box<dyn Controller>) -> Self {
+        let repair = controller.repair();
+        let (scoreboard, rtt, tail_probe) = match repair {
+            Repair::Tcp => Default::default(),
+            Repair::Utp => (
+                Scoreboard::short_sighted(),
+                RttEstimator::with_least_rto(utp::LEAST_RTO),
+                TailProbe::off(),
+            ),
+        };
         let mut sender = Self {
             config,
             available: config.packets.unwrap_or(u64::MAX),
             controller,
-            scoreboard: Scoreboard::default(),
-            rtt: RttEstimator::default(),
+            repair,
+            utp: UtpRepair::default(),
+            scoreboard,
+            rtt,
             reordering: ReorderingWindow::default(),
-            tail_probe: TailProbe::default(),
+            tail_probe,
             state: State::Open,
             undo: None,
             cwnd: 0,
@@ -277,6 +293,8 @@ impl Sender {
             let sent_at = self.scoreboard.first_sent_at();
             sent_at.is_some_and(|at| rtt > now.since(at))
         });
+        // uTP waits from whatever arrives
+        let alive = alive || (delivery.sacked && self.repairs_as_utp());
         if delivery.advanced || alive {
             self.timeout_at = match outstanding {
                 0 => NEVER,
@@ -323,6 +341,9 @@ impl Sender {
             self.tell_controller(now, segment, &delivery, prior_in_flight, lost, round_ends);
         }
         self.follow_controller();
+        if self.cwnd == 0 {
+            self.wait_for_timeout(now);
+        }
         if open && self.scoreboard.sacked() == 0 {
             if delivery.advanced {
                 self.tail_probe
@@ -397,7 +418,8 @@ impl Sender {
     /// Takes over the controller's window and pace.
     #[inline]
     fn follow_controller(&mut self) {
-        self.cwnd = (self.controller.cwnd() as u64).max(1);
+        let least = u64::from(!self.repairs_as_utp());
+        self.cwnd = (self.controller.cwnd() as u64).max(least);
         self.pacer.set_rate(
             self.controller.pacing_rate(),
             self.rtt.min(),

@@ -13,6 +13,7 @@ const SEVERAL_PACKETS: Span = Span::from_millis(2);
 pub struct TailProbe {
     at: Option<Time>,
     sent: Option<Probe>,
+    off: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,15 @@ pub enum Verdict {
 }
 
 impl TailProbe {
+    /// Of a transport that has none.
+    pub const fn off() -> Self {
+        Self {
+            at: None,
+            sent: None,
+            off: true,
+        }
+    }
+
     /// When the probe is due, if it is to be sent.
     #[inline]
     pub const fn at(&self) -> Option<Time> {
@@ -45,7 +55,7 @@ impl TailProbe {
     #[inline]
     pub fn arm(&mut self, now: Time, srtt: Option<Span>, outstanding: u64, timeout: Time) {
         self.at = match srtt {
-            Some(srtt) if outstanding > 0 && self.sent.is_none() => {
+            Some(srtt) if outstanding > 0 && self.sent.is_none() && !self.off => {
                 let allowance = if outstanding == 1 {
                     LONE_PACKET
                 } else {

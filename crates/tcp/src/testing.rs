@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use pathcast_base::{Span, Time};
-use pathcast_congestion::{Ack, Congestion, Controller, Scheme};
+use pathcast_congestion::{Ack, Congestion, Controller, Repair, Scheme};
 
 use crate::receiver::Receiver;
 use crate::segment::{AckSegment, DataSegment};
@@ -134,6 +134,7 @@ pub struct Spy {
     pub cwnd: f64,
     pub manages_recovery: bool,
     pub pacing_rate: Option<f64>,
+    pub repair: Repair,
     pub report: Arc<Mutex<Report>>,
 }
 
@@ -183,5 +184,9 @@ impl Controller for Spy {
 
     fn pacing_rate(&self) -> Option<f64> {
         self.pacing_rate
+    }
+
+    fn repair(&self) -> Repair {
+        self.repair
     }
 }

@@ -126,6 +126,9 @@ impl Sender {
     /// reordering timer finds (`timer`).
     #[inline]
     pub(super) fn detect_losses(&mut self, now: Time, timer: bool) -> u64 {
+        if self.repairs_as_utp() {
+            return self.detect_losses_of_utp(now);
+        }
         let in_recovery = matches!(self.state, State::Recovery { .. } | State::Loss { .. });
         let window = self.reordering.span(
             in_recovery,
@@ -147,13 +150,18 @@ impl Sender {
         lost
     }
 
-    fn enter_recovery(&mut self, now: Time) {
+    /// What a needless recovery goes back to, if that is ever found out.
+    fn state_before(&self, una: u64) -> Option<Undo> {
+        (!self.repairs_as_utp()).then(|| Undo::new(una, self.cwnd, self.current_ssthresh()))
+    }
+
+    pub(super) fn enter_recovery(&mut self, now: Time) {
         self.tail_probe.cancel();
         let una = self.scoreboard.una();
         let reduction = if let State::Reducing { reduction, .. } = &mut self.state {
             reduction.take() // no second reduction in one round trip
         } else {
-            self.undo = Some(Undo::new(una, self.cwnd, self.current_ssthresh()));
+            self.undo = self.state_before(una);
             let reduction = self.reduce(now, Signal::Loss);
             if reduction.is_some() {
                 // until the caller's PRR step: room for the first retransmission
@@ -184,12 +192,12 @@ impl Sender {
             State::Loss { high_seq, .. } => una >= high_seq || self.rtt.backoff() == 0,
         };
         let in_recovery = matches!(self.state, State::Recovery { .. } | State::Loss { .. });
-        let frto = match in_recovery && self.rtt.backoff() == 0 {
+        let frto = match self.repairs_as_utp() || (in_recovery && self.rtt.backoff() == 0) {
             true => Frto::Off,
             false => Frto::TimedOut,
         };
         if reduce {
-            self.undo = Some(Undo::new(una, self.cwnd, self.current_ssthresh()));
+            self.undo = self.state_before(una);
             self.reduce(now, Signal::Loss);
         }
         self.controller.on_timeout(now);
@@ -207,5 +215,8 @@ impl Sender {
         self.reorder_at = NEVER;
         self.rtt.back_off();
         self.timeout_at = now + self.rtt.rto();
+        if self.repairs_as_utp() && self.scoreboard.outstanding() == 0 {
+            self.timeout_at = NEVER; // it has opened the window
+        }
     }
 }

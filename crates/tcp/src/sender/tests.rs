@@ -517,6 +517,18 @@ proptest::proptest! {
     }
 
     #[test]
+    fn whatever_is_lost_everything_arrives_by_utp_too(seed in proptest::prelude::any::<u64>(), p in 0.0..0.2f64) {
+        let mut state = seed | 1;
+        let mut wire = Wire::with(200, Scheme::named("utp").controller(0), |_, _| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as f64 / (1u64 << 53) as f64 <= p
+        });
+        wire.run();
+    }
+
+    #[test]
     fn whatever_is_late_doubled_or_lost_everything_arrives(
         seed in proptest::prelude::any::<u64>(),
         lost in 0.0..0.2f64,

@@ -18,6 +18,9 @@ impl Sender {
             return self.poll_special(now);
         }
         if self.scoreboard.in_flight() >= self.cwnd {
+            if self.scoreboard.waiting() > 0 && self.takes_one_at_once() {
+                return self.retransmit(now, true);
+            }
             self.pause(true);
             return None;
         }
@@ -107,6 +110,9 @@ impl Sender {
 
     #[cold]
     fn unpaced_load(&self) -> u64 {
+        if self.repairs_as_utp() {
+            return 1; // its datagrams leave one by one
+        }
         let Some(srtt) = self.rtt.srtt() else {
             return load_packets(u64::MAX, None, self.config.mss_bytes);
         };
