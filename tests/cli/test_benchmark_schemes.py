@@ -234,6 +234,13 @@ def test_kendalls_tau_counts_pairs_that_both_tell_apart():
     (found,) = compare.agreements([mine], [block({"a": 10.0, "b": 30.0, "c": 20.0}, 1.0)])
     assert (found.tau, found.concordant, found.discordant, found.pairs) == (1 / 3, 2, 1, 3)
     assert found.disagree == (("c", "b"),)
+    assert found.tau_implementations is None
+    other = block({"a": 10.0, "b": 30.0, "c": 20.0}, 1.0)
+    (found,) = compare.agreements([mine], [other], {"a", "b", "only here"})
+    assert (found.tau_implementations, found.told_implementations) == (1.0, 1)
+    (found,) = compare.agreements([mine], [other], {"b", "c"})
+    assert (found.tau, found.tau_implementations) == (1 / 3, -1.0)
+    assert "in 0 of 1" in compare.lines([found])[1]
     (unknown,) = compare.agreements([mine], [block({"a": 1.0, "b": 2.0, "c": 3.0}, 5.0)])
     assert unknown.tau is None
 

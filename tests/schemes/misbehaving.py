@@ -8,6 +8,8 @@ import sys
 import time
 
 how, role, host, port = "", "", "", 0
+#: Processes that do nothing but take time of processors.
+busy = []
 
 
 def end(*_):
@@ -95,6 +97,13 @@ def misbehave():
             while True:
                 file.write(bytes(1 << 20))
                 file.flush()
+    if how == "is-busy":
+        for _ in range(2 * os.cpu_count()):
+            child = os.fork()
+            if child == 0:
+                while True:
+                    pass
+            busy.append(child)
     if how == "leaves-a-process" and os.fork() == 0:
         os.setsid()
         for descriptor in (0, 1, 2):
@@ -109,6 +118,9 @@ def send():
     misbehave()
 
     def stop(*_):
+        for child in busy:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
         if how == "snoops":
             report(controller="none", evidence=json.dumps(snoop()))
         elif how == "reports-nothing":

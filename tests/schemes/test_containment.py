@@ -23,7 +23,7 @@ LIMITS = Limits(
     processes=12,
     file_bytes=8 << 20,
     ready_s=10,
-    end_s=1,
+    end_s=4,
 )
 DURATION_S = 4.0
 #: How a scheme misbehaves, and what is then said of it.
@@ -34,7 +34,7 @@ WAYS = {
     "crashes": "sender: ended with code 1: an error of its own",
     "says-nothing": "sender: printed no report",
     "reports-nothing": "sender: printed no report",
-    "never-stops": "sender: did not end within 1 s of SIGTERM",
+    "never-stops": "sender: did not end within 4 s of SIGTERM",
     "floods": "sender: wrote more than 64 KiB of log",
     "forks": "sender: started more than 12 processes",
     "hoards": r"sender: (took more than 200 MiB of memory|ended with code 1: MemoryError)",
@@ -61,7 +61,7 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("schemes")
     made.chmod(0o755)  # as root, they run as nobody
     (made / "misbehaving.py").write_text((HERE / "misbehaving.py").read_text())
-    for way in (*WAYS, "well"):
+    for way in (*WAYS, "well", "is-busy"):
         write_scheme(made, way, ["{python}", "-I", "-S", "{folder}/misbehaving.py", way])
     write_scheme(made, "missing", ["{folder}/no-such-program"])
     return made
@@ -97,6 +97,26 @@ def test_the_scheme_beside_them_goes_on(run):
     assert (found.why_not, found.controller, found.evidence) == (None, "well", "its own word")
     assert found.goodput_bps > 1e6
     assert 5 <= found.delay_ms["p50"] <= 30
+
+
+def test_ends_report_their_time_of_processors(run):
+    found = run["well"]
+    for times in (found.cpu_s, found.waited_s):
+        assert set(times) == {"sender", "receiver"}
+        assert all(0 <= value < DURATION_S for value in times.values()), times
+    assert found.cpu_s["sender"] > 0.01
+
+
+def test_a_run_whose_programs_wait_for_a_processor_is_not_valid(emulator, folder, monkeypatch):
+    monkeypatch.setenv("PATHCAST_SCHEMES", str(folder))
+    done = run_flows(PATH, [Flow("is-busy")], duration_s=3)
+    (found,) = done.flows
+    assert found.why_not is None
+    # twice as many threads as processors: each waits for half of its time
+    assert found.waited_s["sender"] > found.cpu_s["sender"] / 2
+    said = [reason for reason in done.invalid_because if "waited for a processor" in reason]
+    assert len(said) == 1
+    assert said[0].startswith("the sender of is-busy")
 
 
 def test_no_process_is_left(run, folder):

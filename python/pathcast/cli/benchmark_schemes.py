@@ -29,6 +29,7 @@ from pathcast.experiments.schemes.plan import (
     Resolved,
     algorithms,
     built,
+    implementations,
     over_real_path,
     resolve,
 )
@@ -146,7 +147,7 @@ def schemes(
         return
     collected, found = report.collect(resolved, world, ended[0])
     if beside is not None:
-        agreements = compare.agreements(collected["blocks"], beside["blocks"])
+        agreements = compare.agreements(collected["blocks"], beside["blocks"], implementations())
         collected["agreements"] = [vars(one) for one in agreements]
     page = report.write(output, collected, found)
     if as_json:

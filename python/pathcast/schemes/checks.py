@@ -105,6 +105,7 @@ class Checked:
             "tier": scheme.tier,
             "transport": scheme.transport,
             "simulator": scheme.simulator,
+            "simulator_has": scheme.simulator_has if scheme.simulator else None,
             "expected_queue": scheme.queue or None,
             "as_expected": self.as_expected,
             "note": scheme.note,

@@ -263,12 +263,29 @@ def _memory_bytes(processes: Sequence[int]) -> int:
     return pages * resource.getpagesize()
 
 
-def _broken(limits: dict[str, Any]) -> str | None:
+class _Processor:
+    """What threads got of processors, and how long they waited for one (proc(5), schedstat)."""
+
+    def __init__(self) -> None:
+        self.of_thread: dict[Path, tuple[int, int]] = {}
+
+    def look(self, processes: Sequence[int]) -> None:
+        """Read the counts of these processes; threads that have ended keep what was read last."""
+        for process in processes:
+            with contextlib.suppress(OSError, ValueError):
+                for thread in Path(f"/proc/{process}/task").iterdir():
+                    ran, waited, _ = (thread / "schedstat").read_text().split()
+                    self.of_thread[thread] = int(ran), int(waited)
+
+    def report(self) -> dict[str, float]:
+        """Seconds of all threads together."""
+        ran_ns = sum(ran for ran, _ in self.of_thread.values())
+        waited_ns = sum(waited for _, waited in self.of_thread.values())
+        return {"cpu_s": ran_ns / 1e9, "waited_s": waited_ns / 1e9}
+
+
+def _broken(limits: dict[str, Any], running: Sequence[int]) -> str | None:
     """Which limit is broken, if any."""
-    try:
-        running = _processes()
-    except OSError:
-        return None
     if len(running) > limits["processes"]:
         return f"started more than {limits['processes']} processes"
     if _memory_bytes(running) > limits["memory_bytes"]:
@@ -280,6 +297,7 @@ def _watch(child: int, spec: dict[str, Any]) -> dict[str, Any]:
     """Wait for the program; kill it where it breaks a limit."""
     limits, began = spec["limits"], time.monotonic()
     deadline, asked, because = began + spec["most_s"], False, None
+    processor = _Processor()
     while True:
         got = signal.sigtimedwait([signal.SIGCHLD, signal.SIGTERM], _EVERY_S)
         if got is not None and got.si_signo == signal.SIGTERM and not asked:
@@ -299,9 +317,14 @@ def _watch(child: int, spec: dict[str, Any]) -> dict[str, Any]:
                     "killed_because": because,
                     "asked": asked,
                     "left": _left(),
+                    **processor.report(),
                 }
+        running: list[int] = []
+        with contextlib.suppress(OSError):  # some containers let no one see their processes
+            running = _processes()
+        processor.look(running)
         if because is None:
-            because = _broken(limits)
+            because = _broken(limits, running)
             if because is None and time.monotonic() > deadline:
                 after = f"{limits['end_s']:g} s of SIGTERM" if asked else f"{spec['most_s']:g} s"
                 because = f"did not end within {after}"

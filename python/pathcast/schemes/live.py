@@ -41,6 +41,8 @@ _REPORT = {
     "left": int,
     "asked": bool,
     "ran_s": float,
+    "cpu_s": float,
+    "waited_s": float,
 }
 _SAID = {"controller": str, "evidence": str, "received_bytes": int}
 _TEXT_CHARACTERS = 2000
@@ -123,7 +125,8 @@ def run_flows(
             zero_s -= report.clock.offset_s
         _clean(folder, len(flows), "sender" if reverse else "receiver", report.clock.offset_s)
         found = run.results(folder, flows, plan, packets, zero_s)
-    return FlowsRun(found, tuple(report.run.invalid_because), time.monotonic() - began)
+    invalid_because = (*report.run.invalid_because, *run.starved(flows, found, duration_s))
+    return FlowsRun(found, invalid_because, time.monotonic() - began)
 
 
 def _run(

@@ -35,6 +35,8 @@ MOST_FLOWS = 64
 #: What a run may take beyond its duration before it is given up, in seconds.
 _BEYOND_S = 150.0
 _EVERY_S = 0.2
+#: The largest part of a flow's time that the threads of one end may wait for a processor.
+MOST_WAITING = 0.2
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class FlowResult:
         ours: whether the algorithm's code was Pathcast's own.
         why_not: why it did not do what it was to do; None if it did.
         log_tail: the end of what its ends wrote.
+        cpu_s: processor time of the threads of each end, by role: `sender`, `receiver`.
+        waited_s: how long they could have run but waited for a processor, in seconds, by role.
         series: `t_s`, `rate_bps`, `delay_ms` by half seconds of the run.
 
     """
@@ -86,6 +90,8 @@ class FlowResult:
     ours: bool
     why_not: str | None
     log_tail: str
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    waited_s: dict[str, float] = field(default_factory=dict)
     series: dict[str, list[float]] = field(repr=False, default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -174,7 +180,8 @@ def run_flows(
             write_beside(packets_file, (folder / "packets.parquet").read_bytes())
         zero_s = float(_read(folder / "begin") or "nan")
         found = results(folder, flows, plan, packets, zero_s)
-    return FlowsRun(found, tuple(report["invalid_because"]), time.monotonic() - began)
+    invalid_because = (*report["invalid_because"], *starved(flows, found, duration_s))
+    return FlowsRun(found, invalid_because, time.monotonic() - began)
 
 
 def check(flows: Sequence[Flow], duration_s: float, known: dict[str, Scheme]) -> None:
@@ -360,8 +367,41 @@ def _result(
         ours=own_plan["by_bpf"] or catalog()[flow.scheme].ours,
         why_not=why_not,
         log_tail="\n".join(filter(None, tails)),
+        cpu_s=_times(ends, "cpu_s"),
+        waited_s=_times(ends, "waited_s"),
         series=seen.series,
     )
+
+
+def _times(ends: dict[str, dict[str, Any]], key: str) -> dict[str, float]:
+    """A time in the reports of the ends of a flow, by role, where it makes sense."""
+    found = {}
+    for role, end in ends.items():
+        value = (end.get("report") or {}).get(key)
+        if isinstance(value, float) and 0 <= value < math.inf:
+            found[role] = value
+    return found
+
+
+def starved(
+    flows: Sequence[Flow], found: Sequence[FlowResult], duration_s: float
+) -> tuple[str, ...]:
+    """Say of which schemes the programs waited so long for a processor that the machine was measured.
+
+    The emulator has a priority in real time, so it is punctual where the programs around it have no processor.
+
+    """
+    reasons = []
+    for flow, result in zip(flows, found, strict=True):
+        stop_s = duration_s if flow.stop_s is None else flow.stop_s
+        ran_s = result.completion_s or stop_s - flow.start_s
+        for role, waited_s in result.waited_s.items():
+            if waited_s > MOST_WAITING * ran_s:
+                reasons.append(
+                    f"the {role} of {flow.scheme} waited for a processor for {100 * waited_s / ran_s:.0f} % of "
+                    f"its time; at most {100 * MOST_WAITING:.0f} % may be"
+                )
+    return tuple(reasons)
 
 
 def _end(file: FilePath) -> dict[str, Any]:

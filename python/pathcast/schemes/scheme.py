@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
@@ -21,6 +21,7 @@ WRAPPERS = FilePath(__file__).with_name("wrappers")
 TRANSPORTS = ("tcp", "quic", "utp", "rtp", "udp")
 TIERS = ("default", "optional")
 QUEUES = ("full", "short")
+SIMULATED = ("algorithm", "implementation")
 #: What command lines may name in braces.
 PLACEHOLDERS = ("address", "port", "bytes", "built", "folder", "wrappers", "python")
 #: The largest scheme file that is read.
@@ -45,6 +46,8 @@ class Scheme:
         ours: whether the algorithm's code is Pathcast's own.
         tier: `default` or `optional`.
         simulator: the simulator's scheme of the same algorithm, if any.
+        simulator_has: `implementation` where the simulator runs this implementation's code or was written after it
+            and compared with it; `algorithm` where it has another implementation of the algorithm.
         build: the folder of the wrapper with its recipe, if it is built on demand.
         queue: what it does to a bottleneck's queue: `full`, `short`, or empty where that is not known.
         kernel: the congestion control of the kernel's TCP that the sender's socket has, if it is the kernel's.
@@ -64,6 +67,7 @@ class Scheme:
     ours: bool = False
     tier: str = "default"
     simulator: str | None = None
+    simulator_has: str = "algorithm"
     build: str | None = None
     kernel: str | None = None
     queue: str = ""
@@ -126,7 +130,7 @@ def _checked(keys: dict[str, Any], file: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, one in known.items():
         if name not in keys:
-            if name in ("ours", "tier", "simulator", "build", "kernel", "queue", "note"):
+            if known[name].default is not MISSING:
                 continue
             raise SchemeError(f"{file}: key {name!r} is missing; expected {_expected(name)}")
         value = keys[name]
@@ -134,7 +138,12 @@ def _checked(keys: dict[str, Any], file: str) -> dict[str, Any]:
         if not isinstance(value, right) or (value in ("", []) and name != "note"):
             raise SchemeError(f"{file}: {name} is {value!r}; expected {_expected(name)}")
         found[name] = tuple(value) if isinstance(value, list) else value
-    for name, words in (("transport", TRANSPORTS), ("tier", TIERS), ("queue", QUEUES)):
+    for name, words in (
+        ("transport", TRANSPORTS),
+        ("tier", TIERS),
+        ("queue", QUEUES),
+        ("simulator_has", SIMULATED),
+    ):
         if found.get(name, words[0]) not in words:
             raise SchemeError(f"{file}: {name} is {found[name]!r}; expected {' or '.join(words)}")
     if not _NAME.fullmatch(found["name"]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -32,6 +32,9 @@ class Agreement:
         discordant: pairs that they rank the other way round.
         pairs: of schemes that both have.
         disagree: the discordant pairs, the better one of this folder first.
+        tau_implementations: likewise, over pairs of which the simulator has both implementations and not only their
+            algorithms.
+        told_implementations: those of them that both tell apart.
 
     """
 
@@ -44,6 +47,8 @@ class Agreement:
     discordant: int
     pairs: int
     disagree: tuple[tuple[str, str], ...] = ()
+    tau_implementations: float | None = None
+    told_implementations: int = 0
 
 
 def read(folder: FilePath) -> dict[str, Any]:
@@ -68,9 +73,18 @@ def read(folder: FilePath) -> dict[str, Any]:
 
 
 def agreements(
-    mine: Iterable[Mapping[str, Any]], other: Iterable[Mapping[str, Any]]
+    mine: Iterable[Mapping[str, Any]],
+    other: Iterable[Mapping[str, Any]],
+    implementations: Collection[str] = (),
 ) -> list[Agreement]:
-    """Compare the blocks of two results, as `summary.to_dict` gives them."""
+    """Compare the blocks of two results, as `summary.to_dict` gives them.
+
+    Args:
+        mine: of this folder.
+        other: of the other one.
+        implementations: schemes whose implementation the simulator has.
+
+    """
     places = {_place(block): block for block in other}
     found = []
     for block in mine:
@@ -86,6 +100,7 @@ def agreements(
                     metric,
                     {name: here[metric, name] for name in schemes},
                     {name: there[metric, name] for name in schemes},
+                    implementations,
                 )
             )
     return found
@@ -108,27 +123,50 @@ def _agreement(
     metric: str,
     here: Mapping[str, Estimate],
     there: Mapping[str, Estimate],
+    implementations: Collection[str],
 ) -> Agreement:
     concordant, pairs, disagree = 0, 0, []
+    same: list[int] = []
     for one, other in itertools.combinations(here, 2):
         pairs += 1
         if not (here[one].is_apart_from(here[other]) and there[one].is_apart_from(there[other])):
             continue
         mine = here[one].mean > here[other].mean
-        if mine == (there[one].mean > there[other].mean):
+        alike = mine == (there[one].mean > there[other].mean)
+        if alike:
             concordant += 1
         else:
             disagree.append((one, other) if mine else (other, one))
+        if one in implementations and other in implementations:
+            same.append(1 if alike else -1)
     told = concordant + len(disagree)
-    tau = (concordant - len(disagree)) / told if told else None
-    return Agreement(*place, metric, tau, concordant, len(disagree), pairs, tuple(disagree))
+    return Agreement(
+        *place,
+        metric,
+        (concordant - len(disagree)) / told if told else None,
+        concordant,
+        len(disagree),
+        pairs,
+        tuple(disagree),
+        sum(same) / len(same) if same else None,
+        len(same),
+    )
 
 
 def lines(found: Sequence[Agreement]) -> list[str]:
     """The comparison in words."""
-    known = [one for one in found if one.tau is not None]
-    good = [one for one in known if one.tau is not None and one.tau >= GOOD_TAU]
-    return [
-        f"Kendall's tau is at least {GOOD_TAU:g} in {len(good)} of {len(known)} places with pairs that both tell "
-        f"apart; {len(found) - len(known)} places have none"
+    known = [one.tau for one in found if one.tau is not None]
+    same = [one.tau_implementations for one in found if one.tau_implementations is not None]
+    said = [
+        f"Kendall's tau is at least {GOOD_TAU:g} in {_good(known)} places with pairs that both tell apart; "
+        f"{len(found) - len(known)} places have none"
     ]
+    if same:
+        said.append(
+            f"of schemes whose implementation the simulator has, and not only the algorithm, in {_good(same)}"
+        )
+    return said
+
+
+def _good(taus: Sequence[float]) -> str:
+    return f"{sum(tau >= GOOD_TAU for tau in taus)} of {len(taus)}"

@@ -364,6 +364,15 @@ def over_real_path(plan: Plan, server: str) -> Plan:
     return replace(plan, paths={server: Path.parse("delay = '0 ms'\n", server)})
 
 
+def implementations() -> frozenset[str]:
+    """The schemes of which the simulator has the implementation, and not only the algorithm."""
+    return frozenset(
+        name
+        for name, one in schemes.catalog().items()
+        if one.simulator and one.simulator_has == "implementation"
+    )
+
+
 def algorithms(plan: Plan) -> dict[str, str]:
     """The simulator's name of each scheme of a plan, of those that it has."""
     of_catalog = schemes.catalog()

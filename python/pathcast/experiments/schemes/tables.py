@@ -104,14 +104,18 @@ def kendall(agreements: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
         (
             *(one["path"], one["workload"], one["direction"], METRICS[one["metric"]][0]),
-            "-" if one["tau"] is None else f"{one['tau']:.2f}",
+            *(_tau(one["tau"]), _tau(one["tau_implementations"])),
             f"{one['concordant'] + one['discordant']} of {one['pairs']}",
             "; ".join(f"{first} / {second}" for first, second in one["disagree"]) or "none",
         )
         for one in agreements
     ]
     header = (
-        *("path", "workload", "direction", "metric", "tau", "pairs told apart in both"),
-        "ranked the other way round",
+        *("path", "workload", "direction", "metric", "tau", "tau of implementations"),
+        *("pairs told apart in both", "ranked the other way round"),
     )
     return Table("kendall", header, tuple(rows))
+
+
+def _tau(tau: float | None) -> str:
+    return "-" if tau is None else f"{tau:.2f}"
