@@ -388,11 +388,15 @@ def starved(
 ) -> tuple[str, ...]:
     """Say of which schemes the programs waited so long for a processor that the machine was measured.
 
-    The emulator has a priority in real time, so it is punctual where the programs around it have no processor.
+    The emulator has a priority in real time, so it is punctual where the programs around it have no processor. The
+    kernel's schemes do not wait: their programs only fill and empty buffers.
 
     """
     reasons = []
+    known = catalog()
     for flow, result in zip(flows, found, strict=True):
+        if known[flow.scheme].kernel is not None:
+            continue
         stop_s = duration_s if flow.stop_s is None else flow.stop_s
         ran_s = result.completion_s or stop_s - flow.start_s
         for role, waited_s in result.waited_s.items():
