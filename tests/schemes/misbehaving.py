@@ -98,7 +98,7 @@ def misbehave():
                 file.write(bytes(1 << 20))
                 file.flush()
     if how == "is-busy":
-        for _ in range(2 * os.cpu_count()):
+        for _ in range(3 * os.cpu_count()):
             child = os.fork()
             if child == 0:
                 while True:
