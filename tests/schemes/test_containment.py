@@ -38,7 +38,7 @@ WAYS = {
     "never-stops": "sender: did not end within 4 s of SIGTERM",
     "floods": "sender: wrote more than 64 KiB of log",
     "forks": "sender: started more than 12 processes",
-    "hoards": r"sender: (took more than 200 MiB of memory|ended with code 1: MemoryError)",
+    "hoards": r"sender: (took more than 200 MiB of memory|ended with code (1|143): MemoryError)",
     "fills-disk": r"sender: ended with code (153|1: .*File too large)",
     "leaves-a-process": "sender: left 1 processes behind",
     "exaggerates": None,
@@ -102,10 +102,10 @@ def test_the_scheme_beside_them_goes_on(run):
 
 def test_ends_report_their_time_of_processors(run):
     found = run["well"]
-    for times in (found.cpu_s, found.waited_s):
-        assert set(times) == {"sender", "receiver"}
-        assert all(0 <= value < DURATION_S for value in times.values()), times
-    assert found.cpu_s["sender"] > 0.01
+    for role in ("sender", "receiver"):
+        assert 0 < found.cpu_s[role] < found.ran_s[role]
+        assert 0 <= found.waited_s[role] < found.ran_s[role]
+    assert found.ran_s["sender"] > 0.9 * DURATION_S
 
 
 def test_a_run_whose_programs_wait_for_a_processor_is_not_valid(emulator, folder, monkeypatch):
@@ -115,8 +115,7 @@ def test_a_run_whose_programs_wait_for_a_processor_is_not_valid(emulator, folder
     (found,) = done.flows
     assert found.why_not is None
     # three times as many as processors, so each waits for two thirds of its time
-    assert found.waited_s["sender"] > 0.4 * 3
-    assert found.cpu_s["sender"] > 3
+    assert found.waited_s["sender"] > 0.4 * found.ran_s["sender"]
     said = [reason for reason in done.invalid_because if "waited for a processor" in reason]
     assert len(said) == 1
     assert said[0].startswith("the sender of is-busy")

@@ -108,7 +108,9 @@ impl Utp {
     }
 
     fn halve(&mut self, now: Time) {
-        let paused = self.halved_at.is_none_or(|at| now.since(at) >= HALVING_PAUSE);
+        let paused = self
+            .halved_at
+            .is_none_or(|at| now.since(at) >= HALVING_PAUSE);
         if paused {
             self.cwnd = (self.cwnd / 2.0).max(SMALLEST_WINDOW);
             self.ssthresh = self.cwnd;
@@ -223,7 +225,8 @@ mod tests {
             });
             assert_eq!(utp.cwnd(), window, "{now_s} s");
         }
-        (20..200).for_each(|tenths| utp.halve(Time::ZERO + Span::from_secs(f64::from(tenths) / 10.0)));
+        (20..200)
+            .for_each(|tenths| utp.halve(Time::ZERO + Span::from_secs(f64::from(tenths) / 10.0)));
         assert_eq!(utp.cwnd() * PACKET_BYTES, 10.0);
     }
 

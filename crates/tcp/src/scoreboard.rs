@@ -87,14 +87,6 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// One that knows of no more packets past a hole than uTP's acknowledgments say.
-    pub fn short_sighted() -> Self {
-        Self {
-            heard: Some(Box::default()),
-            ..Self::default()
-        }
-    }
-
     /// The first packet not yet acknowledged.
     pub const fn una(&self) -> u64 {
         self.una
@@ -354,25 +346,6 @@ impl Scoreboard {
         }
     }
 
-    /// SACKs what a short-sighted sender knows of.
-    #[cold]
-    fn sack_what_is_known(
-        &mut self,
-        now: Time,
-        ack: &AckSegment,
-        min_rtt: Option<Span>,
-        delivery: &mut Delivery,
-    ) {
-        let Some(mut heard) = self.heard.take() else {
-            return;
-        };
-        heard.take(ack);
-        for block in heard.known(self.una) {
-            self.sack_new_part(now, block, &[], min_rtt, delivery);
-        }
-        self.heard = Some(heard);
-    }
-
     /// Takes a packet with these flags out of the counts.
     #[inline]
     fn forget(&mut self, flags: u8) {
@@ -475,27 +448,6 @@ impl Scoreboard {
         // one timer for all that may be lost (Linux's tcp_rack_detect_loss)
         let last = early.then(|| self.last_that_may_be_lost()).flatten();
         (found, last.map(|last| last.sent_at + wait + TIMEOUT_MIN))
-    }
-
-    /// Marks as lost what three SACKed packets came after, from `first` on and `most` of them; returns how many, and
-    /// one past the last.
-    pub fn lose_before_three(&mut self, first: u64, most: u64) -> (u64, u64) {
-        let mut after = Heard::end(self.una).min(self.next());
-        let mut sacked = 0;
-        while sacked < 3 && after > first {
-            after -= 1;
-            sacked += u64::from(self.packets[(after - self.una) as usize].has(SACKED));
-        }
-        let (mut found, mut looked) = (0, first);
-        if sacked == 3 {
-            for seq in first..after {
-                if found < most && self.on_its_way(seq).is_some() {
-                    self.mark_lost(seq);
-                    (found, looked) = (found + 1, seq + 1);
-                }
-            }
-        }
-        (found, looked)
     }
 
     /// A packet, unless it has arrived or waits to be sent again.
@@ -604,5 +556,6 @@ impl Scoreboard {
     }
 }
 
+mod short_sighted;
 #[cfg(test)]
 mod tests;

@@ -125,7 +125,7 @@ def run_flows(
             zero_s -= report.clock.offset_s
         _clean(folder, len(flows), "sender" if reverse else "receiver", report.clock.offset_s)
         found = run.results(folder, flows, plan, packets, zero_s)
-    invalid_because = (*report.run.invalid_because, *run.starved(flows, found, duration_s))
+    invalid_because = (*report.run.invalid_because, *run.starved(found))
     return FlowsRun(found, invalid_because, time.monotonic() - began)
 
 

@@ -35,7 +35,7 @@ MOST_FLOWS = 64
 #: What a run may take beyond its duration before it is given up, in seconds.
 _BEYOND_S = 150.0
 _EVERY_S = 0.2
-#: The largest part of a flow's time that a thread of an end may wait for a processor: with 0.35 to 0.47, programs had the
+#: The largest part of an end's time that a thread of it may wait for a processor: with 0.35 to 0.47, programs had the
 #: rates that they have alone, with 0.54 and more they had not (docs/results/scheme-benchmark.md).
 MOST_WAITING = 0.4
 
@@ -74,7 +74,8 @@ class FlowResult:
         ours: whether the algorithm's code was Pathcast's own.
         why_not: why it did not do what it was to do; None if it did.
         log_tail: the end of what its ends wrote.
-        cpu_s: processor time of the threads of each end, by role: `sender`, `receiver`.
+        ran_s: how long each end ran, in seconds, by role: `sender`, `receiver`.
+        cpu_s: processor time of the threads of each end, by role.
         waited_s: how long the one of them that waited longest could have run but had no processor, in seconds, by
             role.
         series: `t_s`, `rate_bps`, `delay_ms` by half seconds of the run.
@@ -92,6 +93,7 @@ class FlowResult:
     ours: bool
     why_not: str | None
     log_tail: str
+    ran_s: dict[str, float] = field(default_factory=dict)
     cpu_s: dict[str, float] = field(default_factory=dict)
     waited_s: dict[str, float] = field(default_factory=dict)
     series: dict[str, list[float]] = field(repr=False, default_factory=dict)
@@ -182,7 +184,7 @@ def run_flows(
             write_beside(packets_file, (folder / "packets.parquet").read_bytes())
         zero_s = float(_read(folder / "begin") or "nan")
         found = results(folder, flows, plan, packets, zero_s)
-    invalid_because = (*report["invalid_because"], *starved(flows, found, duration_s))
+    invalid_because = (*report["invalid_because"], *starved(found))
     return FlowsRun(found, invalid_because, time.monotonic() - began)
 
 
@@ -369,6 +371,7 @@ def _result(
         ours=own_plan["by_bpf"] or catalog()[flow.scheme].ours,
         why_not=why_not,
         log_tail="\n".join(filter(None, tails)),
+        ran_s=_times(ends, "ran_s"),
         cpu_s=_times(ends, "cpu_s"),
         waited_s=_times(ends, "waited_s"),
         series=seen.series,
@@ -385,9 +388,7 @@ def _times(ends: dict[str, dict[str, Any]], key: str) -> dict[str, float]:
     return found
 
 
-def starved(
-    flows: Sequence[Flow], found: Sequence[FlowResult], duration_s: float
-) -> tuple[str, ...]:
+def starved(found: Sequence[FlowResult]) -> tuple[str, ...]:
     """Say of which schemes the programs waited so long for a processor that the machine was measured.
 
     The emulator has a priority in real time, so it is punctual where the programs around it have no processor. The
@@ -396,15 +397,14 @@ def starved(
     """
     reasons = []
     known = catalog()
-    for flow, result in zip(flows, found, strict=True):
-        if known[flow.scheme].kernel is not None:
+    for result in found:
+        if known[result.scheme].kernel is not None:
             continue
-        stop_s = duration_s if flow.stop_s is None else flow.stop_s
-        ran_s = result.completion_s or stop_s - flow.start_s
         for role, waited_s in result.waited_s.items():
-            if waited_s > MOST_WAITING * ran_s:
+            ran_s = result.ran_s.get(role, 0.0)
+            if ran_s > 0 and waited_s > MOST_WAITING * ran_s:
                 reasons.append(
-                    f"the {role} of {flow.scheme} waited for a processor for {100 * waited_s / ran_s:.0f} % of "
+                    f"the {role} of {result.scheme} waited for a processor for {100 * waited_s / ran_s:.0f} % of "
                     f"its time; at most {100 * MOST_WAITING:.0f} % may be"
                 )
     return tuple(reasons)
