@@ -26,12 +26,10 @@
 use pathcast_base::{Span, Time};
 
 use crate::controller::{Ack, Congestion, Controller};
+use crate::queueing::QueueingDelay;
 use crate::reno::slow_start;
 use crate::scheme::Kind;
-use crate::window_filter::TimeMin;
 
-/// How long a base delay is remembered (RFC 6817: BASE_HISTORY, ten minutes).
-const BASE_HISTORY: Span = Span::from_millis(600_000);
 /// Samples in the filter of the current delay (RFC 6817: CURRENT_FILTER).
 const CURRENT_FILTER: usize = 4;
 /// First and smallest window in packets (RFC 6817: INIT_CWND, MIN_CWND).
@@ -90,9 +88,7 @@ pub struct Ledbat {
     cwnd: f64,
     ssthresh: f64,
     phase: Phase,
-    base: TimeMin,
-    current: [Span; CURRENT_FILTER],
-    samples: usize,
+    delay: QueueingDelay<CURRENT_FILTER>,
 }
 
 impl Ledbat {
@@ -103,29 +99,20 @@ impl Ledbat {
             cwnd: MIN_WINDOW,
             ssthresh: f64::INFINITY,
             phase: Phase::Start,
-            base: TimeMin::new(),
-            current: [Span::ZERO; CURRENT_FILTER],
-            samples: 0,
+            delay: QueueingDelay::new(),
         }
     }
 
     /// Takes a sample; the queueing delay as a multiple of the target.
     fn queueing(&mut self, now: Time, rtt: Option<Span>) -> f64 {
-        if let Some(rtt) = rtt {
-            self.base.update(now, rtt, BASE_HISTORY);
-            self.current[self.samples % CURRENT_FILTER] = rtt;
-            self.samples += 1;
-        }
-        let filled = &self.current[..self.samples.min(CURRENT_FILTER)];
-        let current = filled.iter().min().copied().unwrap_or(self.base.min());
-        (current - self.base.min()).as_secs() / self.config.target.as_secs()
+        self.delay.update(now, rtt).as_secs() / self.config.target.as_secs()
     }
 
     fn gain(&self) -> f64 {
-        if !self.config.plus_plus || self.samples == 0 {
+        let Some(base) = self.delay.base().filter(|_| self.config.plus_plus) else {
             return 1.0;
-        }
-        let base_s = self.base.min().as_secs().max(1e-9);
+        };
+        let base_s = base.as_secs().max(1e-9);
         1.0 / (2.0 * self.config.target.as_secs() / base_s)
             .ceil()
             .clamp(1.0, 16.0) // (4)

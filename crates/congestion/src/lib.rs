@@ -15,6 +15,7 @@ mod controller;
 mod hystart;
 mod hystart_plus_plus;
 mod policer;
+mod queueing;
 mod random;
 mod scheme;
 mod window_filter;

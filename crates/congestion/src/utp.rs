@@ -18,8 +18,8 @@
 use pathcast_base::{Span, Time};
 
 use crate::controller::{Ack, Congestion, Controller, Repair};
+use crate::queueing::QueueingDelay;
 use crate::scheme::Kind;
-use crate::window_filter::TimeMin;
 
 /// The queueing delay to add when alone (CCONTROL_TARGET).
 const TARGET: Span = Span::from_millis(100);
@@ -31,8 +31,6 @@ const GAIN: f64 = 3000.0 / PACKET_BYTES;
 const LARGEST_WINDOW: f64 = 1_048_576.0 / PACKET_BYTES;
 /// The smallest, in packets (MIN_WINDOW_SIZE).
 const SMALLEST_WINDOW: f64 = 10.0 / PACKET_BYTES;
-/// How long a base delay is remembered.
-const BASE_HISTORY: Span = Span::from_millis(600_000);
 /// Samples in the filter of the current delay (CUR_DELAY_SIZE).
 const CURRENT_FILTER: usize = 3;
 /// Slow start ends at this share of the target.
@@ -46,9 +44,7 @@ pub struct Utp {
     cwnd: f64,
     ssthresh: f64,
     slow_start: bool,
-    base: TimeMin,
-    current: [Span; CURRENT_FILTER],
-    samples: usize,
+    delay: QueueingDelay<CURRENT_FILTER>,
     halved_at: Option<Time>,
 }
 
@@ -58,9 +54,7 @@ impl Default for Utp {
             cwnd: 1.0,
             ssthresh: LARGEST_WINDOW,
             slow_start: true,
-            base: TimeMin::new(),
-            current: [Span::ZERO; CURRENT_FILTER],
-            samples: 0,
+            delay: QueueingDelay::new(),
             halved_at: None,
         }
     }
@@ -74,14 +68,7 @@ impl Utp {
 
     /// Takes a sample; the queueing delay as a multiple of the target.
     fn queueing(&mut self, now: Time, rtt: Option<Span>) -> f64 {
-        if let Some(rtt) = rtt {
-            self.base.update(now, rtt, BASE_HISTORY);
-            self.current[self.samples % CURRENT_FILTER] = rtt;
-            self.samples += 1;
-        }
-        let filled = &self.current[..self.samples.min(CURRENT_FILTER)];
-        let current = filled.iter().min().copied().unwrap_or(self.base.min());
-        (current - self.base.min()).as_secs() / TARGET.as_secs()
+        self.delay.update(now, rtt).as_secs() / TARGET.as_secs()
     }
 
     /// What the acknowledgment of `acked` packets makes of the window.
