@@ -1,10 +1,9 @@
-"""How long programs of schemes wait for a processor when several runs are made at once, and what that does to their rates.
+"""How long the programs of schemes wait for a processor while several runs share the machine, and how their rates suffer.
 
 usage: .venv/bin/python benches/scheme_waits.py [--path 100mbps-40ms-1bdp] [--at-once 1,2,3] SCHEME...
 
-For each number of runs at once and each scheme, a row of each run: throughput, 95th percentile of one-way delay, the
-part of the time for which a thread of either end waited for a processor (of the one that waited longest), and why the run
-is not valid. As root, where emulated runs need it.
+Prints a row for each run: throughput, 95th percentile of one-way delay, the part of the flow's time that the thread that
+waited longest had no processor, and why the run is not valid. Needs root where emulated runs do.
 """
 
 import argparse

@@ -100,9 +100,10 @@ pub enum Repair {
     /// As the kernel's TCP: RACK-TLP, and timeouts of 200 ms and more.
     #[default]
     Tcp,
-    /// As uTP (libutp): a packet is lost when three sent after it have arrived, and is sent again at once, whatever
-    /// the window, but only four packets for an acknowledgment. A copy that is lost too waits for the timeout, of
-    /// 1 s at least. An acknowledgment knows of the first 32 packets past the first that is missing.
+    /// As uTP (libutp): the sender takes a packet for lost when three packets sent after it have arrived. It sends it
+    /// again immediately, even with a full window, but no more than four packets for each acknowledgment. If the copy
+    /// is lost too, the sender waits for the timeout, of 1 s at least. An acknowledgment reports only the first 32
+    /// packets past the first that is missing.
     Utp,
 }
 
