@@ -17,6 +17,7 @@ import pathcast
 from conftest import processes_that_name, run, wait_until
 from pathcast.control.learn.grid import DEFAULT, Cell, Condition, Configuration
 from pathcast.control.learn.model import Model
+from pathcast.experiments.engine.store import Store
 from pathcast.experiments.engine.world import World
 from pathcast.experiments.pages import apart, server
 from pathcast.experiments.pages.benchmark import replica_of
@@ -163,6 +164,32 @@ def test_learners_loads_are_none_of_those_that_judge(page_file, folder):
         learned = makes.learn({cell: [DEFAULT]}, 0, 20)
     assert makes.made == 20
     assert not set(judged.ms[0, 0]) & set(learned[cell][DEFAULT])
+
+
+def test_emulated_cases_are_short_and_have_each_configuration_once_a_round(folder):
+    class Kept(truth.Truth):
+        """Answers the load's number; nothing is loaded."""
+
+        def tables(self, cases):
+            self.cases = cases
+            return [{one: [float(case.first)] for one in case.configurations} for case in cases]
+
+    def make(cell, configurations, first, loads, part):
+        return emulated.EmulatedCase(cell, None, configurations, first, loads, part)
+
+    makes = Kept(Store(folder), World.EMULATOR, make)
+    asked = [Configuration(initial_window=1 + number) for number in range(23)]
+    cells = [Cell(page, Condition(5, 50, 0.0)) for page in ("a", "b")]
+    outcomes = makes.brute_force(cells, asked, 2)
+    assert outcomes.ms.tolist() == [[[1.0, 2.0]] * 23] * 2
+    assert max(len(case.configurations) for case in makes.cases) <= truth.TOGETHER
+    names = [case.name for case in makes.cases]
+    assert len(names) == len(set(names)) == 2 * 2 * 3
+    # neighbours are dealt out anew in each round
+    first, second = (
+        {case.configurations for case in makes.cases if case.first == number} for number in (1, 2)
+    )
+    assert first != second
 
 
 @pytest.fixture

@@ -102,21 +102,20 @@ impl Options {
         }
         let mut common: Option<bool> = None;
         for spec in &self.scenario.flows {
-            let Transport::Tcp {
-                slow_start_after_idle,
-                handshake,
-                ..
-            } = &spec.transport
-            else {
-                continue;
-            };
-            if *handshake && !spec.workload.is_page() {
+            if spec.transport.has_handshake() && !spec.workload.is_page() {
                 return unsupported(
                     "a flow with `handshake = true`, expected none: connections other than those of pages \
                      open before the run begins; the simulator has handshakes, by `pathcast simulate`"
                         .into(),
                 );
             }
+            let Transport::Tcp {
+                slow_start_after_idle,
+                ..
+            } = &spec.transport
+            else {
+                continue;
+            };
             if common.get_or_insert(*slow_start_after_idle) != slow_start_after_idle {
                 return unsupported(
                     "flows that differ in slow_start_after_idle, expected one value: it is a setting \

@@ -304,12 +304,16 @@ pub(crate) fn connect(
         let Transport::Quic {
             scheme,
             initial_window_packets,
+            mtu_discovery,
+            ..
         } = flow.spec.transport
         else {
             ends.push(None);
             continue;
         };
-        let settings = settings(options, scheme).with_initial_window(initial_window_packets);
+        let settings = settings(options, scheme)
+            .with_initial_window(initial_window_packets)
+            .with_mtu_discovery(mtu_discovery);
         ends.push(Some(Box::new(
             if let Workload::WebPage(page) = &flow.spec.workload {
                 let settings = settings.for_page();

@@ -10,7 +10,8 @@ use bytes::{Bytes, BytesMut};
 use noq_proto::congestion::{Bbr3Config, ControllerFactory, CubicConfig, NewRenoConfig};
 use noq_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, EndpointConfig, Event,
-    FourTuple, PathId, ServerConfig, StreamEvent, StreamId, TransportConfig, VarInt, WriteError,
+    FourTuple, MtuDiscoveryConfig, PathId, ServerConfig, StreamEvent, StreamId, TransportConfig,
+    VarInt, WriteError,
 };
 use pathcast_scenario::{QuicScheme, UNSENT_BYTES};
 
@@ -32,19 +33,24 @@ const ANSWERS: usize = 16;
 const MTU_BYTES: u16 = 1500;
 /// A UDP header.
 const UDP_BYTES: u16 = 8;
+/// The least that each path carries (RFC 9000, section 14), with which discovery begins.
+const LEAST_DATAGRAM_BYTES: u16 = 1200;
+/// The most that discovery looks for: what is left of Ethernet's packets over IPv6.
+const DISCOVERED_BYTES: u16 = MTU_BYTES - 40 - UDP_BYTES;
 
 /// What both ends of a connection are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// What controls congestion.
     pub controller: Controller,
-    /// The largest UDP payload. It must be what the path carries, because there is no MTU discovery. At
-    /// least 1200.
+    /// The largest UDP payload, which the path must carry. At least 1200.
     pub datagram_bytes: u16,
     /// The most bytes that may be in flight, or wait to be read.
     pub window_bytes: u64,
     /// The most exchanges that may be open at once.
     pub exchanges: u32,
+    /// What datagrams have at first, and what probes of larger ones begin from; none: all that they have ever.
+    pub first_datagram_bytes: Option<u16>,
     /// First window in datagrams; none: that of RFC 9002, section 7.2.
     pub initial_window_packets: Option<u32>,
 }
@@ -79,7 +85,25 @@ impl Settings {
             datagram_bytes: MTU_BYTES - UDP_BYTES - ip_bytes,
             window_bytes,
             exchanges: 0,
+            first_datagram_bytes: None,
             initial_window_packets: None,
+        }
+    }
+
+    /// The same, whose datagrams are small at first and grow as probes arrive (RFC 9000, section 14.3), if `discovers`.
+    #[must_use]
+    pub const fn with_mtu_discovery(self, discovers: bool) -> Self {
+        match discovers {
+            true => Self {
+                datagram_bytes: if self.datagram_bytes < DISCOVERED_BYTES {
+                    self.datagram_bytes
+                } else {
+                    DISCOVERED_BYTES
+                },
+                first_datagram_bytes: Some(LEAST_DATAGRAM_BYTES),
+                ..self
+            },
+            false => self,
         }
     }
 
@@ -105,12 +129,19 @@ impl Settings {
     }
 
     fn transport(&self, ledger: &SharedLedger) -> Result<TransportConfig, QuicError> {
-        let datagram = u64::from(self.datagram_bytes);
-        if datagram < 1200 {
+        if self.datagram_bytes < LEAST_DATAGRAM_BYTES {
             return Err(QuicError::Setup(format!(
-                "got datagrams of {datagram} bytes, expected at least 1200"
+                "got datagrams of {} bytes, expected at least {LEAST_DATAGRAM_BYTES}",
+                self.datagram_bytes
             )));
         }
+        let first_bytes = self.first_datagram_bytes.unwrap_or(self.datagram_bytes);
+        let datagram = u64::from(first_bytes);
+        let discovery = self.first_datagram_bytes.map(|_| {
+            let mut discovery = MtuDiscoveryConfig::default();
+            discovery.upper_bound(self.datagram_bytes);
+            discovery
+        });
         let window = VarInt::from_u64(self.window_bytes)
             .map_err(|error| QuicError::Setup(error.to_string()))?;
         let initial_window = match self.initial_window_packets {
@@ -141,9 +172,9 @@ impl Settings {
         let mut transport = TransportConfig::default();
         transport
             .congestion_controller_factory(Arc::new(watched))
-            .initial_mtu(self.datagram_bytes)
-            .min_mtu(self.datagram_bytes)
-            .mtu_discovery_config(None)
+            .initial_mtu(first_bytes)
+            .min_mtu(first_bytes)
+            .mtu_discovery_config(discovery)
             .enable_segmentation_offload(false)
             .max_idle_timeout(None)
             .max_concurrent_bidi_streams(VarInt::from_u32(self.exchanges))
@@ -425,6 +456,11 @@ impl Endpoint {
         if keep {
             ledger.keep();
         }
+    }
+
+    /// Whether bytes can be written: the handshake is over for this end.
+    pub const fn can_write(&self) -> bool {
+        self.outgoing.is_some() && self.failed.is_none()
     }
 
     /// Writes up to `bytes` bytes; returns how many were accepted. While the window is full, none are.

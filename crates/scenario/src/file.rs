@@ -101,7 +101,7 @@ fn path_of_file(field: Field<'_, '_>, load: &mut Loader<'_>) -> Read<Path> {
 }
 
 fn flow(field: Field<'_, '_>, links: &[Link], load: &mut Loader<'_>) -> Read<FlowSpec> {
-    let keys = [&FLOW_KEYS[..], &Transport::TCP_KEYS].concat();
+    let keys = [&FLOW_KEYS[..], &Transport::TCP_KEYS, &Transport::QUIC_KEYS].concat();
     let table = field.table("a table", &keys)?;
     let time = |key| {
         let field = table.get(key);
@@ -350,6 +350,18 @@ mod tests {
             "scheme = 'udp'\necn = true\nworkload = 'bulk'",
             6,
             "is of TCP",
+        );
+        for scheme in ["cubic", "udp"] {
+            wrong(
+                &format!("scheme = '{scheme}'\nmtu_discovery = true"),
+                6,
+                &format!("is of QUIC; {scheme} has none"),
+            );
+        }
+        wrong(
+            "scheme = 'quic-bbr3'\nmtu_discovery = 1452",
+            6,
+            "expected true or false",
         );
         wrong(
             "scheme = 'cubic'\nstart = '2 s'\nstop = '1 s'",

@@ -42,6 +42,10 @@ pub enum Transport {
         scheme: QuicScheme,
         /// First window in datagrams; none: that of RFC 9002.
         initial_window_packets: Option<u32>,
+        /// Whether datagrams are small at first and grow while probes find that larger ones arrive.
+        mtu_discovery: bool,
+        /// Whether the connection opens over the links when the flow begins; else it is open when the run begins.
+        handshake: bool,
     },
     /// Datagrams as the application writes them.
     Udp,
@@ -72,6 +76,8 @@ impl Transport {
         Self::Quic {
             scheme,
             initial_window_packets: None,
+            mtu_discovery: false,
+            handshake: false,
         }
     }
 
@@ -88,6 +94,9 @@ impl Transport {
         matches!(
             self,
             Self::Tcp {
+                handshake: true,
+                ..
+            } | Self::Quic {
                 handshake: true,
                 ..
             }
@@ -117,7 +126,10 @@ impl Transport {
         }
     }
 
-    /// The keys of a flow that only TCP has, but for its first window, which QUIC has too.
+    /// The keys of a flow that only QUIC has.
+    pub(crate) const QUIC_KEYS: [&str; 1] = ["mtu_discovery"];
+
+    /// The keys of a flow that only TCP has, but for those that [QUIC has too](Self::COMMON_KEYS).
     pub(crate) const TCP_KEYS: [&str; 6] = [
         "initial_window",
         "receive_window",
@@ -126,6 +138,9 @@ impl Transport {
         "mss",
         "handshake",
     ];
+
+    /// Of the keys of TCP, those of QUIC.
+    const COMMON_KEYS: [&str; 2] = ["initial_window", "handshake"];
 
     /// The transport of a flow's table.
     pub(crate) fn read(table: Table<'_, '_>) -> Read<Self> {
@@ -141,9 +156,15 @@ impl Transport {
             packets.transpose()
         };
         let quic = QuicScheme::by_name(scheme);
+        if let (None, [key]) = (quic, Self::QUIC_KEYS)
+            && let Some(field) = table.get(key)
+        {
+            return field.wrong(format_args!("is of QUIC; {scheme} has none"));
+        }
+        let yes_or_no = |key, default| table.or(key, default, |field| field.boolean());
         if quic.is_some() || scheme == "udp" {
             for key in Self::TCP_KEYS {
-                let has_it = quic.is_some() && key == "initial_window";
+                let has_it = quic.is_some() && Self::COMMON_KEYS.contains(&key);
                 if let Some(field) = table.get(key)
                     && !has_it
                 {
@@ -154,11 +175,12 @@ impl Transport {
                 Some(scheme) => Self::Quic {
                     scheme,
                     initial_window_packets: initial_window_packets()?,
+                    mtu_discovery: yes_or_no("mtu_discovery", false)?,
+                    handshake: yes_or_no("handshake", false)?,
                 },
                 None => Self::Udp,
             });
         }
-        let yes_or_no = |key, default| table.or(key, default, |field| field.boolean());
         Ok(Self::Tcp {
             scheme: scheme.to_string(),
             initial_window_packets: initial_window_packets()?,
@@ -186,11 +208,21 @@ impl Transport {
     /// transports refuse these keys.
     pub(crate) fn write_keys(&self, defaults: Defaults, line: &mut impl FnMut(&str, &dyn Display)) {
         if let Self::Quic {
-            initial_window_packets: Some(packets),
+            initial_window_packets,
+            mtu_discovery,
+            handshake,
             ..
         } = self
         {
-            line("initial_window", packets);
+            if let Some(packets) = initial_window_packets {
+                line("initial_window", packets);
+            }
+            if *mtu_discovery {
+                line("mtu_discovery", mtu_discovery);
+            }
+            if *handshake {
+                line("handshake", handshake);
+            }
         }
         if let Self::Tcp {
             initial_window_packets,

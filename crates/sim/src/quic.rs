@@ -73,6 +73,8 @@ pub struct QuicFlow {
     conversation: Option<Box<Conversation>>,
     /// Little waits unsent: what is written may be given up.
     holds_little: bool,
+    /// It opens over the links, and has not begun to.
+    is_closed: bool,
     failure: Option<QuicError>,
 }
 
@@ -81,13 +83,16 @@ pub fn settings(
     scenario: &Scenario,
     scheme: QuicScheme,
     initial_window_packets: Option<u32>,
+    mtu_discovery: bool,
 ) -> Settings {
     Settings::new(scheme, IP_BYTES as u16, scenario.buffer_bytes())
         .with_initial_window(initial_window_packets)
+        .with_mtu_discovery(mtu_discovery)
 }
 
 impl QuicFlow {
-    /// The ends of a flow of `scenario`, which have connected over its empty links before time 0.
+    /// The ends of a flow of `scenario`, which have connected over its empty links before time 0, or will over its
+    /// links when it begins.
     pub fn new(
         scenario: &Scenario,
         spec: &FlowSpec,
@@ -95,10 +100,18 @@ impl QuicFlow {
         identity: &Identity,
         seed: u64,
     ) -> Result<Self, QuicError> {
-        let travel = |end, bytes| empty_links(scenario, spec, end, bytes);
-        let pair = Pair::connect(settings, identity, seed, travel)?;
+        let is_closed = spec.transport.has_handshake();
+        let pair = if is_closed {
+            // who writes first opens the connection
+            let client = if spec.workload.asks() { SINK } else { SOURCE };
+            Pair::apart(settings, identity, seed, client)?
+        } else {
+            let travel = |end, bytes| empty_links(scenario, spec, end, bytes);
+            Pair::connect(settings, identity, seed, travel)?
+        };
         Ok(Self {
             holds_little: spec.workload.looks(),
+            is_closed,
             ..Self::over(pair, settings)
         })
     }
@@ -123,6 +136,7 @@ impl QuicFlow {
             followed: None,
             conversation: None,
             holds_little: false,
+            is_closed: false,
             failure: None,
         }
     }
@@ -184,6 +198,9 @@ impl QuicFlow {
 
     /// Writes what the application has and the connection takes: messages, or without an end.
     pub fn write(&mut self, end: usize, greedy: bool) {
+        if self.conversation.is_none() && !self.pair.end(end).can_write() {
+            return;
+        }
         let (pair, pipe) = (&mut self.pair, &mut self.pipes[end]);
         let written = match (&mut self.conversation, greedy) {
             (Some(conversation), _) => conversation.write_waiting(pair.ends_mut()),
@@ -206,6 +223,18 @@ impl QuicFlow {
     pub fn open(&mut self, now: Time) {
         let opened = self.pair.open(since_zero(now));
         self.note(opened);
+    }
+
+    /// Whether the connection is open when the run begins.
+    pub const fn begins_open(&self) -> bool {
+        !self.is_closed && self.conversation.is_none()
+    }
+
+    /// A flow begins: it connects unless it has.
+    pub fn start(&mut self, now: Time) {
+        if std::mem::take(&mut self.is_closed) {
+            self.open(now);
+        }
     }
 
     /// Whether the browser of a page may ask, since this was last asked.

@@ -108,24 +108,78 @@ fn a_transfer_takes_its_time_on_the_link_and_a_delay() {
     }
 }
 
+/// The results of one flow over an empty link of 1 Gbit/s and 20 ms, with further keys.
+fn over_a_fast_link(workload: &str, more: &str) -> (Outcome, All) {
+    let text = format!(
+        "[links.l]\nrate = '1 Gbit/s'\ndelay = '20 ms'\n[[flows]]\nscheme = 'quic-cubic'\n\
+         workload = {workload}\n{more}"
+    );
+    run(&Simulation {
+        scenario: Scenario::parse(&text, "test.toml").unwrap(),
+        duration: Span::from_secs(2.0),
+        seed: 1,
+    })
+}
+
+const SHORT: &str = "{ kind = 'transfer', size = '55 kB' }";
+
 #[test]
 fn a_first_window_is_what_the_flow_says() {
-    let took_s = |more: &str| {
-        let text = format!(
-            "[links.l]\nrate = '1 Gbit/s'\ndelay = '20 ms'\n[[flows]]\nscheme = 'quic-cubic'\n\
-             workload = {{ kind = 'transfer', size = '55 kB' }}\n{more}"
-        );
-        let simulation = Simulation {
-            scenario: Scenario::parse(&text, "test.toml").unwrap(),
-            duration: Span::from_secs(2.0),
-            seed: 1,
-        };
-        run(&simulation).0.flows()[0].completed_s.unwrap()
-    };
+    let took_s = |more| over_a_fast_link(SHORT, more).0.flows()[0].completed_s.unwrap();
     // 38 datagrams: windows of 10, 20 and 40, or one, which is paced over less than a round trip
     let (usual_s, large_s) = (took_s(""), took_s("initial_window = 40\n"));
     assert!((0.095..0.125).contains(&usual_s), "{usual_s}");
     assert!((0.020..0.060).contains(&large_s), "{large_s}");
+}
+
+#[test]
+fn a_connection_that_opens_over_the_links_takes_a_round_trip_more() {
+    let asking = "{ kind = 'request-response', response = '2 kB', count = 3 }";
+    for workload in [SHORT, asking] {
+        let last_s = |more| {
+            let (_, all) = over_a_fast_link(workload, more);
+            all.messages.last().unwrap().read_s
+        };
+        let more_s = last_s("handshake = true\n") - last_s("");
+        assert!((0.035..0.055).contains(&more_s), "{workload}: {more_s}");
+    }
+    let (_, all) = over_a_fast_link(SHORT, "handshake = true\n");
+    // it knows no round-trip time before it has one
+    assert!(all.acks[0].time_s >= 0.040, "{}", all.acks[0].time_s);
+}
+
+#[test]
+fn a_connection_opens_over_links_that_lose() {
+    let text = "[links.l]\nrate = '20 Mbit/s'\ndelay = '20 ms'\nloss = 0.2\n[links.l.reverse]\nloss = 0.2\n\
+        [[flows]]\nscheme = 'quic-reno'\ncount = 20\nhandshake = true\n\
+        workload = { kind = 'transfer', size = '20 kB' }\n";
+    let (outcome, _) = run(&Simulation {
+        scenario: Scenario::parse(text, "test.toml").unwrap(),
+        duration: Span::from_secs(60.0),
+        seed: 1,
+    });
+    for flow in outcome.flows() {
+        assert_eq!(flow.delivered_bytes, 20_000);
+    }
+}
+
+#[test]
+fn datagrams_grow_while_larger_ones_arrive() {
+    let sizes = |more| -> Vec<u32> {
+        let (_, all) = over_a_fast_link("{ kind = 'transfer', size = '3 MB' }", more);
+        let sent = all.packets.iter();
+        sent.filter(|row| row.event == PacketEvent::Sent && row.direction == Direction::Data)
+            .map(|row| row.size_bytes)
+            .collect()
+    };
+    let most = |sizes: &[u32]| sizes.iter().copied().max().unwrap();
+    let (fixed, found) = (sizes(""), sizes("mtu_discovery = true\n"));
+    assert_eq!(most(&fixed[..10]), 1500);
+    // UDP payloads of 1200 bytes at first, of 1452 in the end
+    assert_eq!(most(&found[..9]), 1228);
+    assert_eq!(most(&found), 1480);
+    let full = found.iter().filter(|size| **size == 1480).count();
+    assert!(full as f64 > 0.7 * found.len() as f64, "{full} of {}", found.len());
 }
 
 #[test]

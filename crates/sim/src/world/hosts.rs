@@ -133,6 +133,8 @@ impl Hosts {
                 Transport::Quic {
                     scheme: quic,
                     initial_window_packets,
+                    mtu_discovery,
+                    ..
                 } => {
                     let element = format!("flow.{number}.quic");
                     let seed = seed::generator(run_seed, &element).next_u64();
@@ -140,7 +142,7 @@ impl Hosts {
                         scenario,
                         flow.group,
                         spec,
-                        settings(scenario, quic, initial_window_packets),
+                        settings(scenario, quic, initial_window_packets, mtu_discovery),
                         seed,
                     )?))
                 }

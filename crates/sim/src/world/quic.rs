@@ -29,9 +29,10 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
                 continue;
             };
             quic.begin(flow, follow);
-            let record = quic.record(flow, Time::ZERO);
-            // connections of a page open later
-            if R::ACKS && self.flows[flow as usize].load.is_none() {
+            let record = quic.begins_open().then(|| quic.record(flow, Time::ZERO));
+            if R::ACKS
+                && let Some(record) = record
+            {
                 self.recorder.ack(record);
             }
             self.set_quic_timers(Time::ZERO, flow);
@@ -60,6 +61,7 @@ impl<N: Network, R: Recorder> World<'_, N, R> {
     #[inline(never)]
     pub(super) fn write_quic(&mut self, now: Time, flow: u32, write: Write<Message>) {
         let Some(quic) = self.quic(flow) else { return };
+        quic.start(now);
         let end = match write {
             Write::Message(message) => {
                 quic.pipes[message.from as usize].offer(now, message);

@@ -58,12 +58,15 @@ def _keys(flow: Flow, scheme: str, direction: str, late_s: float) -> dict[str, A
         "direction": direction,
         "start": f"{flow.start_s + late_s:.6f} s",
     }
+    quic = scheme.startswith("quic-")
+    if quic:
+        keys["mtu_discovery"] = True  # as programs do by default
     if flow.stop_s is not None:
         keys["stop"] = f"{flow.stop_s:.6f} s"
     if flow.size_bytes is not None:
         keys["workload"] = {"kind": "transfer", "size": f"{flow.size_bytes} B"}
-        if not scheme.startswith("quic-"):
-            keys["handshake"] = True  # processes connect before they send
+    if quic or flow.size_bytes is not None:
+        keys["handshake"] = True  # processes connect before they send
     return keys
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
@@ -20,6 +21,8 @@ from pathcast.page import Page
 
 #: Simulated loads of one configuration in one case.
 BLOCK = 20
+#: Configurations in one emulated case, which takes minutes, and is all lost if one of its loads is not valid.
+TOGETHER = 10
 #: The seeds of learners' loads begin here, so that they are none of those that judge.
 LEARNERS_FIRST = 1_000_001
 
@@ -108,11 +111,13 @@ class Truth:
 
         """
         of_all = tuple(configurations)
-        block = BLOCK if self.world is World.SIMULATOR else 1
+        simulated = self.world is World.SIMULATOR
+        block = BLOCK if simulated else 1
         cases = [
-            self.make(cell, of_all, first, min(block, loads - first + 1), self._part(of_all, first))
+            self.make(cell, part, first, min(block, loads - first + 1), self._part(part, first))
             for cell in cells
             for first in range(1, loads + 1, block)
+            for part in ([of_all] if simulated else _drawn(of_all, first))
         ]
         merged: dict[Cell, dict[Configuration, list[float]]] = {cell: {} for cell in cells}
         for case, times in zip(cases, self.tables(cases), strict=True):
@@ -144,6 +149,13 @@ class Truth:
         self.made += sum(len(case.configurations) * case.loads for case in cases)
         found = self.tables(cases)
         return {case.cell: times for case, times in zip(cases, found, strict=True)}
+
+
+def _drawn(configurations: Sequence[Configuration], seed: int) -> list[tuple[Configuration, ...]]:
+    """Deal configurations out to cases, at random: neighbours in the list are alike."""
+    parts = -(-len(configurations) // TOGETHER)
+    drawn = random.Random(seed).sample(configurations, len(configurations))  # noqa: S311 - an order
+    return [tuple(drawn[part::parts]) for part in range(parts)]
 
 
 def simulator(

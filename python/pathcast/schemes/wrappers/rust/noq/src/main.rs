@@ -77,12 +77,17 @@ async fn receive(address: SocketAddr) -> Result<(), Failure> {
 }
 
 /// Reads one stream to its end, and says that it was read.
+///
+/// Bytes are read as they come: noq 1.4 closes a connection that holds more than 1,024 pieces of a stream behind a loss,
+/// even where they follow one another.
 async fn read(connection: &Connection, received: &(AtomicU64, AtomicU64)) -> Result<(), Failure> {
-    let (mut answer, mut stream) = connection.accept_bi().await?;
+    let (mut answer, stream) = connection.accept_bi().await?;
+    let mut stream = stream.into_unordered();
     let began = Instant::now();
-    let mut portion = vec![0; 1 << 18];
-    while let Some(size) = stream.read(&mut portion).await? {
-        received.0.fetch_add(size as u64, Ordering::Relaxed);
+    while let Some(chunk) = stream.read_chunk(1 << 18).await? {
+        received
+            .0
+            .fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
         let nanoseconds = began.elapsed().as_nanos() as u64;
         received.1.store(nanoseconds, Ordering::Relaxed);
     }
@@ -144,6 +149,8 @@ async fn write(connection: &Connection, most: u64, sent: &AtomicU64) -> Result<(
         }
         let size = stream.write(&portion[..left.min(1 << 16) as usize]).await?;
         sent.fetch_add(size as u64, Ordering::Relaxed);
+        // else the first packets wait until the whole window is filled, for some 40 ms
+        tokio::task::yield_now().await;
     }
     stream.finish()?;
     answer.read_to_end(16).await?;
