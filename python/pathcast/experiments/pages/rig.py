@@ -31,7 +31,7 @@ def program(name: str) -> str | None:
 
 def missing(names: Sequence[str]) -> list[str]:
     """Return what this machine lacks of programs, and of root."""
-    found = [name for name in (*names, "ip", "unshare") if program(name) is None]
+    found = [name for name in (*names, "ip", "setpriv", "unshare") if program(name) is None]
     return found + ([] if os.geteuid() == 0 else ["root"])
 
 
@@ -48,6 +48,11 @@ def pathcast(*arguments: object) -> list[str]:
     """Return the command line of `pathcast` by this Python."""
     own = [sys.executable, "-P", "-c", "from pathcast.cli import main; main()"]
     return [*own, *map(str, arguments)]
+
+
+def _ending_with_us(command: Sequence[object]) -> list[str]:
+    """Return a command line of a program that is told to end when the thread that starts it has ended or was killed."""
+    return [program("setpriv") or "setpriv", "--pdeathsig=TERM", "--", *map(str, command)]
 
 
 def run_ip(*arguments: str) -> str:
@@ -117,7 +122,7 @@ class Rig:
         """Start a program; what it prints goes to a file of its name."""
         with (self.folder / f"{name}.log").open("w") as output:
             process = subprocess.Popen(  # noqa: S603 - programs of this machine
-                list(map(str, command)),
+                _ending_with_us(command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -210,7 +215,10 @@ class Behind:
         self._report = report
         asked = pathcast("shell", path, "--seed", seed, "--quiet", "--report", report, "--")
         self.process = subprocess.Popen(  # noqa: S603 - our own program
-            [*asked, *map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            _ending_with_us([*asked, *command]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         #: What it says first.
         self.first = self._read()

@@ -27,9 +27,9 @@ from pathcast.path import Path, built_in
 
 #: Of its runs (section 3.2 and footnote 7).
 DURATION_S = 30.0
-#: Its schemes, and ours of the same algorithm; Vivace stands for PCC, whose successor it is.
+#: Its schemes, and ours of the same algorithm; Vivace stands for PCC, whose successor it is. Its LEDBAT was libutp.
 SCHEMES = {
-    World.SIMULATOR: ("cubic", "bbr", "vegas", "copa", "vivace", "ledbat", "reno"),
+    World.SIMULATOR: ("cubic", "bbr", "vegas", "copa", "vivace", "utp", "reno"),
     World.EMULATOR: (
         *(
             "tcp-cubic",
@@ -37,7 +37,7 @@ SCHEMES = {
             "tcp-vegas",
             "udp-copa",
             "udp-vivace",
-            "udp-ledbat",
+            "libutp-ledbat",
             "quic-go-cubic",
         ),
     ),
