@@ -256,7 +256,8 @@ impl Endpoint {
         };
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(settings.transport(&ledger)?));
-        let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, None, false);
+        let discovers = settings.first_datagram_bytes.is_some();
+        let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, None, discovers);
         let mut end = Self::new(endpoint, ledger);
         end.client = Some(config);
         Ok(end)
@@ -303,7 +304,8 @@ impl Endpoint {
             .migration(false)
             .max_incoming(1);
         let config = Some(Arc::new(config));
-        let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, config, false);
+        let discovers = settings.first_datagram_bytes.is_some();
+        let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, config, discovers);
         Ok(Self::new(endpoint, ledger))
     }
 
