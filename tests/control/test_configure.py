@@ -185,7 +185,7 @@ def test_emulated_cases_are_short_and_have_each_configuration_once_a_round(folde
     assert max(len(case.configurations) for case in makes.cases) <= truth.TOGETHER
     names = [case.name for case in makes.cases]
     assert len(names) == len(set(names)) == 2 * 2 * 3
-    # neighbours are dealt out anew in each round
+    # neighbors are dealt out anew in each round
     first, second = (
         {case.configurations for case in makes.cases if case.first == number} for number in (1, 2)
     )

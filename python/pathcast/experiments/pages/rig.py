@@ -51,7 +51,7 @@ def pathcast(*arguments: object) -> list[str]:
 
 
 def _ending_with_us(command: Sequence[object]) -> list[str]:
-    """Return a command line of a program that is told to end when the thread that starts it has ended or was killed."""
+    """Return a command line of a program that gets SIGTERM when the thread that starts it has ended or was killed."""
     return [program("setpriv") or "setpriv", "--pdeathsig=TERM", "--", *map(str, command)]
 
 

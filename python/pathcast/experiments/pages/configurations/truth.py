@@ -152,7 +152,7 @@ class Truth:
 
 
 def _drawn(configurations: Sequence[Configuration], seed: int) -> list[tuple[Configuration, ...]]:
-    """Deal configurations out to cases, at random: neighbours in the list are alike."""
+    """Deal configurations out to cases, at random: neighbors in the list are alike."""
     parts = -(-len(configurations) // TOGETHER)
     drawn = random.Random(seed).sample(configurations, len(configurations))  # noqa: S311 - an order
     return [tuple(drawn[part::parts]) for part in range(parts)]
