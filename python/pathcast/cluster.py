@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import ipaddress
 import logging
 import os
@@ -38,6 +39,8 @@ _TELL_S = 0.2
 _CANCEL_S = 5
 #: How long what `local` started may take to end, in seconds.
 _END_S = 20
+#: Of `sys/prctl.h`.
+_SET_CHILD_SUBREAPER = 36
 
 _ADDRESSES = "expected local, HOST:PORT or ray://HOST:PORT"
 
@@ -188,6 +191,7 @@ HOST:PORT or ray://HOST:PORT
         before = constants.ENABLE_RAY_CLUSTER
         constants.ENABLE_RAY_CLUSTER = not loopback
         others = _descendants()
+        _adopt(host is None)
         try:
             _connect(ray, address, folder if host is None else None)
             yield Cluster(ray, address)
@@ -195,8 +199,19 @@ HOST:PORT or ray://HOST:PORT
             started = _descendants() - others if host is None else set()
             ray.shutdown()
             _wait_until_ended(started)
+            _adopt(False)
             _forget(ray)
             constants.ENABLE_RAY_CLUSTER = before
+
+
+def _adopt(yes: bool) -> None:
+    """Whether processes whose parent has ended become children of this one (Linux, PR_SET_CHILD_SUBREAPER).
+
+    Ctrl-C of a terminal ends Ray's processes in any order. Those that lose their parent would not be found any more.
+    """
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)
 
 
 def _descendants() -> set[int]:

@@ -115,7 +115,7 @@ impl Hosts {
                 Connection::new(&spec.transport, rtt, start, controller, framing)
             };
             let asks = spec.workload.asks();
-            let handshake = spec.transport.has_handshake();
+            let handshake = spec.transport.is_tcp() && spec.transport.has_handshake();
             let open = Start::After(Handshake::of_rtt(rtt));
             // who writes first opens the connection
             let (start, start_of_requests) = match (handshake, asks) {
@@ -132,19 +132,15 @@ impl Hosts {
                 Transport::Udp => Framing::Datagrams(Box::default()),
                 Transport::Quic {
                     scheme: quic,
-                    initial_window_packets,
+                    initial_window_packets: first,
                     mtu_discovery,
                     ..
                 } => {
                     let element = format!("flow.{number}.quic");
                     let seed = seed::generator(run_seed, &element).next_u64();
-                    Framing::Quic(Box::new(identities.flow(
-                        scenario,
-                        flow.group,
-                        spec,
-                        settings(scenario, quic, initial_window_packets, mtu_discovery),
-                        seed,
-                    )?))
+                    let settings = settings(scenario, quic, first, mtu_discovery);
+                    let quic = identities.flow(scenario, flow.group, spec, settings, seed)?;
+                    Framing::Quic(Box::new(quic))
                 }
                 Transport::Tcp { .. } if spec.is_endless() => Framing::Bulk,
                 Transport::Tcp { .. } => messages(),
