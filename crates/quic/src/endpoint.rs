@@ -49,8 +49,8 @@ pub struct Settings {
     pub window_bytes: u64,
     /// The most exchanges that may be open at once.
     pub exchanges: u32,
-    /// What datagrams have at first, and what probes of larger ones begin from; none: all that they have ever.
-    pub first_datagram_bytes: Option<u16>,
+    /// Whether datagrams have 1200 bytes at first, and grow as probes of larger ones arrive (RFC 9000, section 14.3).
+    pub mtu_discovery: bool,
     /// First window in datagrams; none: that of RFC 9002, section 7.2.
     pub initial_window_packets: Option<u32>,
 }
@@ -85,25 +85,23 @@ impl Settings {
             datagram_bytes: MTU_BYTES - UDP_BYTES - ip_bytes,
             window_bytes,
             exchanges: 0,
-            first_datagram_bytes: None,
+            mtu_discovery: false,
             initial_window_packets: None,
         }
     }
 
-    /// The same, whose datagrams are small at first and grow as probes arrive (RFC 9000, section 14.3), if `discovers`.
+    /// The same, whose datagrams are small at first and grow to what discovery looks for at most, if `discovers`.
     #[must_use]
     pub const fn with_mtu_discovery(self, discovers: bool) -> Self {
-        match discovers {
-            true => Self {
-                datagram_bytes: if self.datagram_bytes < DISCOVERED_BYTES {
-                    self.datagram_bytes
-                } else {
-                    DISCOVERED_BYTES
-                },
-                first_datagram_bytes: Some(LEAST_DATAGRAM_BYTES),
-                ..self
+        let smaller = discovers && self.datagram_bytes > DISCOVERED_BYTES;
+        Self {
+            datagram_bytes: if smaller {
+                DISCOVERED_BYTES
+            } else {
+                self.datagram_bytes
             },
-            false => self,
+            mtu_discovery: discovers,
+            ..self
         }
     }
 
@@ -135,9 +133,12 @@ impl Settings {
                 self.datagram_bytes
             )));
         }
-        let first_bytes = self.first_datagram_bytes.unwrap_or(self.datagram_bytes);
+        let first_bytes = match self.mtu_discovery {
+            true => LEAST_DATAGRAM_BYTES,
+            false => self.datagram_bytes,
+        };
         let datagram = u64::from(first_bytes);
-        let discovery = self.first_datagram_bytes.map(|_| {
+        let discovery = self.mtu_discovery.then(|| {
             let mut discovery = MtuDiscoveryConfig::default();
             discovery.upper_bound(self.datagram_bytes);
             discovery
@@ -256,8 +257,7 @@ impl Endpoint {
         };
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(Arc::new(settings.transport(&ledger)?));
-        let discovers = settings.first_datagram_bytes.is_some();
-        let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, None, discovers);
+        let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, None, true);
         let mut end = Self::new(endpoint, ledger);
         end.client = Some(config);
         Ok(end)
@@ -304,8 +304,7 @@ impl Endpoint {
             .migration(false)
             .max_incoming(1);
         let config = Some(Arc::new(config));
-        let discovers = settings.first_datagram_bytes.is_some();
-        let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, config, discovers);
+        let endpoint = noq_proto::Endpoint::new(settings.endpoint(kind)?, config, true);
         Ok(Self::new(endpoint, ledger))
     }
 

@@ -14,7 +14,7 @@ const SETTINGS: Settings = Settings {
     datagram_bytes: 1472,
     window_bytes: 16 << 20,
     exchanges: 0,
-    first_datagram_bytes: None,
+    mtu_discovery: false,
     initial_window_packets: None,
 };
 

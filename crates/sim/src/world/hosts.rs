@@ -115,6 +115,7 @@ impl Hosts {
                 Connection::new(&spec.transport, rtt, start, controller, framing)
             };
             let asks = spec.workload.asks();
+            // QUIC has ends of its own, which shake hands
             let handshake = spec.transport.is_tcp() && spec.transport.has_handshake();
             let open = Start::After(Handshake::of_rtt(rtt));
             // who writes first opens the connection
