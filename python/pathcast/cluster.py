@@ -40,7 +40,7 @@ _CANCEL_S = 5
 #: How long what `local` started may take to end, in seconds.
 _END_S = 20
 #: Of `sys/prctl.h`.
-_SET_CHILD_SUBREAPER = 36
+_SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
 
 _ADDRESSES = "expected local, HOST:PORT or ray://HOST:PORT"
 
@@ -177,6 +177,7 @@ HOST:PORT or ray://HOST:PORT
         _environment(loopback=loopback, local=host is None),
         # sockets and logs of the processes that `local` starts
         tempfile.TemporaryDirectory(prefix="pathcast-", ignore_cleanup_errors=True) as folder,
+        _adopting() if host is None else contextlib.nullcontext(),
     ):
         ray = _import_ray()
         if ray.is_initialized():
@@ -191,7 +192,6 @@ HOST:PORT or ray://HOST:PORT
         before = constants.ENABLE_RAY_CLUSTER
         constants.ENABLE_RAY_CLUSTER = not loopback
         others = _descendants()
-        _adopt(host is None)
         try:
             _connect(ray, address, folder if host is None else None)
             yield Cluster(ray, address)
@@ -199,19 +199,27 @@ HOST:PORT or ray://HOST:PORT
             started = _descendants() - others if host is None else set()
             ray.shutdown()
             _wait_until_ended(started)
-            _adopt(False)
             _forget(ray)
             constants.ENABLE_RAY_CLUSTER = before
 
 
-def _adopt(yes: bool) -> None:
-    """Whether processes whose parent has ended become children of this one (Linux, PR_SET_CHILD_SUBREAPER).
+@contextlib.contextmanager
+def _adopting() -> Iterator[None]:
+    """Make processes whose parent has ended children of this one for a while (Linux).
 
     Ctrl-C of a terminal ends Ray's processes in any order. Those that lose their parent would not be found any more.
     """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)
+    if prctl is None:
+        yield
+        return
+    before = ctypes.c_int()
+    prctl(_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
 def _descendants() -> set[int]:
@@ -226,9 +234,15 @@ def _descendants() -> set[int]:
 
 
 def _wait_until_ended(processes: set[int]) -> None:
-    """Wait until processes have ended, which those of Ray do some time after it was shut down; not for long."""
+    """Wait until processes have ended, which those of Ray do some time after it was shut down; not for long.
+
+    Of those that this one has adopted, nobody else would ask for the status.
+    """
     deadline = time.monotonic() + _END_S
     while time.monotonic() < deadline:
+        for pid in processes:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
         there = _processes()
         # a zombie has ended
         if not any(pid in there and there[pid][0] not in "ZX" for pid in processes):
