@@ -11,6 +11,7 @@ are asked for the bitrate of the next segment, from what that session showed:
 
 - Pathcast: `/v1/bitrate` of the service, from the kernel's samples of the server's flows (`pathcast watch`), with the sizes
   of the next segment, at a confidence of one half. The paper asks for the expected rate.
+- session: the same with `over=session`, which asks for minutes: what the truth is about.
 - ECON, as in the paper: the rate that CUBIC's window law has in the long run (`pathcast.latency`) by the loss curve p(cwnd)
   of the same samples (`pathcast.fit`).
 - LS, EWMA (weight 0.8 on the newest), HW (Holt and Winters, 0.8 and 0.8), HM (harmonic mean of five), mean (bytes of all
@@ -88,7 +89,7 @@ FIXED = {
         "bufferTimeAtTopQualityLongForm": 600,
     },
 }
-MODELS = ("Pathcast", "ECON", "LS", "EWMA", "HW", "HM", "mean", "dash.js")
+MODELS = ("session", "Pathcast", "ECON", "LS", "EWMA", "HW", "HM", "mean", "dash.js")
 #: ECON's rate is that between transfers of so many losses: they are long, and slow start is forgotten.
 LOSSES = (20, 60)
 
@@ -222,11 +223,9 @@ def one(rtt_ms, seed, folder):
         rig.service.send_trace(trace.read_bytes())
         segments = log["segments"]
         sizes = [ladder.bytes(n, segments[-1]["number"] + 1) for n in range(len(BITRATES_BPS))]
-        answers = {
-            level: ask(rig.service, client.first["address"], sizes, level) for level in (0.5, 0.9)
-        }
+        answers = ask_all(rig.service, client.first["address"], sizes)
         client.ask(json.dumps({"close": True}))
-        chosen = {"Pathcast": answers[0.5]["rung"]}
+        chosen = answers.pop("chosen")
         estimate_bps = 900 * segments[-1]["throughput_kbps"]
         chosen["dash.js"] = max(
             (n for n, rate in enumerate(BITRATES_BPS) if rate <= estimate_bps), default=0
@@ -238,11 +237,9 @@ def one(rtt_ms, seed, folder):
             "seed": seed,
             "truth": right,
             "chosen": chosen,
-            "chosen_at_0.9": answers[0.9]["rung"],
+            **answers,
             "sizes": sizes,
             "history_s": report.duration_s,
-            "quantiles_bps": answers[0.5]["quantiles_bps"],
-            "features": answers[0.5]["features"],
             "took_s": {str(n): one for n, one in sorted(times.items())},
             "history": segments,
             "records": report.records,
@@ -255,15 +252,25 @@ def one(rtt_ms, seed, folder):
         }
 
 
-def ask(service, client, sizes, confidence):
+def ask(service, client, sizes, confidence, over):
     ladder = ",".join(f"{size}B" for size in sizes)
-    status, answer = service.request(
-        "GET",
-        f"/v1/bitrate?client={client}&segment_s={SEGMENT_S}&confidence={confidence}&ladder={ladder}",
-    )
+    words = f"segment_s={SEGMENT_S}&confidence={confidence}&over={over}&ladder={ladder}"
+    status, answer = service.request("GET", f"/v1/bitrate?client={client}&{words}")
     if status != 200:
         raise SystemExit(f"the service answers {status}: {answer}")
     return answer
+
+
+def ask_all(service, client, sizes):
+    """What the service says, and what it chooses."""
+    segment, session = (ask(service, client, sizes, 0.5, over) for over in ("segment", "session"))
+    return {
+        "chosen": {"Pathcast": segment["rung"], "session": session["rung"]},
+        "chosen_at_0.9": ask(service, client, sizes, 0.9, "segment")["rung"],
+        "quantiles_bps": segment["quantiles_bps"],
+        "session_bps": session["quantiles_bps"],
+        "features": segment["features"],
+    }
 
 
 # all runs
@@ -316,10 +323,9 @@ def again(folder):
             )
             if status != 200:
                 raise SystemExit(f"{file}: the service answers {status}: {answer}")
-            found = {level: ask(service, client, run["sizes"], level) for level in (0.5, 0.9)}
-            run["chosen"]["Pathcast"] = found[0.5]["rung"]
-            run["chosen_at_0.9"] = found[0.9]["rung"]
-            run |= {key: found[0.5][key] for key in ("quantiles_bps", "features")}
+            found = ask_all(service, client, run["sizes"])
+            run["chosen"] |= found.pop("chosen")
+            run |= found
             write_beside(file, json.dumps(run) + "\n")
     finally:
         process.terminate()

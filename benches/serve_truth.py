@@ -4,8 +4,8 @@ usage: python benches/serve_truth.py [--paths N] [--first SEED] [--emulate [--at
 
 Each path is one of the simulator, or with --emulate of the emulator, with the kernel's TCP: a rate that wanders, a delay, a
 queue, losses. A flow of CUBIC measures it, and its trace up to some moment goes into a running `pathcast serve`. The service
-is asked at that moment, and then the same path goes on: with the flow for throughput and bitrates; with a transfer on an idle
-connection and a page load in the flow's place, at the same moment. A decision at 90 % holds if the truth is in its band of 5
+is asked at that moment, and then the same path goes on: with the flow for throughput and bitrates (`session`: for the mean of
+the next minute); with a transfer on an idle connection and a page load in the flow's place, at the same moment. A decision at 90 % holds if the truth is in its band of 5
 to 95 %, or, of a bitrate, if the segment arrives in its duration. Prints, by kind, how many held with the standard error of
 that. As the emulator takes real time, it judges one moment of each path. Ctrl-C ends it with the paths judged so far.
 
@@ -37,7 +37,8 @@ EMULATED_MOMENTS_S = (25,)
 TRIES = 8
 HORIZONS_S = (1, 5, 15)
 SEGMENT_S = 4
-AHEAD_S = 16
+SESSION_S = 60
+AHEAD_S = SESSION_S + 1
 PROTOCOLS = ("http/1.1", "h2")
 PAGE = "[[resources]]\nurl = 'https://example.org/'\nsize = '30 kB'\n" + "".join(
     f"[[resources]]\nurl = 'https://example.org/{number}.png'\nsize = '{8 + 37 * number % 61} kB'\n"
@@ -162,6 +163,8 @@ def judge(service, run, seed, path, flow, moment_s, file, found):
     rtt_s = said["features"]["rtt_s"] or 0
     bits = flow.bits(moment_s + rtt_s, moment_s + SEGMENT_S)
     found["bitrate"].append((bits >= SEGMENT_S * said["bitrate_bps"], False, math.nan))
+    said = ask("bitrate", over="session")["quantiles_bps"]
+    note("session", flow.bits(moment_s, moment_s + SESSION_S) / SESSION_S, said)
     size = round(2e4 * 250 ** draw.random())
     said = ask("transfer", bytes=size)["quantiles_s"]
     workload = {"kind": "request-response", "response": f"{size} B", "count": 1}

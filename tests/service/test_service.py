@@ -99,6 +99,55 @@ def test_answers_are_those_of_the_interface(service):
             assert service.get(path)[0] in (200, 400), path
 
 
+def lossy_flow(client, min_rtt_s):
+    """Five minutes of a CUBIC flow that loses one packet in a hundred; in the last half minute it had bad luck."""
+    now = time.time()
+    rows = []
+    for n in range(300):
+        late = n >= 270
+        cwnd = 6 + n % 16
+        rows.append(
+            {"client": client, "time_s": now + n - 300, "rate_bps": 6e5 if late else 1.4e6}
+            | {"rtt_s": 0.1, "min_rtt_s": min_rtt_s, "cwnd_packets": cwnd, "npc": 1}
+            | {"packets": 10 * cwnd, "losses": 0.1 * cwnd}
+        )
+    return rows
+
+
+def test_a_session_s_bitrate_follows_from_the_losses_where_they_limit_the_rate():
+    with serving() as one:
+        for client, min_rtt_s in (("192.0.2.7", 0.099), ("198.51.100.7", 0.05)):
+            assert one.post(lossy_flow(client, min_rtt_s))[0] == 200
+
+        def asked(over, client="192.0.2.7", **more):
+            words = {"client": client, "ladder": "3e5,5e5,9e5,2e6", "confidence": 0.5, **more}
+            text = "&".join(f"{name}={value}" for name, value in words.items())
+            status, answer = one.get(f"/v1/bitrate?over={over}&{text}")
+            assert status == 200, answer
+            assert answer["over"] == over
+            return answer
+
+        segment, session = asked("segment"), asked("session")
+        # sqrt(1.5 / 0.01) / 0.1 s is 1.4 Mbit/s by Reno's law; CUBIC's is near it there, and a fifth of the packets are
+        # sent while a loss is repaired, so that the others are lost more often
+        assert segment["quantiles_bps"]["0.5"] < 0.9e6
+        assert 0.95e6 < session["quantiles_bps"]["0.5"] < 1.5e6
+        assert (segment["bitrate_bps"], session["bitrate_bps"]) == (5e5, 9e5)
+        # some 400 losses: as sure as the law is
+        low, high = (session["quantiles_bps"][level] for level in ("0.05", "0.95"))
+        assert 1.1 < high / low < 1.6
+        # a queue of half the round trip: the link limits it, and the law says nothing
+        full = asked("session", "198.51.100.7")["quantiles_bps"]["0.5"]
+        assert full < 0.9e6
+        # a client without samples has no losses of its own
+        stranger = asked("session", "192.0.3.1")
+        assert stranger["basis"]["kind"] != "prefix"
+        _, throughput = one.get("/v1/throughput?client=192.0.3.1&horizon_s=60")
+        assert stranger["quantiles_bps"] == pytest.approx(throughput["quantiles_bps"], rel=1e-6)
+        status, answer = one.get("/v1/bitrate?client=192.0.2.7&over=week")
+        assert status == 400 and "week" in answer["error"] and "session" in answer["error"]
+
+
 def test_a_bitrate_is_that_of_predict_bitrate(tmp_path):
     rates = [
         4e6 * (1 + 0.4 * math.sin(n / 9)) * (0.8 + 0.4 * (n * 7919 % 101) / 101) for n in range(200)

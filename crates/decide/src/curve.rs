@@ -139,6 +139,20 @@ impl Counts {
         (packets > 0.0).then(|| ((losses + RARE) / (packets + 1.0)).min(1.0))
     }
 
+    /// Windows with their packets and losses, of the number of connections by which most packets were sent.
+    pub fn busiest(&self) -> Vec<(f64, f64, f64)> {
+        let packets = |npc: u8| -> f64 {
+            let of_npc = self.rows().filter(|row| row.0 == npc);
+            of_npc.map(|row| row.2).sum()
+        };
+        let busiest = (self.cells.iter().map(|cell| cell.npc))
+            .max_by(|&a, &b| packets(a).total_cmp(&packets(b)));
+        self.rows()
+            .filter(|row| Some(row.0) == busiest)
+            .map(|(_, cwnd, packets, losses)| (cwnd, packets, losses))
+            .collect()
+    }
+
     /// The curve of the crate analysis with these counts.
     fn curve(&self) -> Option<OnlineCurve> {
         let mut curve = OnlineCurve::new(1.0).ok()?;

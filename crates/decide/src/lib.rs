@@ -6,6 +6,7 @@
 //! | take a sample | [`sample::Report::sample`], [`table::Table::update`], [`group::Groups::update`] | outcomes of earlier decisions |
 //! | what is known of a client | [`path_state::PathState::own`], [`path_state::PathState::of_group`] | [`path_state::PathState`] |
 //! | the rate over the next seconds | [`rate::Rates::forecast`] | [`distribution::RateDistribution`] |
+//! | the rate over a long session | [`decision::session::rate`] | [`distribution::RateDistribution`] |
 //! | a bitrate | [`decision::bitrate::choose`] | [`decision::bitrate::Bitrate`] |
 //! | the time of a transfer | [`decision::transfer::times`] | [`path_state::Quantiles`] |
 //! | the version of HTTP | [`decision::http::choose`] | [`decision::http::Choice`] |

@@ -222,7 +222,7 @@ impl PathState {
 
     /// How far the flows that were measured filled the link's queue, from 0 to 1, which shows in their round-trip times; 1 if
     /// these are not known.
-    fn filled(&self) -> f64 {
+    pub(crate) fn filled(&self) -> f64 {
         let (None, Some(median), Some(least)) = (self.basis.group, self.rtt_s, self.least_rtt_s)
         else {
             return 1.0;

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pathcast_decide::decision::bitrate::{self, Ladder, LadderError};
 use pathcast_decide::decision::http::{self, LoadTimes};
-use pathcast_decide::decision::transfer;
+use pathcast_decide::decision::{session, transfer};
 use pathcast_decide::path_state::BasisKind;
 use pathcast_decide::{
-    Asked, Basis, Client, Group, Kind, PathState, Quantiles, SampleError, Waiting,
+    Asked, Basis, Client, Group, Kind, PathState, Quantiles, RateDistribution, SampleError, Waiting,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -75,6 +75,17 @@ pub struct ThroughputQuestion {
     horizon_s: f64,
 }
 
+/// Over what a bitrate must be carried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Over {
+    /// The next segment.
+    #[default]
+    Segment,
+    /// Minutes: the mean.
+    Session,
+}
+
 /// Parameters of `/v1/bitrate`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,6 +96,8 @@ pub struct BitrateQuestion {
     #[serde(default = "nine_tenths")]
     pub(crate) confidence: f64,
     pub(crate) ladder: Option<String>,
+    #[serde(default)]
+    pub(crate) over: Over,
 }
 
 /// Parameters of `/v1/transfer`.
@@ -161,6 +174,7 @@ struct Throughput {
 
 #[derive(Serialize)]
 struct Bitrate {
+    over: Over,
     segment_s: f64,
     confidence: f64,
     #[serde(flatten)]
@@ -324,17 +338,24 @@ impl App {
             Some(text) => Ladder::parse(text)?,
             None => Ladder::Any,
         };
-        let asked = self.asked(segment_s);
-        let state = self.state(&question.client, client, &asked, true)?;
-        let (Some(rate), Some(rates)) = (&state.rate, state.rates_bps) else {
-            return Err(AnswerError::Unknown(question.client.clone()));
+        let horizon_s = match question.over {
+            Over::Segment => segment_s,
+            Over::Session => session::HORIZON_S,
         };
-        let chosen = bitrate::choose(rate, state.request_s(), segment_s, confidence, &ladder);
+        let asked = self.asked(horizon_s);
+        let state = self.state(&question.client, client, &asked, true)?;
+        let rate = match question.over {
+            Over::Segment => state.rate,
+            Over::Session => self.session_rate(client, &state),
+        };
+        let rate = rate.ok_or_else(|| AnswerError::Unknown(question.client.clone()))?;
+        let rates = Quantiles::from(&rate);
+        let chosen = bitrate::choose(&rate, state.request_s(), segment_s, confidence, &ladder);
         let decided = Decided {
             kind: Kind::Bitrate,
             band: rates.band(),
             bound: Some(chosen.needed_bps),
-            horizon_s: segment_s,
+            horizon_s,
             propensity: 1.0,
         };
         let advice = Advice {
@@ -343,6 +364,7 @@ impl App {
             rtt_s: state.rtt_s,
         };
         let about = Bitrate {
+            over: question.over,
             segment_s,
             confidence,
             chosen,
@@ -351,6 +373,17 @@ impl App {
         let known = Known::of(&question.client, client, &asked, &state);
         let answer = self.answer(&known, &decided, self.next_decision(), about);
         Ok((answer, advice))
+    }
+
+    /// The mean rate over a long session; that of the state where the law gives none.
+    fn session_rate(&self, client: Client, state: &PathState) -> Option<RateDistribution> {
+        let own = match state.basis.group {
+            None => self
+                .knowledge
+                .entry(client.prefix, |entry| entry.counts.clone()),
+            Some(_) => None,
+        };
+        session::rate(state, own.as_ref(), self.cc).unwrap_or(state.rate)
     }
 
     /// The time of a transfer.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::answers::{AnswerError, BitrateQuestion};
+use crate::answers::{AnswerError, BitrateQuestion, Over};
 
 /// Longest name of a server.
 const NAME_BYTES: usize = 64;
@@ -17,6 +17,8 @@ pub struct CmsdQuestion {
     #[serde(default = "nine_tenths")]
     confidence: f64,
     ladder: Option<String>,
+    #[serde(default)]
+    over: Over,
     #[serde(default = "name")]
     server: String,
 }
@@ -51,6 +53,7 @@ impl CmsdQuestion {
             segment_s: self.segment_s,
             confidence: self.confidence,
             ladder: self.ladder,
+            over: self.over,
         };
         Ok((self.server, question))
     }
@@ -96,6 +99,7 @@ mod tests {
             segment_s: 4.0,
             confidence: 0.9,
             ladder: None,
+            over: Over::Segment,
             server: server.into(),
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod bitrate;
 pub mod http;
+pub mod session;
 pub mod transfer;
 
 /// The cell of a positive number on a scale of its logarithm: neighbors share an answer.

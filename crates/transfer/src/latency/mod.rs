@@ -16,6 +16,7 @@ pub mod literature;
 mod after_loss;
 mod avoidance;
 mod learned;
+mod long_run;
 mod mixture;
 mod walk;
 
@@ -30,6 +31,7 @@ use pathcast_window_law::Cc;
 
 pub use evaluate::{LatencyEvaluation, LatencyOptions, evaluate_latency};
 pub use learned::LatencyForecaster;
+pub use long_run::long_run_packets_per_s;
 
 use after_loss::AfterLoss;
 use mixture::{Mixture, Piece};
