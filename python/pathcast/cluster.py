@@ -11,6 +11,7 @@ import pickle
 import platform
 import re
 import secrets
+import signal
 import socket
 import tempfile
 import textwrap
@@ -37,8 +38,8 @@ _RETRIES = 3
 _TELL_S = 0.2
 #: How long canceled tasks may take to end before their workers are killed, in seconds.
 _CANCEL_S = 5
-#: How long what `local` started may take to end, in seconds.
-_END_S = 20
+#: How long what `local` started may take to end, in seconds; after the first ones Ray's processes are told to, and then killed.
+_END_S, _TERMINATE_S, _KILL_S = 20, 6, 12
 #: Of `sys/prctl.h`.
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
 
@@ -196,9 +197,9 @@ HOST:PORT or ray://HOST:PORT
             _connect(ray, address, folder if host is None else None)
             yield Cluster(ray, address)
         finally:
-            started = _descendants() - others if host is None else set()
             ray.shutdown()
-            _wait_until_ended(started)
+            if host is None:
+                _wait_until_ended(others)
             _forget(ray)
             constants.ENABLE_RAY_CLUSTER = before
 
@@ -233,21 +234,38 @@ def _descendants() -> set[int]:
     return found
 
 
-def _wait_until_ended(processes: set[int]) -> None:
-    """Wait until processes have ended, which those of Ray do some time after it was shut down; not for long.
+def _wait_until_ended(others: set[int]) -> None:
+    """Wait until all that was started beside these has ended, which Ray's processes do some time after it was shut down.
 
-    Of those that this one has adopted, nobody else would ask for the status.
+    Some do not notice that those which started them were interrupted, or are started in that moment: they are ended here.
+    Of processes that this one has adopted, nobody else would ask for the status.
     """
-    deadline = time.monotonic() + _END_S
-    while time.monotonic() < deadline:
-        for pid in processes:
+    begin_s = time.monotonic()
+    while (waited_s := time.monotonic() - begin_s) < _END_S:
+        started = _descendants() - others
+        for pid in started:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         there = _processes()
         # a zombie has ended
-        if not any(pid in there and there[pid][0] not in "ZX" for pid in processes):
+        left = [pid for pid in started if pid in there and there[pid][0] not in "ZX"]
+        if not left:
             return
+        if waited_s > _TERMINATE_S:
+            how = signal.SIGKILL if waited_s > _KILL_S else signal.SIGTERM
+            for pid in filter(_is_of_ray, left):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, how)
         time.sleep(0.05)
+
+
+def _is_of_ray(pid: int) -> bool:
+    """Whether a process is a program of Ray, or has named itself so."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return command.startswith(b"ray::") or b"/ray/" in command
 
 
 def _processes() -> dict[int, list[str]]:

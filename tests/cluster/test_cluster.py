@@ -17,7 +17,7 @@ import pytest
 
 import pathcast
 from conftest import PATHCAST, run
-from pathcast.cluster import _parse, connected
+from pathcast.cluster import _descendants, _parse, _wait_until_ended, connected
 from ray_head import needs_ray, ray_head
 
 PATH = "rate = '20 Mbit/s'\ndelay = '10 ms'\nloss = 0.001\n"
@@ -261,6 +261,26 @@ def test_ctrl_c_cancels_the_tasks(where, cluster, path_file):
     assert "interrupted; nothing was written and nothing is left running" in stderr
     assert not running(process.pid)
     assert len(pathcast.simulate_many(batch(2), cluster=cluster[0])) == 4
+
+
+def test_processes_of_ray_that_do_not_end_are_ended_and_others_are_left(monkeypatch):
+    for name, seconds in (("_TERMINATE_S", 0.2), ("_KILL_S", 0.5), ("_END_S", 1.5)):
+        monkeypatch.setattr(f"pathcast.cluster.{name}", seconds)
+    others = _descendants()
+    ends, stays = (
+        subprocess.Popen(["bash", "-c", f"{before} exec -a ray::Agent sleep 60"])
+        for before in ("", "trap '' TERM;")
+    )
+    own = subprocess.Popen(["sleep", "60"])
+    try:
+        _wait_until_ended(others)
+        assert own.poll() is None
+        assert ends.poll() is not None
+        assert stays.poll() is not None
+    finally:
+        for process in (ends, stays, own):
+            process.kill()
+            process.wait()
 
 
 def test_local_ray_listens_on_the_loopback_alone():
