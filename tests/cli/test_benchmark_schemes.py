@@ -159,6 +159,17 @@ def test_a_dry_run_says_how_long_it_takes(tmp_path):
     assert not list(tmp_path.rglob("cell.json"))
 
 
+@pytest.mark.parametrize("kind", ["kind = 'single'", "kind = 'transfer'\nsize = '500 kB'"])
+def test_the_table_of_a_narrow_terminal_has_whole_names(tmp_path, kind):
+    text = PLAN.partition("[[workloads]]")[0].replace('"bbr", "copa"', '"cubic-hystart++"')
+    file = written(tmp_path, f"{text}[[workloads]]\n{kind}\n")
+    done = run("benchmark", "schemes", file, "-o", tmp_path / "out", "--world", "simulator")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("cubic-hystart++ ") == 2
+    assert "…" not in done.stdout
+    assert ("finishes" in done.stdout) == ("transfer" in kind)
+
+
 def test_the_order_is_random_round_robin(tmp_path):
     resolved = plan.resolve(plan.Plan.load(written(tmp_path)), World.SIMULATOR)
     made = cases.cases(resolved)

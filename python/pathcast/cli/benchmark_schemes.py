@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from pathcast.cli.console import INTERRUPTED, err, out, print_json, progress_bar
 from pathcast.cli.options import Json, Seed
@@ -361,7 +361,15 @@ def _said(seconds: float) -> str:
 
 def show(collected: Mapping[str, Any]) -> None:
     """Print a row for each scheme in each place, and what failed."""
-    table = Table("path", "workload", "scheme", "Mbit/s", "p95 ms", "loss", "finishes", "runs")
+    finishes = any(
+        row["metrics"].get("completion_s")
+        for block in collected["blocks"]
+        for row in block["schemes"]
+    )
+    # in a narrow terminal, what rows differ by is not cut
+    places = (Column(name, overflow="fold") for name in ("path", "workload"))
+    figures = ["Mbit/s", "p95 ms", "loss", *(["finishes"] if finishes else [])]
+    table = Table(*places, *(Column(name, no_wrap=True) for name in ("scheme", *figures)), "runs")
     for block in collected["blocks"]:
         for row in block["schemes"]:
             metrics = row["metrics"]
@@ -373,7 +381,7 @@ def show(collected: Mapping[str, Any]) -> None:
                 _cell(metrics, "throughput_bps", 1e-6),
                 _cell(metrics, "delay_p95_ms", 1.0),
                 _cell(metrics, "loss", 100.0, " %"),
-                _cell(metrics, "completion_s", 1.0, " s"),
+                *([_cell(metrics, "completion_s", 1.0, " s")] if finishes else []),
                 f"{row['runs']}" + (f" ({len(row['failed'])} failed)" if row["failed"] else ""),
             )
     out.print(table)
