@@ -38,7 +38,7 @@ _RETRIES = 3
 _TELL_S = 0.2
 #: How long canceled tasks may take to end before their workers are killed, in seconds.
 _CANCEL_S = 5
-#: How long what `local` started may take to end, in seconds; after the first ones Ray's processes are told to, and then killed.
+#: How long what `local` started may take to end, in seconds, and when Ray's processes get SIGTERM and SIGKILL.
 _END_S, _TERMINATE_S, _KILL_S = 20, 6, 12
 #: Of `sys/prctl.h`.
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
