@@ -5,9 +5,10 @@ usage: python benches/serve_truth.py [--paths N] [--first SEED] [--emulate [--at
 Each path is one of the simulator, or with --emulate of the emulator, with the kernel's TCP: a rate that wanders, a delay, a
 queue, losses. A flow of CUBIC measures it, and its trace up to some moment goes into a running `pathcast serve`. The service
 is asked at that moment, and then the same path goes on: with the flow for throughput and bitrates (`session`: for the mean of
-the next minute); with a transfer on an idle connection and a page load in the flow's place, at the same moment. A decision at 90 % holds if the truth is in its band of 5
-to 95 %, or, of a bitrate, if the segment arrives in its duration. Prints, by kind, how many held with the standard error of
-that. As the emulator takes real time, it judges one moment of each path. Ctrl-C ends it with the paths judged so far.
+the next minute); with a transfer on an idle connection and a page load in the flow's place, at the same moment. A decision at
+90 % holds if the truth is in its band of 5 to 95 %, or, of a bitrate, if the segment arrives in its duration. Prints, by
+kind, how many held with the standard error of that. As the emulator takes real time, it judges one moment of each path.
+Ctrl-C ends it with the paths judged so far.
 
 The constants of the service were chosen on paths with --first 1; those that judge begin at 1001.
 """

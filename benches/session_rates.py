@@ -16,7 +16,6 @@ import time
 from pathlib import Path as File
 
 import numpy as np
-import serve_truth
 from serve_truth import Flow, Service, simulated
 
 import pathcast
@@ -40,7 +39,7 @@ def path_of(seed):
 def judge(service, seed, folder):
     """The link's rate, the truth, what each says, and the bands of the session and of the next 60 s."""
     rate, path = path_of(seed)
-    flow = Flow(simulated, path, seed, SEEN_S)
+    flow = Flow(simulated, path, seed, SEEN_S + AHEAD_S)
     client = f"10.{seed // 256 % 256}.{seed % 256}.1"
     body = flow.until(SEEN_S, File(folder) / "flow.parquet")
     where = f"/v1/samples?client={client}&begun_s={time.time() - SEEN_S}"
@@ -61,7 +60,6 @@ def main():
     parser.add_argument("--paths", type=int, default=60)
     parser.add_argument("--first", type=int, default=101)
     given = parser.parse_args()
-    serve_truth.AHEAD_S = AHEAD_S + 1
     found = []
     with tempfile.TemporaryDirectory() as folder:
         service = Service([str(File(sys.executable).with_name("pathcast"))], folder)

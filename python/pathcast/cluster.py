@@ -16,7 +16,7 @@ import socket
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -223,9 +223,9 @@ def _adopting() -> Iterator[None]:
         prctl(_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
-def _descendants() -> set[int]:
-    """Return the processes that this one and those that it started have started."""
-    parents = {pid: int(stat[1]) for pid, stat in _processes().items()}
+def _descendants(there: Mapping[int, Sequence[str]] | None = None) -> set[int]:
+    """Return the processes that this one and those that it started have started, among those of `_processes`."""
+    parents = {pid: int(stat[1]) for pid, stat in (there or _processes()).items()}
     found: set[int] = set()
     more = {os.getpid()}
     while more:
@@ -242,13 +242,13 @@ def _wait_until_ended(others: set[int]) -> None:
     """
     begin_s = time.monotonic()
     while (waited_s := time.monotonic() - begin_s) < _END_S:
-        started = _descendants() - others
+        there = _processes()
+        started = _descendants(there) - others
         for pid in started:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        there = _processes()
         # a zombie has ended
-        left = [pid for pid in started if pid in there and there[pid][0] not in "ZX"]
+        left = [pid for pid in started if there[pid][0] not in "ZX"]
         if not left:
             return
         if waited_s > _TERMINATE_S:

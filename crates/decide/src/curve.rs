@@ -159,13 +159,12 @@ impl Counts {
         for cell in &self.cells {
             let cwnd = window(cell.bin);
             let npc = u32::from(cell.npc);
-            let losses = f64::from(cell.losses[0] + cell.losses[1]);
-            // more losses than these say no more
-            let part = (LOSSES / losses.max(1.0)).min(1.0);
-            let packets = f64::from(cell.packets[0] + cell.packets[1]);
-            curve.sent(0.0, cwnd, npc, part * packets);
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // limited
-            for _ in 0..(part * losses).round() as u32 {
+            let (packets, losses) = enough(
+                f64::from(cell.packets[0] + cell.packets[1]),
+                f64::from(cell.losses[0] + cell.losses[1]),
+            );
+            curve.sent(0.0, cwnd, npc, packets);
+            for _ in 0..losses {
                 curve.lost(0.0, cwnd, npc);
             }
         }
@@ -204,6 +203,13 @@ impl Counts {
         }
         (!all.is_empty()).then_some(all)
     }
+}
+
+/// Packets and losses in the same proportion, with whole losses: more than [`LOSSES`] say no more.
+pub(crate) fn enough(packets: f64, losses: f64) -> (f64, u32) {
+    let part = (LOSSES / losses.max(1.0)).min(1.0);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // limited
+    (part * packets, (part * losses).round() as u32)
 }
 
 /// The middle of a bin.

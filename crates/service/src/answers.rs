@@ -344,12 +344,16 @@ impl App {
         };
         let asked = self.asked(horizon_s);
         let state = self.state(&question.client, client, &asked, true)?;
-        let rate = match question.over {
-            Over::Segment => state.rate,
-            Over::Session => self.session_rate(client, &state),
+        let (rate, rates) = match question.over {
+            Over::Segment => (state.rate, state.rates_bps),
+            Over::Session => {
+                let rate = self.session_rate(client, &state);
+                (rate, rate.as_ref().map(Quantiles::from))
+            }
         };
-        let rate = rate.ok_or_else(|| AnswerError::Unknown(question.client.clone()))?;
-        let rates = Quantiles::from(&rate);
+        let (Some(rate), Some(rates)) = (rate, rates) else {
+            return Err(AnswerError::Unknown(question.client.clone()));
+        };
         let chosen = bitrate::choose(&rate, state.request_s(), segment_s, confidence, &ladder);
         let decided = Decided {
             kind: Kind::Bitrate,

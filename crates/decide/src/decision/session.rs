@@ -7,18 +7,15 @@ use pathcast_analysis::hazard::Hazard;
 use pathcast_transfer::latency::{LatencyError, LatencyPath, Loss, long_run_packets_per_s};
 use pathcast_window_law::Cc;
 
-use crate::curve::Counts;
+use super::PACKET_BITS;
+use crate::curve::{Counts, enough};
 use crate::distribution::{LEVELS, RateDistribution};
 use crate::path_state::PathState;
 
 /// Over which the rates that were seen are forecast, and the choice is judged, seconds.
 pub const HORIZON_S: f64 = 60.0;
-/// Payload of a packet, bits.
-const PACKET_BITS: f64 = 8.0 * 1448.0;
 /// Losses assumed beside those that were seen (Jeffreys' prior).
 const PSEUDO: f64 = 0.5;
-/// More losses at one window than these say no more.
-const LOSSES: f64 = 200.0;
 /// More losses than these in all do not make the rate surer: flows differ from the law by some 8 %.
 const SURE: f64 = 90.0;
 /// The least part of the packets that a loss may follow.
@@ -109,10 +106,9 @@ fn by_losses(
 fn hazard(rows: &[(f64, f64, f64)], times: f64) -> Hazard {
     let mut hazard = Hazard::default();
     for &(cwnd_packets, packets, losses) in rows {
-        let part = (LOSSES / losses.max(1.0)).min(1.0);
-        hazard.sent(cwnd_packets, part * packets / times, ALONE_S);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // limited
-        for _ in 0..(part * losses).round() as u32 {
+        let (packets, losses) = enough(packets, losses);
+        hazard.sent(cwnd_packets, packets / times, ALONE_S);
+        for _ in 0..losses {
             hazard.lost(cwnd_packets, ALONE_S);
         }
     }

@@ -7,11 +7,9 @@ use pathcast_transfer::latency::{
 };
 use pathcast_window_law::Cc;
 
-use super::cell;
+use super::{PACKET_BITS, cell};
 use crate::path_state::{LEVELS, PathState, Quantiles};
 
-/// Payload of a packet, bits.
-const PACKET_BITS: f64 = 8.0 * 1448.0;
 /// The least rate that is taken, bit/s: a transfer at none would never end.
 const LEAST_BPS: f64 = 1000.0;
 /// Widths of cells in logarithms: of sizes, windows and losses, and of round-trip times, by which times are scaled.

@@ -18,8 +18,7 @@ from typing import Any
 
 from pathcast.exceptions import PathcastError
 
-#: What it may be called on this machine. The first has no window: a window's frames take three times the processor time of
-#: a page load, most of it for the picture in the tab that says that a page loads.
+#: What it may be called on this machine. The first has no window; with one, page loads take three times the processor time.
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
     "--headless=new",
