@@ -37,6 +37,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path as File
 
+import numpy as np
+
 from pathcast import Path, Watch, fit, latency, manifests, read_trace
 from pathcast.experiments.pages import player
 from pathcast.experiments.pages.replica import HOST
@@ -353,6 +355,14 @@ def kbps(version):
     return f"{BITRATES_BPS[version] / 1e3:.0f}"
 
 
+def more_often(ones, others):
+    """In how many more runs the first model is right than another: 95 % interval by resampling runs."""
+    difference = np.subtract(ones, others, dtype=int)
+    drawn = np.random.default_rng(1).choice(difference, (10_000, len(difference))).sum(axis=1)
+    low, high = np.percentile(drawn, (2.5, 97.5))
+    return f"{low:+.0f} to {high:+.0f}"
+
+
 def table(folder):
     """By case: the truths, the most frequent choices, and how many were right."""
     runs = [json.loads(file.read_text()) for file in sorted((folder / "runs").glob("*.json"))]
@@ -372,7 +382,7 @@ def table(folder):
     )
     print(f"| RTT | runs | truth | in time | truths of runs | {' | '.join(MODELS)} |")
     print(f"|---|---|---|---|---|{'---|' * len(MODELS)}")
-    right_of_case = dict.fromkeys(MODELS, 0)
+    right_of_case: dict[str, list[bool]] = {model: [] for model in MODELS}
     for rtt_ms in RTTS_MS:
         those = [run for run in valid if run["rtt_ms"] == rtt_ms]
         if not those:
@@ -389,7 +399,7 @@ def table(folder):
         cells = []
         for model in MODELS:
             choices = [run["chosen"][model] for run in those]
-            right_of_case[model] += choices.count(of_case)
+            right_of_case[model] += [choice == of_case for choice in choices]
             own = sum(run["chosen"][model] == run["truth"] for run in those)
             modal = statistics.mode(choices)
             star = "*" if modal == of_case else ""
@@ -398,10 +408,12 @@ def table(folder):
             f"| {rtt_ms} ms | {len(those)} | {kbps(of_case)} | {near} | {names} | {' | '.join(cells)} |"
         )
     total = [
-        f"{sum(run['chosen'][model] == run['truth'] for run in valid)}, {right_of_case[model]}"
+        f"{sum(run['chosen'][model] == run['truth'] for run in valid)}, {sum(right_of_case[model])}"
         for model in MODELS
     ]
     print(f"| all | {len(valid)} | | | | {' | '.join(total)} |")
+    more = [more_often(right_of_case["session"], right_of_case[model]) for model in MODELS]
+    print(f"| session's more, 95 % | | | | | {' | '.join(more)} |")
     high = [sum(run["chosen"][model] > run["truth"] for run in valid) for model in MODELS]
     print(f"| too high | | | | | {' | '.join(map(str, high))} |")
     print(
