@@ -46,3 +46,32 @@ def test_no_program_outlives_the_experiment(emulator, tmp_path, by):
     made.wait(30)
     made.stdin.close()
     wait_until(lambda: not processes_that_name(mark), "the end of its programs", 30)
+
+
+CLIENT = """
+import sys, tempfile, time
+with tempfile.TemporaryDirectory(prefix="profile-"):
+    print(1, flush=True)
+    sys.stdin.read()
+    time.sleep(0.5)
+"""
+MADE_AND_ENDED = """
+import sys
+from pathlib import Path
+from pathcast.experiments.pages.rig import Rig
+
+with Rig.made() as made:
+    client = made.client(Path(sys.argv[1]), 1, [sys.executable, "-c", sys.argv[2]])
+    assert "slip_us" in client.end()
+"""
+
+
+def test_what_a_client_made_is_removed_when_its_input_ends(emulator, tmp_path):
+    del emulator
+    if missing := rig.missing([]):
+        pytest.skip(f"there is no {', '.join(missing)}")
+    path = tmp_path / "path.toml"
+    path.write_text("rate = '10 Mbit/s'\ndelay = '10 ms'\n")
+    command = ["unshare", "--net", sys.executable, "-P", "-c", MADE_AND_ENDED, str(path), CLIENT]
+    subprocess.run(command, check=True, env=os.environ | {"TMPDIR": str(tmp_path)}, timeout=60)
+    assert not list(tmp_path.glob("profile-*"))

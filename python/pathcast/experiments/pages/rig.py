@@ -20,8 +20,8 @@ from pathcast.service.client import Client
 
 #: Where the service listens in the namespace.
 LISTEN = "127.0.0.1:8080"
-#: How long a program may take to start, and to end, in seconds.
-_START_S, _END_S = 30.0, 15.0
+#: How long a program may take to start, to end by itself once its input has ended, and to end, in seconds.
+_START_S, _END_ITSELF_S, _END_S = 30.0, 10.0, 15.0
 
 
 def program(name: str) -> str | None:
@@ -64,10 +64,12 @@ def run_ip(*arguments: str) -> str:
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End a process that was started here."""
+    """End a process that was started here; one that reads from here ends by itself, so that it removes what it made."""
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_ITSELF_S)
     if process.poll() is None:
         process.terminate()
         try:
