@@ -68,18 +68,21 @@ class Alternative:
     initial_window: int | None = None
     flows: int = 1
 
-    def scenario(self, path: Path | Scenario, receive_window: str | None = None) -> Scenario:
+    def scenario(
+        self, path: Path | Scenario, receive_window: str | None = None, *, opens: bool = False
+    ) -> Scenario:
         """Return it over a path; beside the flows of a scenario, 5 s after their start, as its last flows.
 
         Args:
             path: or what else is on it.
             receive_window: what its receiver takes if it is over TCP, as in a scenario file; None: it is never in the way.
+            opens: beside the flows of a scenario, its connections open over the path when it starts.
 
         Raises:
             PathFileError: the workload or a value is not valid.
 
         """
-        scenario = self._beside(path) if isinstance(path, Scenario) else self._alone(path)
+        scenario = self._beside(path, opens) if isinstance(path, Scenario) else self._alone(path)
         begin = len(path.schemes) if isinstance(path, Scenario) else 0
         return with_receive_window(scenario, receive_window, begin)
 
@@ -90,7 +93,7 @@ class Alternative:
                 scenario = scenario.replace_flow(number, initial_window=self.initial_window)
         return scenario
 
-    def _beside(self, others: Scenario) -> Scenario:
+    def _beside(self, others: Scenario, opens: bool) -> Scenario:
         try:
             sends: dict[str, object] = tomllib.loads(f"workload = {self.workload}")
         except tomllib.TOMLDecodeError as error:
@@ -100,6 +103,8 @@ class Alternative:
         keys = sends | {"scheme": self.scheme, "count": self.flows, "start": f"{HEAD_START_S:g} s"}
         if self.initial_window is not None:
             keys["initial_window"] = self.initial_window
+        if opens and self.scheme != "udp":
+            keys["handshake"] = True
         return others.with_flow(**keys)
 
     def __str__(self) -> str:
@@ -275,9 +280,10 @@ def what_if(
     if by is not None and by not in METRICS:
         raise ModelError(f"got {by!r}; expected one of {', '.join(METRICS)}")
     paths, receive_window = paths_of(source, draws, seed)
+    opens = isinstance(source, Calibration) and source.opens
     simulations = [
         Simulation(
-            one.scenario(path, receive_window),
+            one.scenario(path, receive_window, opens=opens),
             duration_s=(duration_s if is_endless(one) else LONGEST * duration_s)
             + (HEAD_START_S if isinstance(path, Scenario) else 0.0),
             seed=seed + number,

@@ -122,6 +122,32 @@ def test_random_losses_are_not_taken(rate_mbps, one_way_ms, queue, loss, seed):
     assert found.parameters["loss"].median == pytest.approx(loss, rel=0.5)
 
 
+def test_a_queue_that_others_keep_filled_hides_the_propagation_delay(tmp_path):
+    """The shortest round trip of a connection that opens over such a queue is that of the queue."""
+    path = pathcast.Path.parse("rate = '2 Mbit/s'\ndelay = '20 ms'\nqueue = '3 BDP'")
+
+    def beside(scheme, seed):
+        others = pathcast.Scenario.over(path, ["cubic"])
+        scenario = others.with_flow(scheme=scheme, start="8 s", handshake=True)
+        return pathcast.simulate(scenario, duration_s=38, seed=seed)
+
+    _, trace = beside("cubic", 5)
+    assert np.nanmin(trace.columns["min_rtt_s"][trace.columns["flow"] == 1]) > 0.08
+    trace.metadata["source"] = "watch"
+    found = pathcast.calibrate(trace, 1)
+    rtt = found.parameters["rtt_s"]
+    assert found.competing == ("cubic",)
+    assert rtt.p5 < 0.04 < rtt.median < 0.09
+    assert (rtt.identified, found.opens) == (False, True)
+    assert "nothing else queues" in rtt.narrowed_by
+    found.write(tmp_path / "path.toml")
+    again = pathcast.Calibration.load(tmp_path / "path.toml")
+    assert again.opens
+    (bbr,) = pathcast.what_if(again, [pathcast.Alternative("bbr")]).outcomes
+    truths = [beside("bbr", seed)[0].flows[1].goodput_bps for seed in range(6, 10)]
+    assert all(bbr.goodput_bps.p5 < truth < bbr.goodput_bps.p95 for truth in truths)
+
+
 def test_records_before_and_after_acknowledgments_are_turned_into_each_other():
     seen = observe(flow_over("rate = '9 Mbit/s'\ndelay = '20 ms'", seconds=5), 0)
     again = without_lag(lagging(seen))

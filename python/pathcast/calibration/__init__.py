@@ -194,6 +194,7 @@ def calibrate_flows(
         competing_of_draws=posterior.competing,
         steady_part=posterior.model.steady_part,
         receive_window=next(filter(None, (one.seen.receive_window for one in senders)), None),
+        opens=any(one.seen.opens for one in senders),
         flows=tuple(
             FlowUsed(trace.file, flow, one.scheme, one.seen.duration_s)
             for (trace, flow), one in zip(flows, senders, strict=True)

@@ -40,6 +40,12 @@ _LEAST_COUNT = 3
 _MORE_OFTEN = 3.0
 _OVERFLOW_PACKETS = 6.0
 _OVERFLOW_RATIO = 8.0
+#: A queue that others keep filled may never be empty. The propagation delay is the shortest round trip with a probability of
+#: one half, or below it by a half-normal law with this spread in logarithms: that of 0.7 times the windows that fill queues
+#: of the prior, over the windows that the propagation takes.
+_NEVER_EMPTY_SPREAD = 0.65
+#: A queue is this part of the longest round trip at least.
+_LEAST_PART = 0.02
 #: A queueing delay of so many packets, or of this part of the round trip, is one.
 _QUEUE_PACKETS = 2.0
 #: A policed flow gets this part less than the policer's rate at first guess; a bucket holds so many round trips of it;
@@ -70,6 +76,8 @@ class FirstEstimate:
         longest_queue_s: the longest queueing delay seen.
         random_losses: losses that no full queue explains.
         line_rate_bps: rate of the link behind a policer; None without a policer.
+        most_rtt_s: of the propagation delay, where a queue may never have been empty. What is known then is the longest round
+            trip, which stands in the place of the queue in all logarithms; None: the queue itself does.
 
     """
 
@@ -80,6 +88,22 @@ class FirstEstimate:
     longest_queue_s: float
     random_losses: int
     line_rate_bps: float | None = None
+    most_rtt_s: float | None = None
+
+    def parameters(self, logs: Column) -> Column:
+        """Return the parameters of paths, of shape n x p, by the logarithms that a calibration counts in."""
+        found = np.exp(logs)
+        if self.most_rtt_s is not None:
+            waits = found[:, QUEUE] - found[:, RTT]
+            found[:, QUEUE] = np.maximum(waits, _LEAST_PART * found[:, QUEUE])
+        return np.asarray(found)
+
+    def logs(self, parameters: Column) -> Column:
+        """Return the logarithms that a calibration counts in, of one path; shape p of both."""
+        found = parameters.copy()
+        if self.most_rtt_s is not None:
+            found[QUEUE] += found[RTT]
+        return np.asarray(np.log(found))
 
 
 def together(flows: Sequence[FirstEstimate]) -> FirstEstimate:
@@ -103,8 +127,16 @@ def together(flows: Sequence[FirstEstimate]) -> FirstEstimate:
     prior = start.copy()
     prior[QUEUE] = min(flows, key=lambda one: float(one.start[RTT])).prior[QUEUE]
     lines = [one.line_rate_bps for one in flows if one.line_rate_bps is not None]
+    most_s = [one.most_rtt_s for one in flows if one.most_rtt_s is not None]
     return FirstEstimate(
-        start, prior, _SPREAD, bool(filled), longest_s, random, max(lines, default=None)
+        start,
+        prior,
+        flows[0].spread,
+        bool(filled),
+        longest_s,
+        random,
+        max(lines, default=None),
+        min(most_s, default=None),
     )
 
 
@@ -171,7 +203,8 @@ def first_estimate_beside(seen: Observation, others: int) -> FirstEstimate:
     """Estimate the parameters of a path that a flow shares with others of about the same share.
 
     The rate is that of as many flows, or of the fastest trains if these are slower: packets of one flow that were sent
-    back to back arrive at the rate of the link unless others come between. Flows that compete keep the queue filled.
+    back to back arrive at the rate of the link unless others come between. Flows that compete keep the queue filled, so that the
+    shortest round trip may have met one.
     """
     alone = first_estimate(seen)
     bits = 8 * (seen.mss_bytes + HEADER_BYTES)
@@ -183,8 +216,17 @@ def first_estimate_beside(seen: Observation, others: int) -> FirstEstimate:
     start[LOSS] = math.log(_FEW / max(float(seen.acked[-1]), 1.0))
     clipped = np.clip(start, np.log(LEAST), np.log(MOST))
     prior = clipped.copy()
-    prior[QUEUE] = alone.prior[QUEUE]
-    return FirstEstimate(clipped, prior, _SPREAD, True, alone.longest_queue_s, 0)
+    if seen.has_shortest and not seen.opens:
+        # the round trip before the others' queue was there
+        prior[QUEUE] = alone.prior[QUEUE]
+        return FirstEstimate(clipped, prior, _SPREAD, True, alone.longest_queue_s, 0)
+    most_rtt_s = float(np.exp(clipped[RTT]))
+    clipped[QUEUE] = prior[QUEUE] = math.log(alone.longest_queue_s + seen.min_rtt_s)
+    spread = _SPREAD.copy()
+    spread[RTT] = _NEVER_EMPTY_SPREAD
+    return FirstEstimate(
+        clipped, prior, spread, True, alone.longest_queue_s, 0, most_rtt_s=most_rtt_s
+    )
 
 
 def first_estimate_with_jitter(seen: Observation) -> FirstEstimate:

@@ -31,6 +31,8 @@ _NEEDED = (
 )
 #: Sources of traces whose records show the sender before it took the acknowledgment.
 _LAGGING = ("emulator", "live", "tcp_probe", "pcap")
+#: Sources of traces whose connections are open before the run starts, and so before any queue is there.
+_OPEN_BEFORE = ("simulator", "emulator")
 #: Records at the start of a flow before anything is sent again.
 _FIRST_RECORDS = 10
 #: Fewest records, and the shortest flow in seconds, that say anything.
@@ -82,6 +84,7 @@ class Observation:
         mss_bytes: payload of a full packet.
         window_bytes: the receiver's window, if it may limit the flow.
         window_opens: the receiver's window grows with what arrives, as Linux's does unless its application sets one.
+        opens: the connection opened over the path when the flow began, so that its first round trip met what waited there.
 
     """
 
@@ -99,6 +102,7 @@ class Observation:
     mss_bytes: int
     window_bytes: int | None
     window_opens: bool
+    opens: bool
 
     @property
     def receive_window(self) -> str | None:
@@ -137,6 +141,7 @@ def observe(
         longest_s,
         mss_bytes=int(trace.metadata["mss_bytes"] or MSS_BYTES),
         may_lag=trace.metadata["source"] in _LAGGING,
+        opens=trace.metadata["source"] not in _OPEN_BEFORE,
         use_shortest=use_shortest,
         begin_s=begin_s,
     )
@@ -149,6 +154,7 @@ def observed(
     *,
     mss_bytes: int,
     may_lag: bool,
+    opens: bool = False,
     use_shortest: bool = True,
     begin_s: float | None = None,
 ) -> Observation:
@@ -160,6 +166,7 @@ def observed(
         longest_s: use the first seconds alone.
         mss_bytes: payload of a full packet.
         may_lag: records, if there is one for each acknowledgment, show the sender before it took it.
+        opens: the connection opened over the path when the flow began.
         use_shortest: use the sender's own shortest round-trip time, if it records one.
         begin_s: when the flow began; by default a round trip before its first record.
 
@@ -198,6 +205,7 @@ def observed(
     min_rtt_s = (
         float(np.nanmin(shortest)) if has_shortest else _shortest_s(srtt_s, is_sampled=is_sampled)
     )
+    from_start = bool(una[0] < _STARTED_PACKETS and cwnd[0] < _STARTED_PACKETS)
     return Observation(
         time_s=time_s,
         acked=una - una[0],
@@ -209,14 +217,15 @@ def observed(
         lags=may_lag and not is_sampled,
         duration_s=float(time_s[-1]),
         sampled_s=gap_s if is_sampled else 0.0,
-        from_start=bool(una[0] < _STARTED_PACKETS and cwnd[0] < _STARTED_PACKETS),
+        from_start=from_start,
         mss_bytes=mss_bytes,
         window_bytes=window,
-        window_opens=_opens(rwnd),
+        window_opens=_window_opens(rwnd),
+        opens=opens and from_start,
     )
 
 
-def _opens(window_bytes: Column) -> bool:
+def _window_opens(window_bytes: Column) -> bool:
     """Whether a receiver's window, of shape n, grows; NaN: not recorded."""
     said = window_bytes[~np.isnan(window_bytes)]
     return bool(len(said) and 0 < _OPENED * said[0] <= said.max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from pathcast import _internal
+from pathcast.calibration.closed_forms import QUEUE, RTT
 from pathcast.calibration.features import (
     MSS_BYTES,
     Observation,
@@ -35,6 +37,8 @@ _LEAST_MSS_BYTES = 76
 _WARM_UP_S = 5.0
 #: How long competing flows run before the flow starts, in seconds: at least, and at most. Their phase is not known.
 _HEAD_START_S = (2.0, 12.0)
+#: Round trips over a full queue that a connection may take to open, and its first packet to be acknowledged.
+_OPENING = 2.0
 
 
 @dataclass(frozen=True)
@@ -64,13 +68,19 @@ class _Like:
     def __call__(self, parameters: Column, seed: int, *, emulated: bool) -> Column | None:
         """Features of a flow over the path with these parameters; None if it carries nothing or its run is not valid."""
         warm_up_s = 0.0 if self.seen.from_start else _WARM_UP_S
-        is_shared = self.model.competing or self.model.steady_part
+        is_shared = bool(self.model.competing or self.model.steady_part)
         start_s = _head_start_s(seed) if is_shared else 0.0
+        seconds = start_s + self.seen.duration_s + warm_up_s
+        begin_s: float | None = start_s
         try:
             scenario = self._scenario(parameters, start_s, warm_up_s)
-            seconds = start_s + self.seen.duration_s + warm_up_s
+            if is_shared and self.seen.opens and not emulated:
+                # alone, its first round trip meets no queue, whenever the connection opened
+                scenario = scenario.replace_flow(len(scenario.schemes) - 1, handshake=True)
+                seconds += _OPENING * float(parameters[RTT] + parameters[QUEUE])
+                begin_s = None
             run = _emulated if emulated else _simulated
-            flow = run(scenario, seconds, seed, start_s, self.seen.has_shortest)
+            flow = run(scenario, seconds, seed, begin_s, self.seen)
             if flow is None:
                 return None
             if self.seen.lags and not flow.lags:
@@ -116,9 +126,9 @@ def _head_start_s(seed: int) -> float:
 
 
 def _simulated(
-    scenario: Scenario, seconds: float, seed: int, begin_s: float, use_shortest: bool
+    scenario: Scenario, seconds: float, seed: int, begin_s: float | None, seen: Observation
 ) -> Observation | None:
-    """Observe the last flow of a scenario in the simulator."""
+    """Observe the last flow of a scenario in the simulator, for as long as the flow that was seen after it began."""
     own = len(scenario.schemes) - 1
     with translated():
         columns, payload = _internal.simulate_sender(
@@ -127,22 +137,23 @@ def _simulated(
     return observed(
         columns,
         f"flow {own}",
+        math.inf if begin_s is not None else seen.duration_s,
         mss_bytes=payload or MSS_BYTES,
         may_lag=False,
-        use_shortest=use_shortest,
+        use_shortest=seen.has_shortest,
         begin_s=begin_s,
     )
 
 
 def _emulated(
-    scenario: Scenario, seconds: float, seed: int, begin_s: float, use_shortest: bool
+    scenario: Scenario, seconds: float, seed: int, begin_s: float | None, seen: Observation
 ) -> Observation | None:
     """Observe the last flow of a scenario in the emulator; None if its run is not valid."""
     report, trace = emulate(scenario, duration_s=seconds, seed=seed)
     if trace is None or not report.valid:
         return None
     own = len(scenario.schemes) - 1
-    return observe(trace, own, use_shortest=use_shortest, begin_s=begin_s)
+    return observe(trace, own, use_shortest=seen.has_shortest, begin_s=begin_s)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from pathcast.calibration.closed_forms import LEAST, MOST, PARAMETERS, QUEUE, FirstEstimate
+from pathcast.calibration.closed_forms import LEAST, MOST, PARAMETERS, QUEUE, RTT, FirstEstimate
 from pathcast.exceptions import ModelError
 from pathcast.trace import Column
 
@@ -90,7 +90,7 @@ def infer(
     for number in range(rounds):
         tried = _around(mean, covariance, first, RUNS, generator, _WIDER)
         seeds = np.asarray(generator.integers(1, 1 << 30, RUNS), dtype=float)
-        found = _completed(simulated(np.exp(tried), seeds), progress, number * RUNS)
+        found = _completed(simulated(first.parameters(tried), seeds), progress, number * RUNS)
         there = [i for i, one in enumerate(found) if one is not None and np.isfinite(one).all()]
         if len(there) > 2 * len(PARAMETERS):
             past.append((tried[there], np.array([found[i] for i in there])))
@@ -100,7 +100,9 @@ def infer(
             )
         x, f = (np.vstack(part) for part in zip(*past[-_LAST_ROUNDS:], strict=True))
         mean, covariance, misfit, log_evidence = _condition(x, f, y, floor, mean, first, free)
-    samples = np.exp(_around(mean, covariance, first, draws, generator, 1.0))
+        if first.most_rtt_s is not None:
+            mean[RTT] = min(mean[RTT], np.log(first.most_rtt_s))
+    samples = first.parameters(_around(mean, covariance, first, draws, generator, 1.0))
     return Inferred(samples, misfit, log_evidence)
 
 
@@ -123,12 +125,17 @@ def _around(
     generator: np.random.Generator,
     wider: float,
 ) -> Column:
-    """Draw logarithms of parameters; a queue that was never filled comes from its prior, beyond what was seen."""
+    """Draw logarithms of parameters; a queue that was never filled comes from its prior, beyond what was seen.
+
+    Where the queue may never have been empty, all that would be above the longest propagation delay is that one.
+    """
     root = np.linalg.cholesky(covariance + 1e-12 * np.eye(len(mean)))
     drawn = mean + wider * generator.standard_normal((count, len(mean))) @ root.T
     if not first.queue_filled:
         least = np.log(_BEYOND_SEEN * first.longest_queue_s)
         drawn[:, QUEUE] = _above(least, first.prior[QUEUE], first.spread[QUEUE], count, generator)
+    if first.most_rtt_s is not None:
+        drawn[:, RTT] = np.minimum(drawn[:, RTT], np.log(first.most_rtt_s))
     return np.clip(drawn, np.log(LEAST), np.log(MOST))
 
 

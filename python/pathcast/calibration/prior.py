@@ -53,6 +53,8 @@ class Prior:
         """A first estimate with this prior of queue and random loss."""
         prior, spread = first.prior.copy(), first.spread.copy()
         queue, spread[QUEUE] = self.queue_round_trips
+        if first.most_rtt_s is not None:
+            queue = np.log1p(np.exp(queue))
         prior[QUEUE] = queue + first.start[RTT]
         prior[LOSS], spread[LOSS] = self.loss
         return replace(first, prior=prior, spread=spread)

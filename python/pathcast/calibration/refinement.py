@@ -74,7 +74,7 @@ def refine(
     error = simulated.std(axis=0, ddof=1) * np.sqrt(1 / len(real) + 1 / len(simulated))
     y, floor = measured(flows)
     found = infer(
-        replace(first, start=np.log(middle)),
+        replace(first, start=first.logs(middle)),
         lambda parameters, seeds: runner(imitation, parameters, seeds),
         y - deviation,
         np.hypot(_LEFT * floor, error),

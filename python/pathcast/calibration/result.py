@@ -138,6 +138,7 @@ class Calibration:
             None: not known, and never in the way.
         steady_part: what other traffic of a constant rate takes of the link; 0: none was seen. `parameters` has its rate then,
             as `steady_bps` of whole packets.
+        opens: the connection that was measured opened over the path, beside what else is there, and alternatives do so too.
 
     """
 
@@ -158,6 +159,7 @@ class Calibration:
     competing_of_draws: tuple[tuple[str, ...], ...] = ()
     receive_window: str | None = None
     steady_part: float = 0.0
+    opens: bool = False
 
     @property
     def competing_sets(self) -> dict[tuple[str, ...], float]:
@@ -220,6 +222,7 @@ class Calibration:
             "link": vars(self.link),
             "queue": self.queue,
             "receive_window": self.receive_window,
+            "opens": self.opens,
             "flows": [vars(one) for one in self.flows],
             "schemes": [vars(one) for one in self.schemes],
             "left_out": list(self.left_out),
@@ -285,6 +288,7 @@ class Calibration:
                 _competing_of_draws(values, len(samples)),
                 _receive_window(values.get("receive_window")),
                 _part(values.get("steady_part", 0.0)),
+                values.get("opens", False) is True,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PathFileError(
