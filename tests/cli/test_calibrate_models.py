@@ -9,6 +9,7 @@ import pathcast
 from conftest import run, until_valid
 from pathcast.calibration.changes import mean_of, rate_steps
 from pathcast.calibration.features import lagging, observe, without_lag
+from pathcast.calibration.words import competing_text
 
 
 def flow_over(path, *, seconds=30, scheme="cubic", seed=3):
@@ -145,6 +146,30 @@ def test_a_queue_that_others_keep_filled_hides_the_propagation_delay(tmp_path):
     assert again.opens
     (bbr,) = pathcast.what_if(again, [pathcast.Alternative("bbr")]).outcomes
     truths = [beside("bbr", seed)[0].flows[1].goodput_bps for seed in range(6, 10)]
+    assert all(bbr.goodput_bps.p5 < truth < bbr.goodput_bps.p95 for truth in truths)
+
+
+def test_both_are_kept_where_a_flow_does_not_tell_whether_others_share_its_path(tmp_path):
+    path = pathcast.Path.parse("rate = '2 Mbit/s'\ndelay = '20 ms'\nqueue = '3 BDP'")
+    others = pathcast.Scenario.over(path, ["cubic"])
+    _, trace = pathcast.simulate(
+        others.with_flow(scheme="cubic", start="8 s"), duration_s=38, seed=5
+    )
+    # tcp_probe does not record it
+    trace.columns["min_rtt_s"][:] = np.nan
+    found = pathcast.calibrate(trace, 1)
+    assert 0.05 < found.competing_sets[()] < 0.9
+    assert ("cubic",) in found.competing_sets
+    assert competing_text(found).startswith("It may be shared with ")
+    found.write(tmp_path / "path.toml")
+    again = pathcast.Calibration.load(tmp_path / "path.toml")
+    assert again.competing_sets == found.competing_sets
+    beside = others.with_flow(scheme="bbr", start="8 s")
+    truths = [
+        pathcast.simulate(beside, duration_s=38, seed=seed)[0].flows[1].goodput_bps
+        for seed in range(6, 10)
+    ]
+    (bbr,) = pathcast.what_if(again, [pathcast.Alternative("bbr")]).outcomes
     assert all(bbr.goodput_bps.p5 < truth < bbr.goodput_bps.p95 for truth in truths)
 
 

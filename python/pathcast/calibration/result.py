@@ -130,7 +130,7 @@ class Calibration:
         schemes: how each of several schemes does over the path; none if a flow was measured.
         left_out: schemes that were measured and that the simulator does not have.
         competing: schemes of the flows that share the path and react to it, the likeliest; none if none are needed to
-            explain the flow.
+            explain the flow, or if that is likelier.
         flows: those that were used; none if only what schemes got was measured.
         queue: its discipline: `droptail`, `codel` or `pie`. Of a managed one, `target_s` stands in place of `queue_s`.
         competing_of_draws: the flows that share the path in each draw, n of them; empty: `competing` in all.
@@ -163,10 +163,13 @@ class Calibration:
 
     @property
     def competing_sets(self) -> dict[tuple[str, ...], float]:
-        """The probability of each set of flows that may share the path, the likeliest first; empty if none do."""
-        if not self.competing:
-            return {}
+        """The probability of each set of flows that may share the path, the likeliest first; empty if none do.
+
+        A set without flows is there where the path may be the flow's own.
+        """
         counts = Counter(self.competing_of_draws or [self.competing])
+        if list(counts) == [()]:
+            return {}
         total = counts.total()
         return {schemes: count / total for schemes, count in counts.most_common()}
 
@@ -371,8 +374,6 @@ def _competing_of_draws(values: dict[str, Any], draws: int) -> tuple[tuple[str, 
     if numbers is None:
         return ()
     sets = [_schemes(one["schemes"]) for one in values["competing_sets"]]
-    if not all(sets):
-        raise ValueError("one of its competing_sets has no flows")
     if (
         not isinstance(numbers, list)
         or len(numbers) != draws
@@ -394,6 +395,8 @@ def _schemes(value: object) -> tuple[str, ...]:
 
 def flows_text(competing: Sequence[str]) -> str:
     """Flows that compete, in words."""
+    if not competing:
+        return "no other flow"
     scheme = competing[0]
     return f"one {scheme} flow" if len(competing) == 1 else f"{len(competing)} {scheme} flows"
 

@@ -38,6 +38,8 @@ _POLICED_PART = 0.8
 #: By how much a policer that was not probable before, or flows that compete, must lead a simpler path in the logarithm of
 #: the evidence: features depend on each other, so that this is odds of about 50 to 1.
 _LEAD = 10.0
+#: From this lead on, flows that may compete are kept beside a path of the flow's own, each as often as it is probable.
+_LEAST_LEAD = 3.0
 #: Several flows that steady traffic is seen by agree on its part of the link to within this.
 _SAME_PART = 0.05
 #: Rounds of simulations, and packets of the flow, that tell which of them are likely.
@@ -189,13 +191,24 @@ class _Search:
             with suppress(ModelError):
                 full.append(self.fitted(model, until=0.7 + 0.3 * number / len(models)))
         explaining = [one for one in full if _misfit(one) <= part * closest]
-        if likely.model.competing or plain is not best:
-            shared = bool(likely.model.competing)
-            simpler = max(best, plain, key=_evidence) if shared else plain
-            lead = _LEAD if shared else 0.0
-            if _evidence(simpler) + lead > max(map(_evidence, explaining), default=-math.inf):
+        if likely.model.competing:
+            return self._alone_or_shared(max(best, plain, key=_evidence), explaining)
+        if plain is not best and _evidence(plain) > max(
+            map(_evidence, explaining), default=-math.inf
+        ):
+            return plain
+        return explaining[0] if explaining else best
+
+    def _alone_or_shared(self, simpler: Fitted, shared: Sequence[Fitted]) -> Fitted:
+        """Choose between a path of the flow's own and sets of flows that compete; both, where neither clearly leads."""
+        lead = max(map(_evidence, shared), default=-math.inf) - _evidence(simpler)
+        if lead < _LEAST_LEAD:
+            return simpler
+        if lead < _LEAD:
+            if not _is_plain(simpler[0].model):
                 return simpler
-        return competitors.mixed(explaining, self._draws) if explaining else best
+            shared = [simpler, *shared]
+        return competitors.mixed(shared, self._draws)
 
     def _with_jitter(self, best: Fitted, begin: Sequence[Sender], *, in_clumps: bool) -> Fitted:
         """Fit a path with jitter; return it if it explains clearly more, or has more evidence and packets come in clumps."""
@@ -236,6 +249,11 @@ class _Search:
             if competitors.are_too_many(found):
                 break
         return found
+
+
+def _is_plain(model: Model) -> bool:
+    """Say whether a path has a queue, a link and delays as those have that flows share."""
+    return replace(model, has_jitter=False) == SIMPLEST
 
 
 def _part(model: Model) -> float:

@@ -73,7 +73,7 @@ def competing_text(found: Calibration) -> str:
     if not sets:
         return ""
     said = ", or ".join(f"{flows_text(one)} ({part:.0%})" for one, part in sets.items())
-    return f"It is shared with {said}."
+    return f"It {'may be' if () in sets else 'is'} shared with {said}."
 
 
 __all__ = ["PARAMETER_COLUMNS", "competing_text", "link_text", "parameter_rows"]
