@@ -204,7 +204,7 @@ def first_estimate_beside(seen: Observation, others: int) -> FirstEstimate:
 
     The rate is that of as many flows, or of the fastest trains if these are slower: packets of one flow that were sent
     back to back arrive at the rate of the link unless others come between. Flows that compete keep the queue filled, so that the
-    shortest round trip may have met one.
+    shortest round trip may be that of a queue.
     """
     alone = first_estimate(seen)
     bits = 8 * (seen.mss_bytes + HEADER_BYTES)

@@ -52,10 +52,13 @@ def refine(
 
     """
     imitation = Imitation.of(flows, posterior.model, posterior.line_rate_bps)
+    # connections of the emulator are open before the flows that compete begin
+    open_before = [replace(one, seen=replace(one.seen, opens=False)) for one in flows]
+    both = Imitation.of(open_before, posterior.model, posterior.line_rate_bps)
     middle = np.median(posterior.of_model(), axis=0)
     real = []
     for number in range(_EMULATED):
-        one = imitation(middle, seed + number, emulated=True)
+        one = both(middle, seed + number, emulated=True)
         if one is not None and np.isfinite(one).all():
             real.append(one)
         if progress:
@@ -66,7 +69,7 @@ def refine(
             "too busy, or the path too fast for it"
         )
     seeds = np.arange(seed, seed + _SIMULATED, dtype=float)
-    tried = runner(imitation, np.tile(middle, (_SIMULATED, 1)), seeds)
+    tried = runner(both, np.tile(middle, (_SIMULATED, 1)), seeds)
     simulated = np.array([one for one in tried if one is not None and np.isfinite(one).all()])
     if len(simulated) < _LEAST_VALID:
         raise ModelError("the path that was found carries nothing in most simulations of it")
