@@ -143,8 +143,8 @@ def main():
     rows = [judged(case, given.emulate, given.as_probed) for case in track(cases)]
     rows = [row for row in rows if row]
     print(
-        "| beside it | flows | competing flows seen | number right | its probability | rate: median error | queue: median error | "
-        "90 % holds | round trip: median error | 90 % holds |",
+        "| beside it | flows | competing flows seen | number right | its probability | rate: median error | 90 % holds | "
+        "queue: median error | 90 % holds | round trip: median error | 90 % holds |",
         end="",
     )
     print(
@@ -153,7 +153,7 @@ def main():
             for one in ("BBR", "Reno", "Vegas")
         )
     )
-    print("|---" * (10 + 3 * len(OTHERS)) + "|")
+    print("|---" * (11 + 3 * len(OTHERS)) + "|")
     for kind in KINDS:
         here = [row for row in rows if row["kind"] == kind]
         if not here:
@@ -168,8 +168,7 @@ def main():
         for name in ("rate_bps", "queue_s", "rtt_s"):
             errors = [abs(row[f"{name} error"]) for row in here]
             cells.append(f"{median(one for one in errors if not math.isnan(one)):.1%}")
-            if name != "rate_bps":
-                cells.append(share(here, lambda row, name=name: row[f"{name} held"]))
+            cells.append(share(here, lambda row, name=name: row[f"{name} held"]))
         for scheme in OTHERS:
             there = [row for row in here if scheme in row]
             errors = [abs(row[scheme][1].median / row[scheme][0] - 1) for row in there]

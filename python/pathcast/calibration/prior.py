@@ -54,7 +54,7 @@ class Prior:
         prior, spread = first.prior.copy(), first.spread.copy()
         queue, spread[QUEUE] = self.queue_round_trips
         if first.most_rtt_s is not None:
-            queue = np.log1p(np.exp(queue))
+            queue = np.logaddexp(0.0, queue)
         prior[QUEUE] = queue + first.start[RTT]
         prior[LOSS], spread[LOSS] = self.loss
         return replace(first, prior=prior, spread=spread)
