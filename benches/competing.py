@@ -1,6 +1,7 @@
 """Competing flows told from the trace of one flow: are they seen, and what is foretold for others then.
 
 usage: .venv/bin/python benches/competing.py [--paths 12] [--kinds "1 cubic,jitter"] [--held-out] [--emulate] [--as-probed]
+       .venv/bin/python benches/competing.py --link [--paths 40] [--held-out] [--scheme bbr]
 
 Draws paths at random (5 to 100 Mbit/s, 10 to 100 ms, queues of 0.5 to 4 BDP). Over each, a flow of 30 s runs alone, alone
 with random loss, beside 1 to 4 CUBIC flows or one of BBR that began 2 to 20 s earlier, or beside UDP of a third of the
@@ -8,6 +9,7 @@ rate, or alone with exponential jitter of a twentieth of the round trip. Others 
 first are the truth of the forecasts. `--held-out` draws paths that were not used to choose constants. `--emulate`
 takes the kernel's flows (as root, in real time). `--as-probed` hides the sender's own shortest round-trip time, which
 tcp_probe does not record: a simulated connection opens before the queue is there, and knows the propagation delay.
+`--link` asks only what acknowledgments say of who uses the link, which takes seconds.
 """
 
 import argparse
@@ -129,6 +131,32 @@ def share(rows, is_so):
     return f"{sum(map(is_so, rows))} of {len(rows)}"
 
 
+def link(cases, scheme, emulate):
+    """Print what acknowledgments say of who uses the link."""
+    print(
+        "| beside it | flows | said: alone | others | nothing | rate: largest error | others' part: median error |"
+    )
+    print("|---" * 7 + "|")
+    for kind in dict.fromkeys(case["kind"] for case in cases):
+        said = []
+        for case in (one for one in cases if one["kind"] == kind):
+            seen = run(case, scheme, 1000 + case["number"], emulate)
+            if seen is not None:
+                said.append((case, seen, pathcast.link_use(seen[2], seen[3])))
+        told = [(case, seen, use) for case, seen, use in said if use]
+        others = [(case, seen, use) for case, seen, use in told if use.others_part]
+        rates = [abs(use.rate_bps / case["rate_bps"] - 1) for case, _, use in told]
+        # goodput is of payload, without headers
+        parts = [
+            abs(use.others_part - 1 + seen[0] * 1500 / 1448 / case["rate_bps"])
+            for case, seen, use in others
+        ]
+        cells = [kind, len(said), len(told) - len(others), len(others), len(said) - len(told)]
+        cells.append(f"{max(rates):.1%}" if rates else "")
+        cells.append(f"{100 * median(parts):.1f} points" if parts else "")
+        print("| " + " | ".join(map(str, cells)) + " |")
+
+
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--paths", type=int, default=12)
@@ -136,10 +164,15 @@ def main():
     options.add_argument("--held-out", action="store_true")
     options.add_argument("--emulate", action="store_true")
     options.add_argument("--as-probed", action="store_true")
+    options.add_argument("--link", action="store_true")
+    options.add_argument("--scheme", default="cubic")
     given = options.parse_args()
     kinds = given.kinds.split(",")
     every = drawn(given.paths, 77 if given.held_out else 7)
     cases = [case for case in every if case["kind"] in kinds]
+    if given.link:
+        link(cases, given.scheme, given.emulate)
+        return
     rows = [judged(case, given.emulate, given.as_probed) for case in track(cases)]
     rows = [row for row in rows if row]
     print(

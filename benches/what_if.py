@@ -244,6 +244,10 @@ def compare(drawn, folder):
             continue
         if case["kind"] and not named(case, calibration):
             print(f"{case['number']:02}: {case['kind']} is not named", flush=True)
+        use = pathcast.link_use(pathcast.read_trace(cubic), own)
+        if use:
+            off = use.rate_bps / case["rate_bps"] - 1
+            print(f"{case['number']:02}: {use.text()} That rate is off by {off:+.1%}.", flush=True)
         truth = case | {"queue_s": case["queue_bytes"] * 8 / case["rate_bps"]}
         for name in PARAMETERS:
             one = calibration.parameters.get(name)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         calibrate_several,
         read_measurements,
     )
+    from pathcast.calibration.sharing import LinkUse, link_use
     from pathcast.clusters import ClusterCurve, ClusterPoint, LevelBasis, LossClusters
     from pathcast.estimators import Estimate, Estimator, State
     from pathcast.exceptions import (
@@ -143,6 +144,7 @@ __all__ = [
     "LatencyScore",
     "LearnedLatencies",
     "LevelBasis",
+    "LinkUse",
     "LiveError",
     "Loads",
     "LossClusters",
@@ -198,6 +200,7 @@ __all__ = [
     "latency",
     "latency_on_trace",
     "limits",
+    "link_use",
     "pooled",
     "predict_page",
     "read_measurements",
@@ -278,6 +281,7 @@ _PUBLIC = {
     "scenario": ("Scenario",),
     "short_flow": ("ShortFlowEstimate", "SizeEstimate", "estimate"),
     "trace": ("FlowSeries", "Trace", "TraceWarning", "read_trace"),
+    "calibration.sharing": ("LinkUse", "link_use"),
     "calibration": (
         "Calibration",
         "FlowUsed",

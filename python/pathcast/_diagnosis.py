@@ -9,6 +9,7 @@ from typing import Any
 from pathcast._advice import Advice
 from pathcast._limits import FlowLimits, limits
 from pathcast._prefixes import PrefixLimits, by_prefix
+from pathcast.calibration.sharing import LinkUse, link_use
 from pathcast.exceptions import ModelError
 from pathcast.flows import Flow, flows_of
 from pathcast.foreign import visible
@@ -23,6 +24,7 @@ class JudgedFlow:
         trace: that it is in.
         flow: what the trace says of it.
         limits: what limits it.
+        link: whether it has its link alone; None: its records do not tell.
         advice: what would help; None: not asked.
 
     """
@@ -30,6 +32,7 @@ class JudgedFlow:
     trace: Trace
     flow: Flow
     limits: FlowLimits
+    link: LinkUse | None = None
     advice: Advice | None = None
 
     def name(self) -> str:
@@ -50,7 +53,8 @@ class JudgedFlow:
         """As JSON has it."""
         about = {"trace": self.trace.file, "name": self.flow.name, "bytes": self.flow.bytes}
         said = {"advice": self.advice.to_dict()} if self.advice else {}
-        return about | self.limits.to_dict() | said
+        link = {"link": self.link and self.link.to_dict()}
+        return about | self.limits.to_dict() | link | said
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,8 @@ def diagnose(traces: Iterable[Trace], scheme: str | None = None) -> Diagnosis:
         about = {one.flow: one for one in flows_of(trace)}
         for flow in trace.flows:
             try:
-                found.append(JudgedFlow(trace, about[flow], limits(trace, flow, scheme=scheme)))
+                judged = limits(trace, flow, scheme=scheme)
+                found.append(JudgedFlow(trace, about[flow], judged, link_use(trace, flow)))
             except ModelError as error:
                 unjudged.append(str(error))
     prefixes = by_prefix((one.flow.name, one.flow.bytes or 0, one.limits) for one in found)

@@ -19,6 +19,7 @@ from pathcast.calibration.features import (
     train_rates_bps,
     whole_train_rates_bps,
 )
+from pathcast.calibration.sharing import link_use_of
 from pathcast.trace import Column
 
 #: The parameters of a path, in the order of all arrays.
@@ -44,8 +45,14 @@ _OVERFLOW_RATIO = 8.0
 #: one half, or below it by a half-normal law with this spread in logarithms: that of 0.7 times the windows that fill queues
 #: of the prior, over the windows that the propagation takes.
 _NEVER_EMPTY_SPREAD = 0.65
+#: CUBIC flows that lose packets together leave 0.7 of the longest round trip. Where the shortest is about that part of those at
+#: losses, the queue was never empty: queues of the prior that leave more than the propagation delay put it below the
+#: shortest round trip, by a logarithm of this mean and spread.
+_KEPT_PART, _KEPT = (0.5, 0.78), (-0.77, 0.63)
 #: A queue is this part of the longest round trip at least.
 _LEAST_PART = 0.02
+#: Pairs of packets tell the rate of a shared link with this spread.
+_OF_PAIRS_SPREAD = 0.02
 #: A queueing delay of so many packets, or of this part of the round trip, is one.
 _QUEUE_PACKETS = 2.0
 #: A policed flow gets this part less than the policer's rate at first guess; a bucket holds so many round trips of it;
@@ -199,11 +206,12 @@ def _line_bps(seen: Observation, rate_bps: float) -> float:
     return max(line_bps, _UNSEEN_LINE * rate_bps)
 
 
-def first_estimate_beside(seen: Observation, others: int) -> FirstEstimate:
+def first_estimate_beside(seen: Observation, others: Sequence[str]) -> FirstEstimate:
     """Estimate the parameters of a path that a flow shares with others of about the same share.
 
-    The rate is that of as many flows, or of the fastest trains if these are slower: packets of one flow that were sent
-    back to back arrive at the rate of the link unless others come between. Flows that compete keep the queue filled, so that the
+    The rate is what pairs of packets tell, if they show the others; else that of as many flows, or of the fastest trains if
+    these are slower: packets of one flow that were sent back to back arrive at the rate of the link unless others come
+    between. Flows that compete keep the queue filled, so that the
     shortest round trip may be that of a queue.
     """
     alone = first_estimate(seen)
@@ -212,21 +220,37 @@ def first_estimate_beside(seen: Observation, others: int) -> FirstEstimate:
     rates = train_rates_bps(seen)
     fastest_bps = float(np.percentile(rates, 98)) if len(rates) else math.inf
     start = alone.start.copy()
-    start[RATE] = math.log(max(min((1 + others) * share_bps, fastest_bps), share_bps))
+    start[RATE] = math.log(max(min((1 + len(others)) * share_bps, fastest_bps), share_bps))
+    spread = _SPREAD.copy()
+    used = link_use_of(seen)
+    if used is not None and used.others_part:
+        start[RATE] = math.log(used.rate_bps)
+        spread[RATE] = _OF_PAIRS_SPREAD
     start[LOSS] = math.log(_FEW / max(float(seen.acked[-1]), 1.0))
     clipped = np.clip(start, np.log(LEAST), np.log(MOST))
     prior = clipped.copy()
     if seen.has_shortest and not seen.opens:
         # the round trip before the others' queue was there
         prior[QUEUE] = alone.prior[QUEUE]
-        return FirstEstimate(clipped, prior, _SPREAD, True, alone.longest_queue_s, 0)
+        return FirstEstimate(clipped, prior, spread, True, alone.longest_queue_s, 0)
     most_rtt_s = float(np.exp(clipped[RTT]))
     clipped[QUEUE] = prior[QUEUE] = math.log(alone.longest_queue_s + seen.min_rtt_s)
-    spread = _SPREAD.copy()
     spread[RTT] = _NEVER_EMPTY_SPREAD
+    if "bbr" not in others and _is_kept(seen):
+        below, spread[RTT] = _KEPT
+        clipped[RTT] = prior[RTT] = max(clipped[RTT] + below, math.log(LEAST[RTT]))
     return FirstEstimate(
         clipped, prior, spread, True, alone.longest_queue_s, 0, most_rtt_s=most_rtt_s
     )
+
+
+def _is_kept(seen: Observation) -> bool:
+    """Whether the shortest round trip is what flows leave that fill the queue again and again."""
+    at_losses_s = losses(seen).rtt_s
+    if not len(at_losses_s):
+        return False
+    least, most = _KEPT_PART
+    return bool(least <= seen.min_rtt_s / float(np.median(at_losses_s)) <= most)
 
 
 def first_estimate_with_jitter(seen: Observation) -> FirstEstimate:

@@ -28,6 +28,7 @@ _NEEDED = (
     "retransmits",
     "rwnd_bytes",
     "min_rtt_s",
+    "snd_nxt_bytes",
 )
 #: Sources of traces whose records show the sender before it took the acknowledgment.
 _LAGGING = ("emulator", "live", "tcp_probe", "pcap")
@@ -72,6 +73,7 @@ class Observation:
     Attributes:
         time_s: seconds since the flow's start; shape n.
         acked: packets acknowledged; shape n.
+        sent: packets sent for the first time, counted as those acknowledged; shape n; None if not recorded.
         srtt_s: smoothed round-trip time; shape n.
         cwnd: window, in packets; shape n.
         retransmits: packets sent again so far; shape n; None if not recorded.
@@ -90,6 +92,7 @@ class Observation:
 
     time_s: Column
     acked: Column
+    sent: Column | None
     srtt_s: Column
     cwnd: Column
     retransmits: Column | None
@@ -161,7 +164,7 @@ def observed(
     """Take what calibration needs from the columns of one flow's records.
 
     Args:
-        columns: those of a trace that `_NEEDED` names; shape n of each.
+        columns: those of a trace that `_NEEDED` names; shape n of each; the last may be absent.
         where: names the flow in errors.
         longest_s: use the first seconds alone.
         mss_bytes: payload of a full packet.
@@ -190,6 +193,7 @@ def observed(
             f"{_LEAST_RECORDS} records and {_LEAST_S:g} s"
         )
     una = columns["snd_una_bytes"] / mss_bytes
+    sent = columns.get("snd_nxt_bytes")
     cwnd = columns["cwnd_packets"]
     gap_s = float(np.median(np.diff(time_s)))
     acks = max((una[-1] - una[0]) / 2, 1.0)
@@ -209,6 +213,7 @@ def observed(
     return Observation(
         time_s=time_s,
         acked=una - una[0],
+        sent=None if sent is None or np.isnan(sent).any() else sent / mss_bytes - una[0],
         srtt_s=srtt_s,
         cwnd=cwnd,
         retransmits=None if np.isnan(retransmits).all() else retransmits - retransmits[0],
@@ -288,6 +293,7 @@ def without_start(seen: Observation, seconds: float) -> Observation:
         later,
         time_s=later.time_s - seconds,
         acked=later.acked - later.acked[:1],
+        sent=None if later.sent is None else later.sent - later.acked[:1],
         retransmits=None if again is None else again - again[:1],
         duration_s=seen.duration_s - seconds,
         from_start=False,
@@ -307,6 +313,7 @@ def _rows(seen: Observation, at: np.ndarray) -> Observation:
         seen,
         time_s=seen.time_s[at],
         acked=seen.acked[at],
+        sent=None if seen.sent is None else seen.sent[at],
         srtt_s=seen.srtt_s[at],
         cwnd=seen.cwnd[at],
         retransmits=None if seen.retransmits is None else seen.retransmits[at],

@@ -126,7 +126,7 @@ def _first(seen: Observation, model: Model) -> FirstEstimate:
     if model.policed:
         return first_estimate_policed(seen)
     if model.competing:
-        return first_estimate_beside(seen, len(model.competing))
+        return first_estimate_beside(seen, model.competing)
     if model.queue != "droptail":
         return first_estimate_managed(seen)
     if model.has_jitter:

@@ -434,6 +434,9 @@ def summarized(
     columns[stored] = columns["queue_s"] * columns["rate_bps"] / 8
     is_identified = {name: spreads[name] <= most for name, most in _IDENTIFIED.items()}
     is_identified["queue_s"] &= first.queue_filled
+    if first.most_rtt_s is not None:
+        # what is known is the longest round trip; without the propagation delay nothing says how much of it is a queue
+        is_identified["queue_s"] &= is_identified["rtt_s"]
     is_identified["loss"] &= first.random_losses >= _LEAST_LOSSES
     is_identified[stored] = is_identified["queue_s"]
     columns["steady_bps"] = columns["rate_bps"] * steady_part

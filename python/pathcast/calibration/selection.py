@@ -17,6 +17,7 @@ from pathcast.calibration.imitation import Runner, Sender
 from pathcast.calibration.inference import ROUNDS, RUNS
 from pathcast.calibration.paths import SIMPLEST, Link, Model
 from pathcast.calibration.prior import Prior
+from pathcast.calibration.sharing import link_use_of
 from pathcast.exceptions import ModelError
 
 #: A fit, and where it began.
@@ -75,6 +76,7 @@ def likeliest(
 
     """
     search = _Search(flows, draws, seed, runner, prior, progress)
+    others = _others(flows)
     order = [Model(policed=True), SIMPLEST]
     if policer_share < _PROBABLY_POLICED:
         order.reverse()
@@ -87,9 +89,12 @@ def likeliest(
             best = _policed_or_not(best, other, policer_share)
     best = search.beside_steady(best)
     closest = min(closest, _misfit(best))
-    in_clumps = any(comes_in_clumps(one.seen) for one in flows)
-    if _misfit(best) > _MAYBE_MANAGED or in_clumps:
-        best = search.beyond(best, closest, in_clumps=in_clumps)
+    if others and not best[0].model.steady_part:
+        best, others = search.beside_others(best), None
+    if not best[0].model.competing:
+        in_clumps = any(comes_in_clumps(one.seen) for one in flows)
+        if _misfit(best) > _MAYBE_MANAGED or in_clumps:
+            best = search.beyond(best, closest, in_clumps=in_clumps, alone=others is False)
     if progress:
         progress(1.0)
     return best
@@ -155,16 +160,40 @@ class _Search:
                 return found
         return best
 
-    def beyond(self, best: Fitted, closest: float, *, in_clumps: bool) -> Fitted:
+    def beside_others(self, best: Fitted) -> Fitted:
+        """Fit flows that share the path, where acknowledgments show that others do; `best` if none explain the flow."""
+        begin = self._begin()
+        found = [one for family in competitors.FAMILIES for one in self._family(begin, family)]
+        full = self._in_full(competitors.plausible(found))
+        most = max(_misfit(best), _MAYBE_SHARED)
+        explaining = [one for one in full if _misfit(one) <= most]
+        return competitors.mixed(explaining, self._draws) if explaining else best
+
+    def _begin(self) -> list[Sender]:
+        return [_beginning(one, _SCREENING_PACKETS / len(self._flows)) for one in self._flows]
+
+    def _in_full(self, models: Sequence[Model]) -> list[Fitted]:
+        """Fit models that were fitted roughly; one by which no flow resembles what was seen is left out."""
+        found, from_ = [], self._done
+        for number, model in enumerate(models, 1):
+            with suppress(ModelError):
+                until = from_ + (1 - from_) * number / len(models)
+                found.append(self.fitted(model, until=until))
+        return found
+
+    def beyond(
+        self, best: Fitted, closest: float, *, in_clumps: bool, alone: bool = False
+    ) -> Fitted:
         """Consider what else the path may be like; return the best of that if it explains clearly more, else `best`.
 
         Args:
             best: what was believed so far.
             closest: the least misfit of all that was fitted, believed or not.
             in_clumps: packets of a flow arrive in clumps.
+            alone: acknowledgments show that no other flow uses the link.
 
         """
-        begin = [_beginning(one, _SCREENING_PACKETS / len(self._flows)) for one in self._flows]
+        begin = self._begin()
         plain = self._with_jitter(best, begin, in_clumps=in_clumps)
         if _misfit(plain) <= _MAYBE_MANAGED:
             return plain
@@ -177,7 +206,7 @@ class _Search:
         explained = any(
             one.misfit <= min(_MAYBE_MANAGED, _part(one.model) * closest) for one in tried
         )
-        if not explained and closest > _MAYBE_SHARED:
+        if not (explained or alone) and closest > _MAYBE_SHARED:
             tried += self._shared(best, begin)
         likely = min([best[0], *tried], key=lambda one: one.misfit)
         part = _part(likely.model)
@@ -186,11 +215,7 @@ class _Search:
         models = [likely.model]
         if likely.model.competing:
             models = competitors.plausible([one for one in tried if one.model.competing])
-        full = []
-        for number, model in enumerate(models, 1):
-            with suppress(ModelError):
-                full.append(self.fitted(model, until=0.7 + 0.3 * number / len(models)))
-        explaining = [one for one in full if _misfit(one) <= part * closest]
+        explaining = [one for one in self._in_full(models) if _misfit(one) <= part * closest]
         if likely.model.competing:
             return self._alone_or_shared(max(best, plain, key=_evidence), explaining)
         if plain is not best and _evidence(plain) > max(
@@ -249,6 +274,13 @@ class _Search:
             if competitors.are_too_many(found):
                 break
         return found
+
+
+def _others(flows: Sequence[Sender]) -> bool | None:
+    """Whether others share the link, by all flows' acknowledgments; None if these do not tell, or do not agree."""
+    found = [link_use_of(one.seen) for one in flows]
+    told = {one.others_part > 0 for one in found if one is not None}
+    return told.pop() if len(told) == 1 else None
 
 
 def _is_plain(model: Model) -> bool:

@@ -205,5 +205,7 @@ def _print(judged: JudgedFlow) -> None:
         if max(found.shares[name], found.now[name]) >= _LEAST_SHOWN:
             table.add_row(name, f"{found.shares[name]:.0%}", f"{found.now[name]:.0%}")
     out.print(table)
+    if judged.link:
+        out.print(judged.link.text(), markup=False, soft_wrap=True)
     if judged.advice:
         _print_advice(judged.advice)
