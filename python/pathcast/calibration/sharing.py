@@ -21,8 +21,9 @@ _LEAST_PAIRS, _LEAST_ALONE = 50, 200
 #: Packets are sent together within this part of the time that two take on the link, and wait for so many times that at
 #: least, and for what a host adds, in seconds.
 _TOGETHER, _WAITING, _STACK_S = 0.1, 0.75, 2e-4
-#: Intervals are counted in bins of this ratio; the shortest peak with this part of the fullest is that of a pair alone.
-_BIN, _FULL_PART = 0.04, 0.1
+#: Intervals are counted in bins of this ratio; the shortest peak with this part of the fullest, and so many, is that of a pair
+#: alone.
+_BIN, _FULL_PART, _LEAST_OFTEN = 0.04, 0.1, 15
 #: Behind a sender that paces, as many packets of others may come into nearly each pair. The few pairs without are these parts
 #: of the usual interval, to within this, and most of those that are shorter than it.
 _PARTS, _SAME, _LEAST_SHORT, _MOST = (1 / 2, 2 / 3), 0.02, 3, 0.5
@@ -32,8 +33,8 @@ _LONGER, _LONGEST = 1.25, 8.0
 _ALONE, _ALONE_TIME = 0.01, 0.05
 #: Others are there if so many are longer, by so many different multiples, each so often, that are whole by so much.
 _LEAST_LONGER, _LEAST_KINDS, _EACH, _WHOLE = 20, 3, 3, 0.6
-#: More of this are shorter than a pair alone can be: the intervals say nothing.
-_SHORTER, _IMPOSSIBLE = 0.75, 0.1
+#: A pair comes earlier than it can where the acknowledgment before it waited. If more than this part do, intervals say nothing.
+_SHORTER, _IMPOSSIBLE = 0.75, 0.15
 #: Others that take less than this of the link count as nothing known: a path of the flow's own may explain it.
 _LEAST_PART = 0.15
 
@@ -144,7 +145,9 @@ def _usual_s(took_s: Column, after_pair_s: Column) -> float:
     bins, counts = np.unique(np.floor(logs).astype(int), return_counts=True)
     of_bin = dict(zip(bins.tolist(), counts.tolist(), strict=True))
     near = {one: sum(of_bin.get(one + step, 0) for step in (-1, 0, 1)) for one in of_bin}
-    found = min(one for one, count in near.items() if count >= _FULL_PART * max(near.values()))
+    most = max(near.values())
+    enough = min(max(_FULL_PART * most, _LEAST_OFTEN), most)
+    found = min(one for one, count in near.items() if count >= enough)
     while near.get(found + 1, 0) > near[found]:
         found += 1
     usual_s = float(np.median(took_s[np.abs(logs - (found + 0.5)) < 2]))
