@@ -85,6 +85,7 @@ class FirstEstimate:
         line_rate_bps: rate of the link behind a policer; None without a policer.
         most_rtt_s: of the propagation delay, where a queue may never have been empty. What is known then is the longest round
             trip, which stands in the place of the queue in all logarithms; None: the queue itself does.
+        hides_rtt: nothing that the flow shows depends on the propagation delay: it has its prior alone.
 
     """
 
@@ -96,6 +97,7 @@ class FirstEstimate:
     random_losses: int
     line_rate_bps: float | None = None
     most_rtt_s: float | None = None
+    hides_rtt: bool = False
 
     def parameters(self, logs: Column) -> Column:
         """Return the parameters of paths, of shape n x p, by the logarithms that a calibration counts in."""
@@ -144,6 +146,7 @@ def together(flows: Sequence[FirstEstimate]) -> FirstEstimate:
         random,
         max(lines, default=None),
         min(most_s, default=None),
+        all(one.hides_rtt for one in flows),
     )
 
 
@@ -236,11 +239,19 @@ def first_estimate_beside(seen: Observation, others: Sequence[str]) -> FirstEsti
     most_rtt_s = float(np.exp(clipped[RTT]))
     clipped[QUEUE] = prior[QUEUE] = math.log(alone.longest_queue_s + seen.min_rtt_s)
     spread[RTT] = _NEVER_EMPTY_SPREAD
-    if "bbr" not in others and _is_kept(seen):
+    hides_rtt = "bbr" not in others and _is_kept(seen)
+    if hides_rtt:
         below, spread[RTT] = _KEPT
         clipped[RTT] = prior[RTT] = max(clipped[RTT] + below, math.log(LEAST[RTT]))
     return FirstEstimate(
-        clipped, prior, spread, True, alone.longest_queue_s, 0, most_rtt_s=most_rtt_s
+        clipped,
+        prior,
+        spread,
+        True,
+        alone.longest_queue_s,
+        0,
+        most_rtt_s=most_rtt_s,
+        hides_rtt=hides_rtt,
     )
 
 

@@ -84,7 +84,8 @@ def infer(
     """
     generator = np.random.default_rng(seed)
     mean, covariance = first.start.copy(), np.diag((first_part * first.spread) ** 2)
-    free = [i for i in range(len(PARAMETERS)) if i != QUEUE or first.queue_filled]
+    fixed = {QUEUE: not first.queue_filled, RTT: first.hides_rtt}
+    free = [i for i in range(len(PARAMETERS)) if not fixed.get(i)]
     past: list[tuple[Column, Column]] = []
     misfit, log_evidence = np.inf, -np.inf
     for number in range(rounds):
