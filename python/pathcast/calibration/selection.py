@@ -60,7 +60,8 @@ def likeliest(
     """Fit a queue, a policer where the flow looks like that, and other models where neither explains it.
 
     Between the first two, misfit and evidence decide; others are taken only if they explain clearly more. Flows that
-    compete, which take long to simulate, are considered where nothing else explains the flow.
+    compete, which take long to simulate, are considered where acknowledgments show them, and where nothing else explains
+    the flow.
 
     Args:
         flows: that used the path one after another.
