@@ -81,8 +81,8 @@ def link_use(trace: Trace, flow: int = 0) -> LinkUse | None:
         >>> import pathcast
         >>> path = pathcast.Path.parse("rate = '20 Mbit/s'\\ndelay = '20 ms'\\nqueue = '2 BDP'")
         >>> _, trace = pathcast.simulate(path, ["cubic"], duration_s=20)
-        >>> pathcast.link_use(trace)
-        LinkUse(rate_bps=20000000.0, others_part=0.0)
+        >>> pathcast.link_use(trace).text()
+        'No other flow uses the link, which carries 20 Mbit/s.'
 
     """
     trace.flow(flow)  # refuses a flow that does not exist
