@@ -236,15 +236,15 @@ def compare(drawn, folder):
         cubic, bbr = (
             stem_of(case, name, folder).with_suffix(".parquet") for name in ("cubic", "bbr")
         )
-        own = others_of(case)
+        own, trace = others_of(case), pathcast.read_trace(cubic)
         try:
-            calibration = pathcast.calibrate(pathcast.read_trace(cubic), own)
+            calibration = pathcast.calibrate(trace, own)
         except pathcast.ModelError as error:
             print(f"{case['number']:02}: {error}", flush=True)
             continue
         if case["kind"] and not named(case, calibration):
             print(f"{case['number']:02}: {case['kind']} is not named", flush=True)
-        use = pathcast.link_use(pathcast.read_trace(cubic), own)
+        use = pathcast.link_use(trace, own)
         if use:
             off = use.rate_bps / case["rate_bps"] - 1
             print(f"{case['number']:02}: {use.text()} That rate is off by {off:+.1%}.", flush=True)
@@ -270,7 +270,7 @@ def compare(drawn, folder):
             learned = scenario.parse(ibox_of(packets, own), "iBox")
             others["iBox"] = pathcast.what_if(learned, asked, draws=10)
         if bbr.exists():
-            both = [(pathcast.read_trace(file), own) for file in (cubic, bbr)]
+            both = [(trace, own), (pathcast.read_trace(bbr), own)]
             try:
                 others["both"] = pathcast.what_if(pathcast.calibrate_flows(both), asked, draws=40)
             except pathcast.ModelError as error:

@@ -53,7 +53,7 @@ class JudgedFlow:
         """As JSON has it."""
         about = {"trace": self.trace.file, "name": self.flow.name, "bytes": self.flow.bytes}
         said = {"advice": self.advice.to_dict()} if self.advice else {}
-        link = {"link": self.link and self.link.to_dict()}
+        link = {"link": self.link and vars(self.link)}
         return about | self.limits.to_dict() | link | said
 
 

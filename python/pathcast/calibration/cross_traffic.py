@@ -11,7 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pathcast.calibration.features import HEADER_BYTES, Observation, round_trips_s
+from pathcast.calibration.features import (
+    HEADER_BYTES,
+    Observation,
+    after_acknowledgments,
+    round_trips_s,
+)
 from pathcast.trace import Column
 
 #: An acknowledgment of so many packets is compared, while more than so many wait.
@@ -74,10 +79,8 @@ def _intervals(seen: Observation) -> tuple[Column, float]:
         how long after those before they came, shape m; and the rate of the flow meanwhile, in bit/s of whole packets.
 
     """
-    acked, at_s, each_s = seen.acked, seen.time_s, round_trips_s(seen)
-    if seen.lags:
-        # a record shows what was acknowledged before
-        acked, at_s, each_s = acked[1:], at_s[:-1], each_s[1:]
+    rows, at_s = after_acknowledgments(seen)
+    acked, each_s = seen.acked[rows], round_trips_s(seen)[rows]
     count, took_s = np.diff(acked), np.diff(at_s)
     own_s = seen.duration_s / max(float(seen.acked[-1]), 1.0)
     waits = each_s[1:] - seen.min_rtt_s > _WAITING * own_s
@@ -98,7 +101,7 @@ def _multiples(took_s: Column, own_s: float) -> Column | None:
     """
     some_s = took_s[:: -(-len(took_s) // _COMPARED)]
     tried_s = own_s / np.geomspace(*_FASTER, _STEPS)
-    alike = np.array([_whole(some_s / one) for one in tried_s])
+    alike = np.array([whole(some_s / one) for one in tried_s])
     peaks = 1 + np.flatnonzero((alike[1:-1] >= alike[:-2]) & (alike[1:-1] > alike[2:]))
     for packet_s in tried_s[peaks[alike[peaks] >= _WHOLE]]:
         multiples = np.round(took_s / packet_s)
@@ -109,12 +112,12 @@ def _multiples(took_s: Column, own_s: float) -> Column | None:
             continue
         # where most intervals are equal, the few others must be multiples too
         others_s = took_s[multiples != values[np.argmax(counts)]]
-        if _whole(others_s / packet_s) >= _WHOLE_OTHERS and np.gcd.reduce(np.diff(often)) == 1:
+        if whole(others_s / packet_s) >= _WHOLE_OTHERS and np.gcd.reduce(np.diff(often)) == 1:
             return np.asarray(multiples)
     return None
 
 
-def _whole(turns: Column) -> float:
+def whole(turns: Column) -> float:
     """How close numbers are to whole ones: 1 if all are, 0 if they have nothing to do with them."""
     return float(np.cos(2 * np.pi * turns).mean())
 

@@ -352,6 +352,12 @@ def round_trips_s(seen: Observation) -> Column:
     return np.asarray(np.maximum(each_s, seen.min_rtt_s))
 
 
+def after_acknowledgments(seen: Observation) -> tuple[slice, Column]:
+    """Return the rows that show the sender after it took an acknowledgment, m of them, and when each came; shape m."""
+    rows = slice(int(seen.lags), None)
+    return rows, seen.time_s[: len(seen.time_s[rows])]
+
+
 def losses(seen: Observation) -> Losses:
     """Find the losses of a flow in its retransmissions."""
     if seen.retransmits is None:

@@ -91,7 +91,7 @@ def likeliest(
     best = search.beside_steady(best)
     closest = min(closest, _misfit(best))
     if others and not best[0].model.steady_part:
-        best, others = search.beside_others(best), None
+        best = search.beside_others(best)
     if not best[0].model.competing:
         in_clumps = any(comes_in_clumps(one.seen) for one in flows)
         if _misfit(best) > _MAYBE_MANAGED or in_clumps:

@@ -8,11 +8,16 @@ it. Packets of others that come between make it later by whole multiples of the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from pathcast.calibration.features import HEADER_BYTES, Observation, observe
+from pathcast.calibration.cross_traffic import whole
+from pathcast.calibration.features import (
+    HEADER_BYTES,
+    Observation,
+    after_acknowledgments,
+    observe,
+)
 from pathcast.exceptions import ModelError
 from pathcast.trace import Column, Trace
 
@@ -59,10 +64,6 @@ class LinkUse:
             return f"No other flow uses {link}."
         return f"While its packets wait, other flows take {self.others_part:.0%} of {link}."
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return dict(vars(self))
-
 
 def link_use(trace: Trace, flow: int = 0) -> LinkUse | None:
     """Say whether a flow has its link alone, and what the link carries; None if its records do not tell.
@@ -96,20 +97,14 @@ def link_use_of(seen: Observation) -> LinkUse | None:
     """Say the same of what calibration takes from a trace."""
     if seen.sent is None or seen.sampled_s or len(seen.time_s) < _LEAST_PAIRS:
         return None
-    acked, at_s, sent, again = seen.acked, seen.time_s, seen.sent, seen.retransmits
-    if seen.lags:
-        # a record shows the sender before it took the acknowledgment that came then
-        acked, at_s, sent, again = (
-            acked[1:],
-            at_s[:-1],
-            sent[1:],
-            None if again is None else again[1:],
-        )
+    rows, at_s = after_acknowledgments(seen)
+    acked, sent = seen.acked[rows], seen.sent[rows]
     first, last = (_sent_at(sent, packets) for packets in (acked[:-1] + 1, acked[1:]))
     count, took_s, round_trip_s = np.diff(acked), np.diff(at_s), at_s[1:] - at_s[first]
     is_pair = (np.abs(count - 2) < 0.5) & (took_s > 0)
-    if again is not None:
+    if seen.retransmits is not None:
         # what was sent again meanwhile was not sent when it seems
+        again = seen.retransmits[rows]
         is_pair &= again[1:] == again[first]
     if is_pair.sum() < _LEAST_PAIRS:
         return None
@@ -175,7 +170,7 @@ def _has_others_between(multiples: Column) -> bool:
     if len(multiples) < _LEAST_PAIRS or np.mean(multiples < _SHORTER) > _IMPOSSIBLE:
         return False
     packets = 2 * multiples[(multiples > _LONGER) & (multiples < _LONGEST)]
-    if len(packets) < _LEAST_LONGER or np.cos(2 * np.pi * packets).mean() < _WHOLE:
+    if len(packets) < _LEAST_LONGER or whole(packets) < _WHOLE:
         return False
     _, counts = np.unique(np.round(packets), return_counts=True)
     return bool((counts >= _EACH).sum() >= _LEAST_KINDS)
