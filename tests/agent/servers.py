@@ -74,9 +74,13 @@ class Net:
         for namespace, device in zip((one, two), devices, strict=True):
             words = "ip", "-n", namespace, "-6", "route", "show", "table", "all", "dev", device
             deadline = time.monotonic() + 10
-            while "fe80::" not in (shown := command(*words)) or "ff00::/8" not in shown:
+            # what the kernel adds by itself, some of it a moment after the link is up
+            added = "fe80::/64", "local fe80::", "ff00::/8"
+            shown = command(*words)
+            while any(route not in shown for route in added):
                 assert time.monotonic() < deadline, shown
                 time.sleep(0.02)
+                shown = command(*words)
         return devices
 
     def start(self, namespace, *words, **options):
