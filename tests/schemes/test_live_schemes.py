@@ -53,13 +53,17 @@ def over_path(path_file, server, command, *options):
     return run("shell", "-q", path_file, *options, "--", *words)
 
 
-def flows_of(path_file, server, key, flows, direction="forward", packets=""):
+def flows_of(path_file, server, key, flows, direction="forward", packets="", holds=None):
+    """What the flows of a valid run did, for which `holds` asserts nothing false."""
+
     def attempt():
         command = [sys.executable, "-c", RUN, "@SERVER", key, json.dumps(flows), direction, packets]
         report = path_file.with_name("report.json")
         done = ended_well(over_path(path_file, server, command, "--report", report))
         found = json.loads(done.stdout)
         why = [*found["invalid_because"], *json.loads(report.read_text())["invalid_because"]]
+        if holds and not why:
+            holds(found["flows"])
         return (None if why else found["flows"]), "; ".join(why)
 
     return until_valid(attempt, times=8)
@@ -70,24 +74,28 @@ def flows_of(path_file, server, key, flows, direction="forward", packets=""):
 def test_flows_between_two_hosts_fill_the_path_and_are_measured_at_both(
     direction, path_file, key, tmp_path
 ):
+    def holds(found):
+        long, short, finite = found
+        assert [one["why_not"] for one in found] == [None] * 3
+        # each host asks its own kernel, whoever sends
+        assert [one["controller"] for one in found] == ["cubic", "reno", "cubic"]
+        assert 0.25 < finite["completion_s"] < 3.4
+        sent = finite["goodput_bps"] * finite["completion_s"]
+        assert sent == pytest.approx(8 * 300_000, rel=0.05)
+        series = (one["series"]["rate_bps"] for one in found)
+        rates = [sum(each) for each in zip(*series, strict=True)]
+        # 20 Mbit/s of the tunnel's datagrams, of which 60 of 1460 bytes are the tunnel's own
+        assert 17e6 < sum(rates[2:]) / len(rates[2:]) < 20e6
+        assert sum(short["series"]["rate_bps"][:2]) == 0
+        # clocks are the same here: what the path adds, and a little of the hosts
+        assert 15 <= long["delay_ms"]["p50"] <= long["delay_ms"]["p95"] <= 15 + 31 + 5
+        assert 0 < long["loss"] < 0.2
+
     path = path_file(PATH)
     packets = tmp_path / "packets.parquet"
     with serving(key, "--schemes") as server:
         asked = [["tcp-cubic"], ["tcp-reno", 1.0, 2.0], ["tcp-cubic", 0.5, None, 300_000]]
-        found = flows_of(path, server, key, asked, direction, packets)
-    long, short, finite = found
-    assert [one["why_not"] for one in found] == [None] * 3
-    # each host asks its own kernel, whoever sends
-    assert [one["controller"] for one in found] == ["cubic", "reno", "cubic"]
-    assert 0.25 < finite["completion_s"] < 3.4
-    assert finite["goodput_bps"] * finite["completion_s"] == pytest.approx(8 * 300_000, rel=0.05)
-    rates = [sum(each) for each in zip(*(one["series"]["rate_bps"] for one in found), strict=True)]
-    # 20 Mbit/s of the tunnel's datagrams, of which 60 of 1460 bytes are the tunnel's own
-    assert 17e6 < sum(rates[2:]) / len(rates[2:]) < 20e6
-    assert sum(short["series"]["rate_bps"][:2]) == 0
-    # clocks are the same here: what the path adds, and a little of the hosts
-    assert 15 <= long["delay_ms"]["p50"] <= long["delay_ms"]["p95"] <= 15 + 31 + 5
-    assert 0 < long["loss"] < 0.2
+        flows_of(path, server, key, asked, direction, packets, holds)
     assert packets.stat().st_size > 1000
 
 
