@@ -1,9 +1,10 @@
 """Competing flows told from the trace of one flow: are they seen, and what is foretold for others then.
 
 usage: .venv/bin/python benches/competing.py [--paths 12] [--kinds "1 cubic,jitter"] [--held-out] [--emulate] [--as-probed]
+       [--rates 5 100]
        .venv/bin/python benches/competing.py --link [--paths 40] [--held-out] [--scheme bbr]
 
-Draws paths at random (5 to 100 Mbit/s, 10 to 100 ms, queues of 0.5 to 4 BDP). Over each, a flow of 30 s runs alone, alone
+Draws paths at random (5 to 100 Mbit/s or `--rates`, 10 to 100 ms, queues of 0.5 to 4 BDP). Over each, a flow of 30 s runs alone, alone
 with random loss, beside 1 to 4 CUBIC flows or one of BBR that began 2 to 20 s earlier, or beside UDP of a third of the
 rate, or alone with exponential jitter of a twentieth of the round trip. Others of BBR, Reno and Vegas in the place of the
 first are the truth of the forecasts. `--held-out` draws paths that were not used to choose constants. `--emulate`
@@ -30,11 +31,12 @@ JITTER = 0.05
 SECONDS = 30
 
 
-def drawn(count, seed):
+def drawn(count, seed, rates_mbps):
     """Paths and what else is on them."""
+    slowest, fastest = (math.log(1e6 * rate) for rate in rates_mbps)
     generator = np.random.default_rng(seed)
     for number in range(count):
-        rate = math.exp(generator.uniform(math.log(5e6), math.log(100e6)))
+        rate = math.exp(generator.uniform(slowest, fastest))
         rtt = math.exp(generator.uniform(math.log(0.01), math.log(0.1)))
         queue = max(rate * rtt / 8 * math.exp(generator.uniform(math.log(0.5), math.log(4))), 15e3)
         for kind in KINDS:
@@ -166,9 +168,12 @@ def main():
     options.add_argument("--as-probed", action="store_true")
     options.add_argument("--link", action="store_true")
     options.add_argument("--scheme", default="cubic")
+    options.add_argument(
+        "--rates", type=float, nargs=2, default=(5.0, 100.0), help="Mbit/s", metavar=("LOW", "HIGH")
+    )
     given = options.parse_args()
     kinds = given.kinds.split(",")
-    every = drawn(given.paths, 77 if given.held_out else 7)
+    every = drawn(given.paths, 77 if given.held_out else 7, given.rates)
     cases = [case for case in every if case["kind"] in kinds]
     if given.link:
         link(cases, given.scheme, given.emulate)
