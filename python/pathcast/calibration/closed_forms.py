@@ -51,7 +51,7 @@ _NEVER_EMPTY_SPREAD = 0.65
 _KEPT_PART, _KEPT = (0.5, 0.78), (-0.77, 0.63)
 #: A queue is this part of the longest round trip at least.
 _LEAST_PART = 0.02
-#: Pairs of packets tell the rate of a shared link with this spread.
+#: Pairs of packets tell the rate of a link with this spread.
 _OF_PAIRS_SPREAD = 0.02
 #: A queueing delay of so many packets, or of this part of the round trip, is one.
 _QUEUE_PACKETS = 2.0
@@ -118,7 +118,7 @@ class FirstEstimate:
 def together(flows: Sequence[FirstEstimate]) -> FirstEstimate:
     """Estimate the parameters of a path that several flows saw, one after another.
 
-    The fastest tells the rate, the shortest round trip the propagation delay, the longest wait the queue. Random losses
+    The fastest tells the rate, unless pairs of packets of some do, the shortest round trip the propagation delay, the longest wait the queue. Random losses
     are those of all flows.
     """
     if len(flows) == 1:
@@ -129,6 +129,11 @@ def together(flows: Sequence[FirstEstimate]) -> FirstEstimate:
     counted = np.array([max(one.random_losses, 0.5) for one in flows])
     random = sum(one.random_losses for one in flows)
     start = starts.max(axis=0)
+    spread = flows[0].spread.copy()
+    spread[RATE] = min(one.spread[RATE] for one in flows)
+    by_pairs = [one.start[RATE] for one in flows if one.spread[RATE] == spread[RATE]]
+    if len(by_pairs) < len(flows):
+        start[RATE] = np.median(by_pairs)
     start[RTT] = starts[:, RTT].min()
     start[QUEUE] = max(filled) if filled else math.log(longest_s)
     start[LOSS] = math.log(max(random, 0.5) / np.sum(counted / np.exp(starts[:, LOSS])))
@@ -140,7 +145,7 @@ def together(flows: Sequence[FirstEstimate]) -> FirstEstimate:
     return FirstEstimate(
         start,
         prior,
-        flows[0].spread,
+        spread,
         bool(filled),
         longest_s,
         random,
@@ -177,7 +182,9 @@ def first_estimate(seen: Observation) -> FirstEstimate:
     prior = start.copy()
     prior[QUEUE] = math.log(_QUEUE_ROUND_TRIPS * rtt_s)
     clipped = np.clip(start, np.log(LEAST), np.log(MOST))
-    return FirstEstimate(clipped, prior, _SPREAD, filled, longest_s, random)
+    first = FirstEstimate(clipped, prior, _SPREAD, filled, longest_s, random)
+    used = link_use_of(seen)
+    return first if used is None or used.others_part else of_pairs(first, used.rate_bps)
 
 
 def first_estimate_policed(seen: Observation) -> FirstEstimate:
@@ -301,6 +308,21 @@ def first_estimate_managed(seen: Observation) -> FirstEstimate:
     spread[QUEUE] = _TARGET_SPREAD
     clipped = np.clip(start, np.log(LEAST), np.log(MOST))
     return FirstEstimate(clipped, clipped.copy(), spread, True, alone.longest_queue_s, 0)
+
+
+def first_estimate_beside_steady(seen: Observation, part: float) -> FirstEstimate:
+    """Estimate the parameters of a path of whose link others take this part all the time."""
+    alone, used = first_estimate(seen), link_use_of(seen)
+    if used is not None and used.others_part:
+        return of_pairs(alone, used.rate_bps)
+    return at_rate(alone, math.exp(alone.start[RATE]) / (1 - part))
+
+
+def of_pairs(first: FirstEstimate, rate_bps: float) -> FirstEstimate:
+    """The same at the rate that pairs of packets tell."""
+    spread = first.spread.copy()
+    spread[RATE] = _OF_PAIRS_SPREAD
+    return replace(at_rate(first, rate_bps), spread=spread)
 
 
 def at_rate(first: FirstEstimate, rate_bps: float) -> FirstEstimate:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,11 +9,11 @@ import numpy as np
 
 from pathcast.calibration.changes import mean_rate_bps
 from pathcast.calibration.closed_forms import (
-    RATE,
     FirstEstimate,
     at_rate,
     first_estimate,
     first_estimate_beside,
+    first_estimate_beside_steady,
     first_estimate_managed,
     first_estimate_policed,
     first_estimate_with_jitter,
@@ -131,7 +130,7 @@ def _first(seen: Observation, model: Model) -> FirstEstimate:
         return first_estimate_managed(seen)
     if model.has_jitter:
         return first_estimate_with_jitter(seen)
-    first = first_estimate(seen)
     if model.steady_part:
-        return at_rate(first, math.exp(first.start[RATE]) / (1 - model.steady_part))
+        return first_estimate_beside_steady(seen, model.steady_part)
+    first = first_estimate(seen)
     return first if model.link.kind == "constant" else at_rate(first, mean_rate_bps(seen))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathcast.calibration import competitors
 from pathcast.calibration.changes import mean_of, rate_steps
 from pathcast.calibration.closed_forms import FirstEstimate, comes_in_clumps
-from pathcast.calibration.cross_traffic import steady_traffic
+from pathcast.calibration.cross_traffic import Steady, steady_traffic
 from pathcast.calibration.features import first_seconds
 from pathcast.calibration.fit import Posterior, fit
 from pathcast.calibration.imitation import Runner, Sender
@@ -88,9 +88,11 @@ def likeliest(
             other = search.fitted(order[1], until=0.4)
             closest = min(closest, _misfit(other))
             best = _policed_or_not(best, other, policer_share)
-    best = search.beside_steady(best)
+    steady = _steady(flows)
+    if steady is not None:
+        best = search.beside_steady(best, steady.part)
     closest = min(closest, _misfit(best))
-    if others and not best[0].model.steady_part:
+    if others and not (best[0].model.steady_part and steady and steady.is_clear):
         best = search.beside_others(best)
     if not best[0].model.competing:
         in_clumps = any(comes_in_clumps(one.seen) for one in flows)
@@ -139,15 +141,12 @@ class _Search:
             progress=(lambda done: tell(from_ + (until - from_) * done / total)) if tell else None,
         )
 
-    def beside_steady(self, best: Fitted) -> Fitted:
-        """Fit a path whose link other traffic of a constant rate takes a part of, if acknowledgments show it.
+    def beside_steady(self, best: Fitted, part: float) -> Fitted:
+        """Fit a path whose link other traffic of a constant rate takes this part of, as acknowledgments show.
 
         Without it, the same flow comes from a slower link: acknowledgments alone tell them apart.
         """
         if best[0].model.policed:
-            return best
-        part = _steady_part(self._flows)
-        if part is None:
             return best
         with suppress(ModelError):
             found = self.fitted(Model(steady_part=part), until=self._done + 0.1)
@@ -162,12 +161,17 @@ class _Search:
         return best
 
     def beside_others(self, best: Fitted) -> Fitted:
-        """Fit flows that share the path, where acknowledgments show that others do; `best` if none explain the flow."""
+        """Fit flows that share the path, where acknowledgments show that others do.
+
+        `best` is returned if none explain the flow, or if it has steady traffic and more evidence.
+        """
         begin = self._begin()
         found = [one for family in competitors.FAMILIES for one in self._family(begin, family)]
         full = self._in_full(competitors.plausible(found))
         most = max(_misfit(best), _MAYBE_SHARED)
         explaining = [one for one in full if _misfit(one) <= most]
+        if best[0].model.steady_part:
+            explaining = [one for one in explaining if _evidence(one) > _evidence(best)]
         return competitors.mixed(explaining, self._draws) if explaining else best
 
     def _begin(self) -> list[Sender]:
@@ -294,13 +298,14 @@ def _part(model: Model) -> float:
     return _MANAGED_PART if model in _MANAGED else _OTHER_PART
 
 
-def _steady_part(flows: Sequence[Sender]) -> float | None:
-    """What steady traffic takes of the link by all flows' acknowledgments; None unless they agree."""
-    found = [steady_traffic(one.seen) for one in flows]
-    parts = [one.part for one in found if one is not None]
+def _steady(flows: Sequence[Sender]) -> Steady | None:
+    """Return steady traffic that all flows' acknowledgments show, with its mean part; None unless they agree."""
+    found = [one for one in (steady_traffic(flow.seen) for flow in flows) if one is not None]
+    parts = [one.part for one in found]
     if len(parts) < len(flows) or max(parts) - min(parts) > _SAME_PART:
         return None
-    return sum(parts) / len(parts)
+    is_clear = all(one.is_clear for one in found)
+    return replace(found[0], part=sum(parts) / len(parts), is_clear=is_clear)
 
 
 def _changing(flows: Sequence[Sender]) -> Link | None:
