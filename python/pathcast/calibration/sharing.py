@@ -37,13 +37,13 @@ _PARTS, _SAME, _LEAST_SHORT, _MOST, _BETWEEN = (1 / 2, 2 / 3, 1 / 3), 0.02, 5, 0
 #: Times are frequent from this part of all on.
 _OFTEN = 0.01
 #: Where fewer than this take one packet time, and so many two or three, that is the time of a packet.
-_FEW, _MANY, _NEAR = 3, 10, 0.05
+_FEW, _MANY = 3, 10
 #: From this multiple on, an interval is longer than that of a pair alone; up to this one multiples are whole enough to see.
 _LONGER, _LONGEST = 1.25, 8.0
 #: At most this part of the pairs, and of their time, is longer where nobody else is there.
 _ALONE, _ALONE_TIME = 0.01, 0.05
 #: So many single packets come earlier than one can, if others are there, and if others' packets have another size.
-_EARLY, _EARLY_PART, _EARLY_MANY = 0.9, 0.1, 0.3
+_EARLY, _EARLY_PART, _EARLY_MANY = 0.9, 0.15, 0.3
 #: Others are there if so many intervals differ from the most frequent one, by so many different multiples, each so often.
 _LEAST_OTHER, _LEAST_KINDS, _EACH = 10, 2, 3
 #: A pair comes earlier than it can where the acknowledgment before it waited. If more than this part do, intervals say nothing.
@@ -218,18 +218,22 @@ def _part(pairs: Column, singles: Column) -> float | None:
     between = pairs[np.abs(pairs - np.round(pairs)) > _BETWEEN]
     for part in _PARTS:
         shown = pairs / 2
-        if len(between) >= _LEAST_SHORT and whole(between / part) > _WHOLE:
+        is_usual = _near(singles, part) >= _near(singles, 1)
+        if is_usual and len(between) >= _LEAST_SHORT and whole(between / part) > _WHOLE:
             shown = np.concatenate([shown, singles])
         shorter = shown[shown < _SHORTER]
-        same = int((np.abs(shorter - part) < _SAME).sum())
-        if same >= max(_LEAST_SHORT, _MOST * len(shorter)):
+        if _near(shorter, part) >= max(_LEAST_SHORT, _MOST * len(shorter)):
             return part
     each = np.concatenate([pairs / 2, singles])
     for times in (1, 2, 3):
-        same = int((np.abs(each - times) < _NEAR).sum())
-        if same >= (_FEW if times == 1 else _MANY):
+        if _near(each, times) >= (_FEW if times == 1 else _MANY):
             return None if _come_early(singles / times) else times
     return None
+
+
+def _near(multiples: Column, value: float) -> int:
+    """How many are about this."""
+    return int((np.abs(multiples - value) < _SAME).sum())
 
 
 def _come_early(singles: Column) -> bool:
