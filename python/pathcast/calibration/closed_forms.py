@@ -320,16 +320,15 @@ def first_estimate_beside_steady(seen: Observation, part: float) -> FirstEstimat
 
 def of_pairs(first: FirstEstimate, rate_bps: float) -> FirstEstimate:
     """The same at the rate that pairs of packets tell."""
-    spread = first.spread.copy()
-    spread[RATE] = _OF_PAIRS_SPREAD
-    return replace(at_rate(first, rate_bps), spread=spread)
+    return at_rate(first, rate_bps, _OF_PAIRS_SPREAD)
 
 
-def at_rate(first: FirstEstimate, rate_bps: float) -> FirstEstimate:
-    """The same at another rate."""
-    start, prior = first.start.copy(), first.prior.copy()
+def at_rate(first: FirstEstimate, rate_bps: float, spread: float = _SPREAD[RATE]) -> FirstEstimate:
+    """The same at another rate, with this spread of its prior."""
+    start, prior, spreads = first.start.copy(), first.prior.copy(), first.spread.copy()
     start[RATE] = prior[RATE] = math.log(rate_bps)
-    return replace(first, start=start, prior=prior)
+    spreads[RATE] = spread
+    return replace(first, start=start, prior=prior, spread=spreads)
 
 
 def _is_filled(

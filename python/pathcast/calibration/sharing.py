@@ -28,7 +28,7 @@ _LEAST_PAIRS, _LEAST_ALONE = 25, 200
 _FIRST_WAITS, _BOTH_WAIT, _STACK_S = 0.75, 0.25, 2e-4
 #: The time of a packet is looked for from half of the shortest intervals (this quantile) and a little more down to this part
 #: of it, in steps of this ratio, by intervals up to so many times the shortest.
-_SHORTEST, _MORE, _DOWN_TO, _STEP, _UPTO = 0.02, 0.03, 0.3, 0.002, 6.0
+_SHORTEST, _MORE, _DOWN_TO, _STEP, _UPTO = 0.02, 0.3, 0.3, 0.002, 6.0
 #: Intervals are that much whole multiples of it; of times by which they are about as whole, the longest is taken.
 _WHOLE, _AS_WHOLE = 0.6, 0.15
 #: Others' packets may come into nearly each pair, and in pairs. The few intervals without are these parts of the time found,
@@ -46,6 +46,8 @@ _ALONE, _ALONE_TIME = 0.01, 0.05
 _EARLY, _EARLY_PART, _EARLY_MANY = 0.9, 0.15, 0.3
 #: Others are there if so many intervals differ from the most frequent one, by so many different multiples, each so often.
 _LEAST_OTHER, _LEAST_KINDS, _EACH = 10, 2, 3
+#: There are several intervals in this part of the time at least, of so many parts, each of so many pairs if these suffice.
+_USUALLY, _SEVERAL, _IN_A_TIME = 0.5, (3, 10), 10
 #: A pair comes earlier than it can where the acknowledgment before it waited. If more than this part do, intervals say nothing.
 _SHORTER, _IMPOSSIBLE = 0.75, 0.15
 #: Others that take less than this of the link count as nothing known: a path of the flow's own may explain it.
@@ -271,6 +273,10 @@ def _has_others_between(later_s: Column, packet_s: float, other_s: float) -> boo
     # jitter around one interval alone has no others
     other = packets[kind != np.argmax(counts)]
     if len(other) < _LEAST_OTHER or whole(other) < _WHOLE:
+        return False
+    # a link whose rate changes has one interval after another, and not several at any time
+    parts = np.array_split(kind, np.clip(len(kind) // _IN_A_TIME, *_SEVERAL))
+    if np.mean([len(np.unique(part)) > 1 for part in parts]) < _USUALLY:
         return False
     return bool((counts[kinds >= 0] >= _EACH).sum() >= _LEAST_KINDS)
 

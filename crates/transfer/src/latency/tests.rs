@@ -213,8 +213,8 @@ fn where_most_losses_are_the_queue_s_a_long_transfer_takes_what_the_link_does() 
     }
 }
 
-/// Nothing acknowledged tells of the loss of a packet that is alone: its repair waits for the timer. Of two
-/// packets the other one tells, so that more bytes may take less time: the one case in which they do.
+/// No acknowledgment shows the loss of a packet that is alone: its repair waits for the timer. Of two packets the
+/// other one's does, so that more bytes may take less time: the one case in which they do.
 #[test]
 fn one_packet_waits_for_the_timer_and_two_do_not() {
     let lossy = LatencyPath {
