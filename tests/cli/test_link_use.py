@@ -94,12 +94,28 @@ def test_others_that_take_little_are_not_counted():
         "rate = '20 Mbit/s'\nqueue = '2 BDP'\n"
         "delay = { kind = 'jitter', base = '20 ms', jitter = '1 ms', distribution = 'exponential' }",
         "rate = '100 Mbit/s'\ndelay = '20 ms'\npolicer = { rate = '20 Mbit/s', burst = '50 kB' }",
+        "rate = { kind = 'steps', steps = [['0 s', '10 Mbit/s'], ['10 s', '4 Mbit/s']] }\n"
+        "delay = '20 ms'\nqueue = '2 BDP'",
     ],
 )
 @pytest.mark.parametrize("scheme", ["cubic", "bbr"])
 def test_other_causes_of_uneven_acknowledgments_are_no_others(toml, scheme):
     found = link_use_of(alone(toml, scheme))
     assert found is None or found.others_part == 0
+
+
+@pytest.mark.parametrize("scheme", ["cubic", "bbr"])
+def test_a_link_that_sends_in_slots_has_no_others(scheme, tmp_path):
+    """As recorded rates of cellular links have it: packets leave at whole milliseconds, one or two of them."""
+    generator = np.random.default_rng(5)
+    slots = np.sort(generator.integers(1, 30_000, 12_000))
+    (tmp_path / "slots.trace").write_text("".join(f"{one}\n" for one in slots))
+    file = tmp_path / "path.toml"
+    file.write_text(
+        "rate = { kind = 'mahimahi', file = 'slots.trace' }\ndelay = '20 ms'\nqueue = '60 kB'"
+    )
+    _, trace = pathcast.simulate(pathcast.Path.load(file), [scheme], duration_s=25, seed=3)
+    assert pathcast.link_use(trace) is None
 
 
 def test_what_records_do_not_show_is_not_said():

@@ -13,8 +13,8 @@ from pathcast.calibration.sharing import link_use_of
 #: What others take differs between parts of the time by this part of it at most (median deviation): so that it may be steady,
 #: and so that flows that react are unlikely. Traffic that loses packets over a full queue is less steady.
 _MAYBE_STEADY, _STEADY = 0.1, 0.012
-#: The least part of the link.
-_LEAST_PART = 0.05
+#: The least and the largest part of the link.
+_LEAST_PART, _MOST_PART = 0.05, 0.7
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Steady:
 def steady_traffic(seen: Observation) -> Steady | None:
     """Find traffic that does not react; None if intervals between acknowledgments do not show any."""
     use = link_use_of(seen, _LEAST_PART)
-    if use is None or not use.others_part or use.others_vary > _MAYBE_STEADY:
+    if use is None or not 0 < use.others_part <= _MOST_PART or use.others_vary > _MAYBE_STEADY:
         return None
     return Steady(use.rate_bps, use.others_part, use.others_vary <= _STEADY)
 

@@ -31,6 +31,8 @@ _FIRST_WAITS, _BOTH_WAIT, _STACK_S = 0.75, 0.25, 2e-4
 _SHORTEST, _MORE, _DOWN_TO, _STEP, _UPTO = 0.02, 0.3, 0.3, 0.002, 6.0
 #: Intervals are that much whole multiples of it; of times by which they are about as whole, the longest is taken.
 _WHOLE, _AS_WHOLE = 0.6, 0.15
+#: By so many standard deviations of chance at least.
+_BEYOND_CHANCE = 4.0
 #: Others' packets may come into nearly each pair, and in pairs. The few intervals without are these parts of the time found,
 #: to within this, and so many at least, and most of the shorter ones. Intervals further from whole are between.
 _PARTS, _SAME, _LEAST_SHORT, _MOST, _BETWEEN = (1 / 2, 2 / 3, 1 / 3), 0.02, 5, 0.5, 0.1
@@ -38,6 +40,8 @@ _PARTS, _SAME, _LEAST_SHORT, _MOST, _BETWEEN = (1 / 2, 2 / 3, 1 / 3), 0.02, 5, 0
 _OFTEN = 0.01
 #: Where fewer than this take one packet time, and so many two or three, that is the time of a packet.
 _FEW, _MANY = 3, 10
+#: Behind a link that sends in slots, intervals of single packets are whole multiples of those of pairs by this at least.
+_SLOTS = 0.8
 #: From this multiple on, an interval is longer than that of a pair alone; up to this one multiples are whole enough to see.
 _LONGER, _LONGEST = 1.25, 8.0
 #: At most this part of the pairs, and of their time, is longer where nobody else is there.
@@ -172,7 +176,9 @@ def _times_s(pair_s: Column, single_s: Column) -> tuple[float, float] | None:
     part = None if found_s is None else _part(pair_s / found_s, single_s / found_s)
     if found_s is not None and part is not None:
         packet_s = _alone_s(pair_s, part * found_s)
-        return packet_s, packet_s
+        # one packet that takes as long as two: the link sends in slots
+        is_slotted = len(single_s) >= _MANY and whole(single_s / (2 * packet_s)) > _SLOTS
+        return None if is_slotted else (packet_s, packet_s)
     # others' packets of another size come between: what is longer than the shortest is whole multiples of their time
     packet_s = _alone_s(pair_s, _shortest_s(np.concatenate([pair_s / 2, single_s])))
     rest_s = pair_s - 2 * packet_s
@@ -189,7 +195,8 @@ def _longest_s(took_s: Column, about_s: float) -> float | None:
     """Find the longest time that intervals are whole multiples of, from a little more than this down; None: there is none."""
     each_s = about_s * np.exp(np.arange(_MORE, math.log(_DOWN_TO), -_STEP))
     how_whole = np.array([whole(took_s / one_s) for one_s in each_s])
-    if how_whole.max() < _WHOLE:
+    # of few intervals, some time or other makes whole ones by chance
+    if how_whole.max() < max(_WHOLE, _BEYOND_CHANCE / math.sqrt(2 * len(took_s))):
         return None
     best = int(np.flatnonzero(how_whole >= how_whole.max() - _AS_WHOLE)[0])
     while best + 1 < len(each_s) and how_whole[best + 1] > how_whole[best]:
