@@ -31,8 +31,8 @@ _FIRST_WAITS, _BOTH_WAIT, _STACK_S = 0.75, 0.25, 2e-4
 _SHORTEST, _MORE, _DOWN_TO, _STEP, _UPTO = 0.02, 0.3, 0.3, 0.002, 6.0
 #: Intervals are that much whole multiples of it; of times by which they are about as whole, the longest is taken.
 _WHOLE, _AS_WHOLE = 0.6, 0.15
-#: By so many standard deviations of chance at least.
-_BEYOND_CHANCE = 4.0
+#: By so many standard deviations of chance at least. So many intervals suffice to see it.
+_BEYOND_CHANCE, _COMPARED = 4.0, 4000
 #: Others' packets may come into nearly each pair, and in pairs. The few intervals without are these parts of the time found,
 #: to within this, and so many at least, and most of the shorter ones. Intervals further from whole are between.
 _PARTS, _SAME, _LEAST_SHORT, _MOST, _BETWEEN = (1 / 2, 2 / 3, 1 / 3), 0.02, 5, 0.5, 0.1
@@ -194,9 +194,10 @@ def _times_s(pair_s: Column, single_s: Column) -> tuple[float, float] | None:
 def _longest_s(took_s: Column, about_s: float) -> float | None:
     """Find the longest time that intervals are whole multiples of, from a little more than this down; None: there is none."""
     each_s = about_s * np.exp(np.arange(_MORE, math.log(_DOWN_TO), -_STEP))
-    how_whole = np.array([whole(took_s / one_s) for one_s in each_s])
+    some_s = took_s[:: -(-len(took_s) // _COMPARED)]
+    how_whole = np.array([whole(some_s / one_s) for one_s in each_s])
     # of few intervals, some time or other makes whole ones by chance
-    if how_whole.max() < max(_WHOLE, _BEYOND_CHANCE / math.sqrt(2 * len(took_s))):
+    if how_whole.max() < max(_WHOLE, _BEYOND_CHANCE / math.sqrt(2 * len(some_s))):
         return None
     best = int(np.flatnonzero(how_whole >= how_whole.max() - _AS_WHOLE)[0])
     while best + 1 < len(each_s) and how_whole[best + 1] > how_whole[best]:
@@ -305,7 +306,7 @@ def _varies(count: Column, took_s: Column, packet_s: float) -> float:
     others = 1 - own_s[all_s > 0] / all_s[all_s > 0]
     middle = max(float(np.median(others)), 1e-3)
     # a packet or two that fall into the one part or the next
-    chance = _CHANCE * packet_s / float(np.median(all_s)) / middle
+    chance = _CHANCE * packet_s / float(np.median(all_s[all_s > 0])) / middle
     return max(float(np.median(np.abs(others - middle))) / middle - chance, 0.0)
 
 
