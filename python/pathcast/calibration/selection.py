@@ -90,14 +90,14 @@ def likeliest(
             best = _policed_or_not(best, other, policer_share)
     steady = _steady(flows)
     if steady is not None:
-        best = search.beside_steady(best, steady.part)
+        best = search.beside_steady(best, steady)
     closest = min(closest, _misfit(best))
     if others and not (best[0].model.steady_part and steady and steady.is_clear):
         best = search.beside_others(best)
     if not best[0].model.competing:
         in_clumps = any(comes_in_clumps(one.seen) for one in flows)
         if _misfit(best) > _MAYBE_MANAGED or in_clumps:
-            best = search.beyond(best, closest, in_clumps=in_clumps, alone=others is False)
+            best = search.beyond(best, closest, in_clumps=in_clumps, shared=others is None)
     if progress:
         progress(1.0)
     return best
@@ -141,22 +141,22 @@ class _Search:
             progress=(lambda done: tell(from_ + (until - from_) * done / total)) if tell else None,
         )
 
-    def beside_steady(self, best: Fitted, part: float) -> Fitted:
-        """Fit a path whose link other traffic of a constant rate takes this part of, as acknowledgments show.
+    def beside_steady(self, best: Fitted, steady: Steady) -> Fitted:
+        """Fit a path whose link other traffic of a constant rate takes a part of, as acknowledgments show.
 
         Without it, the same flow comes from a slower link: acknowledgments alone tell them apart.
         """
-        if best[0].model.policed:
+        if best[0].model.policed and not steady.is_clear:
             return best
         with suppress(ModelError):
-            found = self.fitted(Model(steady_part=part), until=self._done + 0.1)
+            found = self.fitted(Model(steady_part=steady.part), until=self._done + 0.1)
             explains = _misfit(found) <= _MAYBE_MANAGED
             # what no plain path explains either may be flows that react; beside BBR they get a part that hardly changes
             is_closer = _misfit(found) <= _misfit(best) <= _MAYBE_SHARED
             is_clearly_closer = _misfit(found) <= _OTHER_PART * _misfit(best)
             has_bbr = any("bbr" in one.scheme for one in self._flows)
-            leads = not has_bbr and is_clearly_closer and _evidence(found) > _evidence(best)
-            if explains or is_closer or leads:
+            is_believed = steady.is_clear or (is_clearly_closer and not has_bbr)
+            if explains or is_closer or (is_believed and _evidence(found) > _evidence(best)):
                 return found
         return best
 
@@ -186,16 +186,14 @@ class _Search:
                 found.append(self.fitted(model, until=until))
         return found
 
-    def beyond(
-        self, best: Fitted, closest: float, *, in_clumps: bool, alone: bool = False
-    ) -> Fitted:
+    def beyond(self, best: Fitted, closest: float, *, in_clumps: bool, shared: bool) -> Fitted:
         """Consider what else the path may be like; return the best of that if it explains clearly more, else `best`.
 
         Args:
             best: what was believed so far.
             closest: the least misfit of all that was fitted, believed or not.
             in_clumps: packets of a flow arrive in clumps.
-            alone: acknowledgments show that no other flow uses the link.
+            shared: other flows may use the link; acknowledgments do not tell.
 
         """
         begin = self._begin()
@@ -211,7 +209,7 @@ class _Search:
         explained = any(
             one.misfit <= min(_MAYBE_MANAGED, _part(one.model) * closest) for one in tried
         )
-        if not (explained or alone) and closest > _MAYBE_SHARED:
+        if shared and not explained and closest > _MAYBE_SHARED:
             tried += self._shared(best, begin)
         likely = min([best[0], *tried], key=lambda one: one.misfit)
         part = _part(likely.model)

@@ -30,7 +30,7 @@ _FIRST_WAITS, _BOTH_WAIT, _STACK_S = 0.75, 0.25, 2e-4
 #: of it, in steps of this ratio, by intervals up to so many times the shortest.
 _SHORTEST, _MORE, _DOWN_TO, _STEP, _UPTO = 0.02, 0.3, 0.3, 0.002, 6.0
 #: Intervals are that much whole multiples of it; of times by which they are about as whole, the longest is taken.
-_WHOLE, _AS_WHOLE = 0.6, 0.15
+_WHOLE, _AS_WHOLE = 0.45, 0.15
 #: By so many standard deviations of chance at least. So many intervals suffice to see it.
 _BEYOND_CHANCE, _COMPARED = 4.0, 4000
 #: Others' packets may come into nearly each pair, and in pairs. The few intervals without are these parts of the time found,
