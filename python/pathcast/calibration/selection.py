@@ -163,15 +163,18 @@ class _Search:
     def beside_others(self, best: Fitted) -> Fitted:
         """Fit flows that share the path, where acknowledgments show that others do.
 
-        `best` is returned if none explain the flow, or if it has steady traffic and more evidence.
+        `best` is returned if none explain the flow or have more evidence, or if it has steady traffic and more evidence.
         """
         begin = self._begin()
         found = [one for family in competitors.FAMILIES for one in self._family(begin, family)]
         full = self._in_full(competitors.plausible(found))
         most = max(_misfit(best), _MAYBE_SHARED)
-        explaining = [one for one in full if _misfit(one) <= most]
-        if best[0].model.steady_part:
-            explaining = [one for one in explaining if _evidence(one) > _evidence(best)]
+        has_steady = best[0].model.steady_part > 0
+        explaining = [
+            one
+            for one in full
+            if _evidence(one) > _evidence(best) or (_misfit(one) <= most and not has_steady)
+        ]
         return competitors.mixed(explaining, self._draws) if explaining else best
 
     def _begin(self) -> list[Sender]:
