@@ -118,8 +118,8 @@ class FirstEstimate:
 def together(flows: Sequence[FirstEstimate]) -> FirstEstimate:
     """Estimate the parameters of a path that several flows saw, one after another.
 
-    The fastest tells the rate, unless pairs of packets of some do, the shortest round trip the propagation delay, the longest wait the queue. Random losses
-    are those of all flows.
+    The fastest tells the rate, unless pairs of packets of some do, the shortest round trip the propagation delay, the
+    longest wait the queue. Random losses are those of all flows.
     """
     if len(flows) == 1:
         return flows[0]

@@ -246,10 +246,10 @@ def _near(multiples: Column, value: float) -> int:
     return int((np.abs(multiples - value) < _SAME).sum())
 
 
-def _come_early(singles: Column) -> bool:
-    """Whether single packets come sooner than one that waited can, so that the time found is that of more."""
+def _come_early(singles: Column, part: float = _EARLY_MANY) -> bool:
+    """Whether this part of single packets comes sooner than one that waited can: the time found is that of more."""
     early = singles < _EARLY
-    return bool(early.sum() >= _LEAST_SHORT and early.mean() > _EARLY_MANY)
+    return bool(early.sum() >= _LEAST_SHORT and early.mean() > part)
 
 
 def _is_alone(pairs: Column, singles: Column) -> bool:
@@ -258,8 +258,7 @@ def _is_alone(pairs: Column, singles: Column) -> bool:
     if len(pairs) < _LEAST_ALONE or longer.mean() > _ALONE:
         return False
     # packets of others that come into each pair leave single ones early
-    early = singles < _EARLY
-    if early.sum() >= _LEAST_SHORT and early.mean() > _EARLY_PART:
+    if _come_early(singles, _EARLY_PART):
         return False
     return bool(pairs[longer].sum() <= _ALONE_TIME * pairs.sum())
 
