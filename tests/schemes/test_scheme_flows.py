@@ -26,19 +26,28 @@ QUEUE_MS = 40.0
 pytestmark = pytest.mark.usefixtures("emulator")
 
 
-def valid_run(flows, **options):
+def valid_run(flows, holds=None, **options):
+    """A valid run of flows, for which `holds` asserts nothing false."""
+
     def attempt():
         done = run_flows(PATH, flows, **options)
+        if holds and not done.invalid_because:
+            holds(done)
         return (None if done.invalid_because else done), done.invalid_because
 
     return until_valid(attempt, times=4)
 
 
 def test_flows_of_the_kernel_are_measured_each_within_its_own_time(tmp_path):
+    def holds(done):
+        """A scheme that a busy machine starts late has no rate where it should."""
+        short = np.array(done.flows[1].series["rate_bps"])
+        assert short[:3].sum() == 0 and short[6:].sum() == 0 and short[3:5].min() > 0
+
     file = tmp_path / "packets.parquet"
     done = valid_run(
         [Flow("tcp-cubic"), Flow("tcp-reno", start_s=1.5, stop_s=2.5), Flow("tcp-cubic", 0.5, bytes=300_000)],
-        duration_s=4, packets_file=file,
+        holds, duration_s=4, packets_file=file,
     )  # fmt: skip
     long, short, finite = done.flows
     assert [one.why_not for one in done.flows] == [None] * 3
@@ -47,7 +56,6 @@ def test_flows_of_the_kernel_are_measured_each_within_its_own_time(tmp_path):
     rates = {
         name: np.array(one.series["rate_bps"]) for name, one in zip("lsf", done.flows, strict=True)
     }
-    assert rates["s"][:3].sum() == 0 and rates["s"][6:].sum() == 0 and rates["s"][3:5].min() > 0
     total = sum(rates.values())
     # 20 Mbit/s of IP packets, once the first windows are over
     assert np.all(total < 20.6e6) and np.mean(total[2:]) > 18e6
