@@ -4,9 +4,9 @@ usage: .venv/bin/python benches/competing.py [--paths 12] [--kinds "1 cubic,jitt
        [--rates 5 100]
        .venv/bin/python benches/competing.py --link [--paths 40] [--held-out] [--scheme bbr]
 
-Draws paths at random (5 to 100 Mbit/s or `--rates`, 10 to 100 ms, queues of 0.5 to 4 BDP). Over each, a flow of 30 s runs alone, alone
-with random loss, beside 1 to 4 CUBIC flows or one of BBR that began 2 to 20 s earlier, or beside UDP of a third of the
-rate, or alone with exponential jitter of a twentieth of the round trip. Others of BBR, Reno and Vegas in the place of the
+Draws paths at random (5 to 100 Mbit/s or `--rates`, 10 to 100 ms, queues of 0.5 to 4 BDP). Over each, a flow of 30 s
+runs alone, alone with random loss, beside 1 to 4 CUBIC flows or one of BBR that began 2 to 20 s earlier, or beside UDP of
+a third of the rate, or alone with exponential jitter of a twentieth of the round trip. Others of BBR, Reno and Vegas in the place of the
 first are the truth of the forecasts. `--held-out` draws paths that were not used to choose constants. `--emulate`
 takes the kernel's flows (as root, in real time). `--as-probed` hides the sender's own shortest round-trip time, which
 tcp_probe does not record: a simulated connection opens before the queue is there, and knows the propagation delay.

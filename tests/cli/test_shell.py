@@ -169,7 +169,7 @@ def test_signals_end_the_command_and_not_the_shell_around_it(path_file, number, 
         os.killpg(shell.pid, number) if number == signal.SIGINT else shell.send_signal(number)
         _, errors = shell.communicate(timeout=30)
         assert shell.returncode == code, errors
-        # connections of earlier shells, which had the same addresses, may still be ending: their packets may be on the path
+        # connections of earlier shells, which had the same addresses, may still be ending, with packets on the path
         assert re.search(r"sent (\d+) of \1 packets", errors), errors
         return errors, None
 

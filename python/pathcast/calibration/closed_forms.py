@@ -158,6 +158,15 @@ def together(flows: Sequence[FirstEstimate]) -> FirstEstimate:
 def first_estimate(seen: Observation) -> FirstEstimate:
     """Estimate the parameters of the path of a flow.
 
+    The rate is what pairs of packets tell where nobody else uses the link; all else is as trains and losses have it.
+    """
+    first, used = _by_trains(seen), link_use_of(seen)
+    return first if used is None or used.others_part else of_pairs(first, used.rate_bps)
+
+
+def _by_trains(seen: Observation) -> FirstEstimate:
+    """Estimate the same without a look at pairs of packets.
+
     The propagation delay is the shortest round trip. The rate is that of trains of packets: nine in ten are slower, for
     acknowledgments are spread on their way more often than they are pushed together. Losses while the queue was longest
     are those of the queue; the rest are random.
@@ -182,9 +191,7 @@ def first_estimate(seen: Observation) -> FirstEstimate:
     prior = start.copy()
     prior[QUEUE] = math.log(_QUEUE_ROUND_TRIPS * rtt_s)
     clipped = np.clip(start, np.log(LEAST), np.log(MOST))
-    first = FirstEstimate(clipped, prior, _SPREAD, filled, longest_s, random)
-    used = link_use_of(seen)
-    return first if used is None or used.others_part else of_pairs(first, used.rate_bps)
+    return FirstEstimate(clipped, prior, _SPREAD, filled, longest_s, random)
 
 
 def first_estimate_policed(seen: Observation) -> FirstEstimate:
@@ -224,7 +231,7 @@ def first_estimate_beside(seen: Observation, others: Sequence[str]) -> FirstEsti
     between. Flows that compete keep the queue filled, so that the
     shortest round trip may be that of a queue.
     """
-    alone = first_estimate(seen)
+    alone = _by_trains(seen)
     bits = 8 * (seen.mss_bytes + HEADER_BYTES)
     share_bps = float(seen.acked[-1]) * bits / seen.duration_s
     rates = train_rates_bps(seen)
@@ -312,7 +319,7 @@ def first_estimate_managed(seen: Observation) -> FirstEstimate:
 
 def first_estimate_beside_steady(seen: Observation, part: float) -> FirstEstimate:
     """Estimate the parameters of a path of whose link others take this part all the time."""
-    alone, used = first_estimate(seen), link_use_of(seen)
+    alone, used = _by_trains(seen), link_use_of(seen)
     if used is not None and used.others_part:
         return of_pairs(alone, used.rate_bps)
     return at_rate(alone, math.exp(alone.start[RATE]) / (1 - part))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathcast.calibration import competitors
 from pathcast.calibration.changes import mean_of, rate_steps
 from pathcast.calibration.closed_forms import FirstEstimate, comes_in_clumps
-from pathcast.calibration.cross_traffic import Steady, steady_traffic
+from pathcast.calibration.cross_traffic import MAYBE_STEADY, Steady, steady_traffic
 from pathcast.calibration.features import first_seconds
 from pathcast.calibration.fit import Posterior, fit
 from pathcast.calibration.imitation import Runner, Sender
@@ -300,8 +300,9 @@ def _part(model: Model) -> float:
 
 
 def _steady(flows: Sequence[Sender]) -> Steady | None:
-    """Return steady traffic that all flows' acknowledgments show, with its mean part; None unless they agree."""
-    found = [one for one in (steady_traffic(flow.seen) for flow in flows) if one is not None]
+    """Return what may be steady traffic by all flows' acknowledgments, with its mean part; None unless they agree."""
+    every = [steady_traffic(flow.seen, MAYBE_STEADY) for flow in flows]
+    found = [one for one in every if one is not None]
     parts = [one.part for one in found]
     if len(parts) < len(flows) or max(parts) - min(parts) > _SAME_PART:
         return None
