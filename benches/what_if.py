@@ -19,8 +19,10 @@ import argparse
 import json
 import math
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet
@@ -49,6 +51,18 @@ PARAMETERS = ("rate_bps", "rtt_s", "queue_s", "loss", "jitter_s", "burst_bytes")
 DELIVERED, PACKET_BYTES, IBOX_WINDOW_S = 1, 1500, 0.25
 #: Faster paths run two at a time.
 FAST_BPS = 100e6
+
+
+class Found(NamedTuple):
+    """What a calibration says of one parameter of a path, and how long it took."""
+
+    parameter: str
+    path: int
+    kind: str | None
+    off: float
+    held: bool
+    identified: bool
+    seconds: float
 
 
 def cases(count, seed):
@@ -237,11 +251,13 @@ def compare(drawn, folder):
             stem_of(case, name, folder).with_suffix(".parquet") for name in ("cubic", "bbr")
         )
         own, trace = others_of(case), pathcast.read_trace(cubic)
+        begun_s = time.monotonic()
         try:
             calibration = pathcast.calibrate(trace, own)
         except pathcast.ModelError as error:
             print(f"{case['number']:02}: {error}", flush=True)
             continue
+        seconds = time.monotonic() - begun_s
         if case["kind"] and not named(case, calibration):
             print(f"{case['number']:02}: {case['kind']} is not named", flush=True)
         use = pathcast.link_use(trace, own)
@@ -252,15 +268,9 @@ def compare(drawn, folder):
         for name in PARAMETERS:
             one = calibration.parameters.get(name)
             if truth.get(name, 0) > 0 and one is not None:
-                parameters.append(
-                    (
-                        name,
-                        one.median / truth[name] - 1,
-                        one.p5 <= truth[name] <= one.p95,
-                        one.identified,
-                        case["kind"],
-                    )
-                )
+                off, held = one.median / truth[name] - 1, one.p5 <= truth[name] <= one.p95
+                place = case["number"], case["kind"]
+                parameters.append(Found(name, *place, off, held, one.identified, seconds))
         there = [name for name, report in reports.items() if report]
         asked = [ALTERNATIVES[name] for name in there]
         found = pathcast.what_if(calibration, asked, draws=40)
@@ -327,10 +337,10 @@ def print_parameters(parameters, title):
     )
     for name in PARAMETERS:
         for which in (True, False):
-            rows = [row for row in parameters if row[0] == name and row[3] == which]
+            rows = [row for row in parameters if row.parameter == name and row.identified == which]
             if rows:
-                errors = np.abs([row[1] for row in rows])
-                held = np.mean([row[2] for row in rows])
+                errors = np.abs([row.off for row in rows])
+                held = np.mean([row.held for row in rows])
                 print(
                     f"{name}: {len(rows)}, {np.median(errors):.1%}, {np.quantile(errors, 0.9):.1%}, {held:.0%}; {which}"
                 )
@@ -348,6 +358,20 @@ def print_forecasts(title, rows):
                 f"    {other}: {summed([row[other] for row in some])}; less: {difference(ours, theirs)}"
             )
     print(f"    as this flow; less: {difference(errors_of(rows), trivial)}")
+
+
+def better_of(forecasts):
+    """How often the better one of CUBIC and BBR is named."""
+    by = {(row["path"], row["name"]): row["goodput"] for row in forecasts}
+    pairs = [
+        (by[path, "cubic"], by[path, "bbr"])
+        for path, name in by
+        if name == "bbr" and (path, "cubic") in by
+    ]
+    differ = [(cubic, bbr) for cubic, bbr in pairs if abs(bbr[0] / cubic[0] - 1) > 0.1]
+    right = sum((bbr[0] > cubic[0]) == (bbr[1].median > cubic[1].median) for cubic, bbr in differ)
+    always = sum(bbr[0] > cubic[0] for cubic, bbr in differ)
+    return f"better of CUBIC and BBR: right in {right} of {len(differ)} paths where they differ by 10 %; always BBR: {always}"
 
 
 def main():
@@ -382,20 +406,9 @@ def main():
             print_forecasts(name, rows)
     for kind in KINDS if given.mixed else ():
         if rows := [row for row in forecasts if row["kind"] == kind and row["name"] != "cubic"]:
-            print_parameters([row for row in parameters if row[4] == kind], kind)
+            print_parameters([row for row in parameters if row.kind == kind], kind)
             print_forecasts(f"{kind}, all but CUBIC", rows)
-    by = {(row["path"], row["name"]): row["goodput"] for row in forecasts}
-    pairs = [
-        (by[path, "cubic"], by[path, "bbr"])
-        for path, name in by
-        if name == "bbr" and (path, "cubic") in by
-    ]
-    differ = [(cubic, bbr) for cubic, bbr in pairs if abs(bbr[0] / cubic[0] - 1) > 0.1]
-    right = sum((bbr[0] > cubic[0]) == (bbr[1].median > cubic[1].median) for cubic, bbr in differ)
-    always = sum(bbr[0] > cubic[0] for cubic, bbr in differ)
-    print(
-        f"better of CUBIC and BBR: right in {right} of {len(differ)} paths where they differ by 10 %; always BBR: {always}"
-    )
+    print(better_of(forecasts))
 
 
 if __name__ == "__main__":
