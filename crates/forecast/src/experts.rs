@@ -128,6 +128,10 @@ impl Expert {
         Self::Bursts,
     ];
 
+    /// Those that the window law says something to.
+    pub(crate) const OF_STATE: [Self; 4] =
+        [Self::State, Self::Unbiased, Self::Likely, Self::Regression];
+
     /// Those that say the same as [`Expert::State`] where no window law is known.
     const OF_LAW: [Self; 2] = [Self::Likely, Self::Now];
 
@@ -214,7 +218,19 @@ impl Pool {
         }
     }
 
-    /// A forecast's truth is known, `passed_s` after the one before; all values in logarithms.
+    /// Forgets what some experts were off by: they know something now that they did not. What is past counts as if they had
+    /// been off as the pool was, and by no less than is assumed of them.
+    pub(crate) fn renew(&mut self, experts: &[Expert]) {
+        let fresh = Self::new(self.horizon_s);
+        for expert in experts.iter().map(|&expert| expert as usize) {
+            self.prior[expert] = fresh.prior[expert];
+            self.error[expert] = self.pooled_error.max(self.weight * fresh.prior[expert]);
+        }
+        self.bias = fresh.bias;
+    }
+
+    /// A forecast's truth is known, `passed_s` after the one before; all values in logarithms. An expert without a value (NaN)
+    /// counts as being off as the pool is, and by no less than is assumed of it.
     pub(crate) fn learn(
         &mut self,
         ln_value: &ByExpert,
@@ -224,15 +240,23 @@ impl Pool {
     ) {
         let keep = (-passed_s / ERROR_MEMORY_S).exp();
         let ln_error = |ln_value: f64| ((ln_truth - ln_value).abs() + ERROR_FLOOR).ln();
-        for (error, ln_value) in self.error.iter_mut().zip(ln_value) {
-            *error = keep * *error + ln_error(*ln_value);
+        let pooled = ln_error(ln_point);
+        for ((error, prior), ln_value) in self.error.iter_mut().zip(self.prior).zip(ln_value) {
+            let off = if ln_value.is_nan() {
+                pooled.max(prior)
+            } else {
+                ln_error(*ln_value)
+            };
+            *error = keep * *error + off;
         }
-        self.pooled_error = keep * self.pooled_error + ln_error(ln_point);
+        self.pooled_error = keep * self.pooled_error + pooled;
         self.weight = keep * self.weight + 1.0;
         self.prior_weight *= keep;
         let keep = (-passed_s / self.bias_memory_s).exp();
-        let off = (ln_truth - ln_value[0]).clamp(-BIAS_MAX, BIAS_MAX);
-        self.bias = (keep * self.bias.0 + off, keep * self.bias.1 + 1.0);
+        if !ln_value[0].is_nan() {
+            let off = (ln_truth - ln_value[0]).clamp(-BIAS_MAX, BIAS_MAX);
+            self.bias = (keep * self.bias.0 + off, keep * self.bias.1 + 1.0);
+        }
     }
 
     /// The path changed: what was known of the experts counts less.
@@ -350,6 +374,32 @@ mod tests {
         assert!(weights[7] > 0.9, "{weights:?}");
         assert!((middle(&ln_value, &weights) - 0.01).abs() < 1e-9);
         assert!((pool.usual_error() / 0.1 - 1.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn who_knows_more_than_before_is_judged_anew() {
+        let mut pool = Pool::new(1.0);
+        let mut ln_value = [0.01; EXPERTS.len()];
+        ln_value[Expert::State as usize] = 0.5;
+        for _ in 0..100 {
+            pool.learn(&ln_value, 0.01, 0.0, 1.0);
+        }
+        let is_believed = |pool: &Pool| pool.weights()[Expert::State as usize];
+        assert!(is_believed(&pool) < 1e-9);
+        pool.renew(&[Expert::State]);
+        assert_eq!(pool.bias(), 0.0);
+        let assumed = is_believed(&pool);
+        // what it said before counts as what the pool was off by, or as what is assumed
+        ln_value[Expert::State as usize] = f64::NAN;
+        for _ in 0..20 {
+            pool.learn(&ln_value, 0.01, 0.0, 1.0);
+        }
+        assert!(is_believed(&pool) > 0.1 * assumed);
+        ln_value[Expert::State as usize] = 1e-4;
+        for _ in 0..100 {
+            pool.learn(&ln_value, 1e-4, 0.0, 1.0);
+        }
+        assert!(is_believed(&pool) > 0.99, "{}", is_believed(&pool));
     }
 
     #[test]

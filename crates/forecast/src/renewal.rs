@@ -29,12 +29,24 @@ pub struct Reward {
     pub per_packet: f64,
     /// The most that a second can be worth: the link's rate, or infinite.
     pub limit: f64,
+    /// Whether packets beyond the limit are sent all the same, and wait before the link: unless an application says when to send.
+    pub queues: bool,
 }
 
 impl Reward {
     /// What a second at this window is worth.
     pub fn of(&self, cwnd_packets: f64) -> f64 {
         (cwnd_packets * self.per_packet).min(self.limit)
+    }
+
+    /// Packets of this window that wait before the link. What is sent is what the link carries and by how much these grow.
+    pub fn waiting(&self, cwnd_packets: f64) -> f64 {
+        if self.queues {
+            // of an infinite limit none
+            (cwnd_packets - self.limit / self.per_packet).max(0.0)
+        } else {
+            0.0
+        }
     }
 }
 
@@ -287,24 +299,27 @@ impl Renewal {
         per_packet: &[f64],
     ) -> Path {
         let n = self.steps;
+        let waiting = |s: f64| law.reward.waiting((window(s) - rounded).max(1.0));
+        let waiting_at_first = waiting(0.0);
         let mut path = Path {
             reward: Vec::with_capacity(n + 1),
             survival: Vec::with_capacity(n + 1),
             lost: Vec::with_capacity(n),
             next: Vec::with_capacity(n),
         };
-        let (mut reward, mut survival) = (0.0, 1.0);
+        let (mut carried, mut survival) = (0.0, 1.0);
         path.reward.push(0.0);
         path.survival.push(1.0);
         for (i, per_packet) in per_packet.iter().enumerate() {
             let s = (i as f64 + 0.5) * dt;
             let exact = window(s);
             let w = (exact - rounded).max(1.0);
-            reward += law.reward.of(w) * dt;
+            carried += law.reward.of(w) * dt;
             let rate = per_packet * law.hazard.base(w) * w;
             let lost = -(-rate * dt).exp_m1() * survival;
             survival -= lost;
-            path.reward.push(reward);
+            let more_waits = waiting((i as f64 + 1.0) * dt) - waiting_at_first;
+            path.reward.push(carried + more_waits);
             path.survival.push(survival);
             path.lost.push(lost);
             path.next.push(self.place(w, exact < w_max));
@@ -474,6 +489,7 @@ mod tests {
         let reward = Reward {
             per_packet: 1.0,
             limit: f64::INFINITY,
+            queues: true,
         };
         for cc in [Cc::Reno, Cc::Cubic] {
             let law = Law {
@@ -516,6 +532,7 @@ mod tests {
         let reward = Reward {
             per_packet: 1.0,
             limit: f64::INFINITY,
+            queues: true,
         };
         let law = Law {
             ceiling_packets: f64::INFINITY,
@@ -532,11 +549,13 @@ mod tests {
     }
 
     #[test]
-    fn the_link_limits_the_reward() {
+    fn the_link_limits_what_is_sent_to_what_it_carries_and_what_begins_to_wait() {
         let hazard = constant_loss();
+        let (horizon_s, limit) = (5.0, 800.0);
         let reward = Reward {
             per_packet: 1.0 / RTT_S,
-            limit: 800.0,
+            limit,
+            queues: true,
         };
         let law = Law {
             ceiling_packets: f64::INFINITY,
@@ -545,9 +564,30 @@ mod tests {
             hazard: &hazard,
             reward,
         };
-        let table = Renewal::new(law, 5.0, (5.0, 500.0), 3.0);
-        for piece in table.forecast(law, &state(Cc::Cubic, 100.0, 120.0, 0.5), 0.5) {
-            assert!(piece.mean <= 800.0 + 1e-9);
+        let table = Renewal::new(law, horizon_s, (5.0, 500.0), 3.0);
+        let (now_s, state) = (0.5, state(Cc::Cubic, 100.0, 120.0, 0.5));
+        let pieces = table.forecast(law, &state, now_s);
+        // 80 packets fill the path, and all others wait
+        assert_eq!(reward.waiting(79.0), 0.0);
+        let now = reward.waiting(state.cwnd_packets);
+        let later = state
+            .epoch(Cc::Cubic, RTT_S)
+            .window_packets(now_s + horizon_s)
+            - 80.0;
+        let without_loss = pieces.last().unwrap().mean;
+        assert!((without_loss - (limit + (later - now) / horizon_s)).abs() < 1e-9);
+        for piece in pieces {
+            assert!(piece.mean <= without_loss + 1e-9, "{piece:?}");
         }
+    }
+
+    #[test]
+    fn below_the_link_s_rate_nothing_waits() {
+        let free = Reward {
+            per_packet: 10.0,
+            limit: f64::INFINITY,
+            queues: true,
+        };
+        assert_eq!((free.waiting(1e9), free.of(100.0)), (0.0, 1000.0));
     }
 }

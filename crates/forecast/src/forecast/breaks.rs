@@ -90,6 +90,7 @@ impl Forecaster {
         self.records = old.records;
         self.known_s = old.known_s + old.last.map_or(0.0, |last| last.time_s - old.start_s);
         self.reward = old.reward;
+        self.knew_limit = old.knew_limit;
         self.least_srtt_s = old.least_srtt_s;
         self.on_break = old.on_break;
         self.notes = old.notes;

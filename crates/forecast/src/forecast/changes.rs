@@ -69,9 +69,9 @@ impl Forecaster {
         let newest_s = self.start_s + f64::from(self.ticks) * SAMPLE_S;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, at least 1
         let kept = ((newest_s - time_s) / SAMPLE_S).floor().max(1.0) as usize;
-        for samples in [&mut self.samples, &mut self.sample_windows] {
-            samples.drain(..samples.len().saturating_sub(kept));
-        }
+        let forgotten = self.samples.len().saturating_sub(kept);
+        self.samples.drain(..forgotten);
+        self.sample_windows.drain(..forgotten);
         let kept = u32::try_from(self.samples.len()).unwrap_or(u32::MAX);
         self.sum_of_all = (self.samples.iter().sum(), kept);
     }

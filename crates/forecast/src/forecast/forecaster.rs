@@ -90,7 +90,10 @@ pub struct Forecaster {
     pub(super) known_s: f64,
     pub(super) ticks: u32,
     pub(super) samples: VecDeque<f64>,
-    pub(super) sample_windows: VecDeque<f64>,
+    /// Of each sample's second: the mean window, and by how much it grew.
+    pub(super) sample_windows: VecDeque<(f64, f64)>,
+    /// The window at the end of the last second.
+    pub(super) window_at_tick: f64,
     /// Of the samples since the path last changed, and how many they are.
     pub(super) sum_of_all: (f64, u32),
     /// Until this second everything is fitted anew each second.
@@ -101,6 +104,8 @@ pub struct Forecaster {
     pub(super) ewma_tuned: EwmaTuned,
     pub(super) holt_winters: HoltWinters,
     pub(super) reward: Reward,
+    /// Whether the link's rate was ever known.
+    pub(super) knew_limit: bool,
     pub(super) ceiling_packets: f64,
     /// Of flows without a window law.
     pub(super) cycle: Cycle,
@@ -164,6 +169,7 @@ impl Forecaster {
             ticks: 0,
             samples: VecDeque::new(),
             sample_windows: VecDeque::new(),
+            window_at_tick: f64::NAN,
             sum_of_all: (0.0, 0),
             refit_until: (REFIT_S / SAMPLE_S) as u32,
             sample_range: (f64::INFINITY, 0.0),
@@ -173,7 +179,9 @@ impl Forecaster {
             reward: Reward {
                 per_packet: 1.0,
                 limit: f64::INFINITY,
+                queues: true,
             },
+            knew_limit: false,
             ceiling_packets: f64::INFINITY,
             cycle: Cycle::default(),
             analogs: Analogs::default(),

@@ -55,6 +55,17 @@ impl Horizon {
         }
     }
 
+    /// The window law knows the link's rate from now on: what it said before, and is to be judged yet, counts no more.
+    pub(super) fn renew_law(&mut self) {
+        self.pool.renew(&Expert::OF_STATE);
+        self.regression = Regression::new(self.horizon_s);
+        for (forecast, _) in &mut self.pending {
+            for expert in Expert::OF_STATE {
+                forecast.ln_value[expert as usize] = f64::NAN;
+            }
+        }
+    }
+
     /// Keeps a forecast until its truth is known.
     pub(super) fn keep(&mut self, forecast: Pending, believable: (f64, f64)) {
         let banded = self.bands.around(&self.said(&forecast, believable));
@@ -75,7 +86,9 @@ impl Horizon {
     pub(super) fn learn(&mut self, forecast: &Pending, banded: &Banded, truth: f64, now_s: f64) {
         let ln_truth = truth.max(VALUE_FLOOR).ln();
         (self.pool).learn(&forecast.ln_value, forecast.ln_point, ln_truth, SAMPLE_S);
-        (self.regression).learn(&forecast.ln_value, forecast.ln_queue, ln_truth, SAMPLE_S);
+        if !forecast.ln_value[Expert::State as usize].is_nan() {
+            (self.regression).learn(&forecast.ln_value, forecast.ln_queue, ln_truth, SAMPLE_S);
+        }
         if let Some(ln_early) = forecast.ln_early {
             (self.contest).learn(ln_early, forecast.ln_own, ln_truth, SAMPLE_S);
         }

@@ -2,7 +2,8 @@
 
 use super::cycle::usual_rate;
 use super::forecaster::{Forecaster, REFIT_S, SILENCE_S};
-use super::reward;
+use super::horizon::Horizon;
+use super::reward::{self, Second};
 use super::types::Ablation;
 use crate::baselines::{Ewma, EwmaTuned, HoltWinters};
 use crate::renewal::Renewal;
@@ -51,6 +52,7 @@ impl Forecaster {
         self.ticks = 0;
         self.samples.clear();
         self.sample_windows.clear();
+        self.window_at_tick = f64::NAN;
         self.analogs.clear();
         self.bursts.clear();
         self.sum_of_all = (0.0, 0);
@@ -73,7 +75,9 @@ impl Forecaster {
         let from_s = now_s - SAMPLE_S;
         let sample = self.truth(from_s, now_s);
         self.analogs.second(sample);
-        self.take_sample(sample, self.cwnd.mean(from_s, now_s));
+        let window = self.last.map_or(f64::NAN, |last| last.cwnd_packets);
+        let growth = window - std::mem::replace(&mut self.window_at_tick, window);
+        self.take_sample(sample, self.cwnd.mean(from_s, now_s), growth);
         if !self.cc.has_law()
             && let Some(usual) = usual_rate(&self.samples)
         {
@@ -114,13 +118,13 @@ impl Forecaster {
         self.horizons = horizons;
     }
 
-    /// Takes a second's value with its mean window; skips an unknown value.
-    fn take_sample(&mut self, sample: f64, window: f64) {
+    /// Takes a second's value with its mean window and by how much that grew; skips an unknown value.
+    fn take_sample(&mut self, sample: f64, window: f64, growth: f64) {
         if sample.is_nan() {
             return;
         }
         self.samples.push_back(sample);
-        self.sample_windows.push_back(window);
+        self.sample_windows.push_back((window, growth));
         self.sum_of_all.0 += sample;
         self.sum_of_all.1 += 1;
         self.ewma.push(sample);
@@ -159,8 +163,13 @@ impl Forecaster {
             self.estimate_rtt(now_s);
         }
         if self.quantity == Quantity::PacketsPerS {
-            let windows = self.sample_windows.iter().copied();
-            let seconds = windows.zip(self.samples.iter().copied());
+            let seconds = (self.sample_windows.iter().zip(&self.samples)).map(
+                |(&(window, growth), &rate)| Second {
+                    window,
+                    rate,
+                    growth,
+                },
+            );
             // only a window law asks what windows below the queue's are worth
             let least_rtt_s = if self.cc.has_law() {
                 self.least_srtt_s
@@ -168,6 +177,10 @@ impl Forecaster {
                 f64::INFINITY
             };
             self.reward = reward::learn(seconds, self.rtt_s, least_rtt_s);
+            if self.reward.limit.is_finite() && self.cc.has_law() && !self.knew_limit {
+                self.knew_limit = true;
+                self.horizons.iter_mut().for_each(Horizon::renew_law);
+            }
         }
         self.hazard.smooth();
         let range = (0.5 * self.range.0, 2.0 * self.range.1);
