@@ -360,6 +360,15 @@ def print_forecasts(title, rows):
     print(f"    as this flow; less: {difference(errors_of(rows), trivial)}")
 
 
+def print_alternatives(forecasts):
+    print(
+        "forecast: paths; goodput: median error, mean, held; delay: median error, held; goodput as this flow's: median"
+    )
+    for name in ALTERNATIVES:
+        if rows := [row for row in forecasts if row["name"] == name]:
+            print_forecasts(name, rows)
+
+
 def better_of(forecasts):
     """How often the better one of CUBIC and BBR is named."""
     by = {(row["path"], row["name"]): row["goodput"] for row in forecasts}
@@ -398,12 +407,7 @@ def main():
         run_all(drawn, given.only, given.folder, given.at_once)
     parameters, forecasts = compare(drawn, given.folder)
     print_parameters(parameters, "parameter")
-    print(
-        "forecast: paths; goodput: median error, mean, held; delay: median error, held; goodput as this flow's: median"
-    )
-    for name in ALTERNATIVES:
-        if rows := [row for row in forecasts if row["name"] == name]:
-            print_forecasts(name, rows)
+    print_alternatives(forecasts)
     for kind in KINDS if given.mixed else ():
         if rows := [row for row in forecasts if row["kind"] == kind and row["name"] != "cubic"]:
             print_parameters([row for row in parameters if row.kind == kind], kind)
