@@ -94,17 +94,13 @@ pub(super) fn learn(seconds: impl Iterator<Item = Second>, rtt_s: f64, least_rtt
     let queued: Vec<Second> = (seconds.iter().copied())
         .filter(|second| trip_s(second) > 1.15 * short_s)
         .collect();
+    let queue_stands = queued.len() >= 3 && queued.len() * 10 >= seconds.len();
     let grown: Vec<Second> = seconds.iter().copied().filter(Second::has_grown).collect();
-    let limit = if queued.len() >= 3 && queued.len() * 10 >= seconds.len() {
-        if queues {
-            of_link(queued)
-        } else {
-            quantile(queued.iter().map(|second| second.rate).collect(), OF_BURSTS)
-        }
-    } else if queues && are_of_link(&grown) {
-        of_link(grown)
-    } else {
-        f64::INFINITY
+    let limit = match (queue_stands, queues) {
+        (true, true) => of_link(queued),
+        (true, false) => quantile(queued.iter().map(|second| second.rate).collect(), OF_BURSTS),
+        (false, true) if are_of_link(&grown) => of_link(grown),
+        (false, _) => f64::INFINITY,
     };
     if limit.is_finite() {
         // with a standing queue, only the shortest round trips show the path without it
